@@ -1,1 +1,1 @@
-"""Seconds, memory and loss side by side. Each module has ``run(quick) -> Markdown``."""
+"""Measure seconds, memory and loss. Each module has ``run(quick) -> Markdown``."""

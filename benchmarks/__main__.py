@@ -95,7 +95,7 @@ IN_DOCS["privacy"] = DOCS / "differential-privacy-measured.md"
 
 
 def main() -> None:
-    """Run the named benchmarks, or all but the longest; whole runs replace the committed tables."""
+    """Run the named benchmarks, or all but the longest; full runs replace the committed tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is written")
@@ -111,11 +111,11 @@ def main() -> None:
     for name in arguments.names or [name for name in NAMES if name not in ON_REQUEST]:
         if name not in NAMES:
             parser.error(f"no benchmark {name}")
-        given = {"beside": arguments.beside} if name in WITH_ANOTHER else {}
+        options = {"other_python": arguments.beside} if name in WITH_ANOTHER else {}
         if name in WITH_BIG:
-            given = {"big": arguments.big}
+            options = {"big": arguments.big}
         try:
-            text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick, **given)
+            text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick, **options)
         except NotMeasuredError as error:
             print(f"{name}: not measured: {error}", flush=True)
             continue

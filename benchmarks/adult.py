@@ -13,18 +13,18 @@ from dbanon.hierarchy.tree import Hierarchy
 from tests.iloss_evaluator import iloss, read_paths
 from tests.reference.data import data_directory
 
-# Of the values of a larger table, those drawn anew: of 1,000,000 rows 8 % are distinct then.
+# Share of values that are redrawn in a larger table; 8 % of 1,000,000 rows are then distinct.
 _PERTURBED = 0.09
 
 
 @dataclass(frozen=True)
 class Adult:
-    """A table of Adult's eight quasi-identifiers, age as a number.
+    """A table of Adult's eight quasi-identifiers, with age as a number.
 
     Parameters
     ----------
     frame : the table.
-    files, trees : hierarchy of each column but age, and where it was read from.
+    files, trees : the hierarchy of each column except age, and the file it was read from.
     paths : the same for the evaluator: each leaf's labels up to the root, None for age.
     """
 
@@ -34,33 +34,33 @@ class Adult:
     paths: tuple[dict[str, list[str]] | None, ...]
 
     def first(self, columns: int) -> Adult:
-        """Its first columns."""
+        """The table with its first columns only."""
         return self._of(self.frame.iloc[:, :columns])
 
     def rows(self, n: int) -> Adult:
-        """n of its rows, drawn without replacement, the same ones every time."""
-        chosen = np.random.default_rng(1).permutation(len(self.frame))[:n]
-        return self._of(self.frame.iloc[np.sort(chosen)].reset_index(drop=True))
+        """A sample of n rows without replacement, always the same."""
+        sampled = np.random.default_rng(1).permutation(len(self.frame))[:n]
+        return self._of(self.frame.iloc[np.sort(sampled)].reset_index(drop=True))
 
     def resampled(self, n: int) -> Adult:
-        """n rows drawn with replacement, some of their values drawn anew: rare combinations."""
+        """n rows drawn with replacement, with some values redrawn to create rare combinations."""
         rng = np.random.default_rng(1)
         rows = rng.integers(0, len(self.frame), n)
-        drawn = {}
+        columns = {}
         for name in self.frame.columns:
-            others = rng.integers(0, len(self.frame), n)
-            chosen = np.where(rng.random(n) < _PERTURBED, others, rows)
-            drawn[name] = self.frame[name].to_numpy()[chosen]
-        return self._of(pd.DataFrame(drawn))
+            other_rows = rng.integers(0, len(self.frame), n)
+            source_rows = np.where(rng.random(n) < _PERTURBED, other_rows, rows)
+            columns[name] = self.frame[name].to_numpy()[source_rows]
+        return self._of(pd.DataFrame(columns))
 
     def iloss(self, labels: NDArray[np.int32]) -> float:
-        """The loss by the tests' evaluator; a withheld row (label -1) loses all."""
+        """The loss by the tests' evaluator; a withheld row (label -1) has the maximum loss."""
         withheld = np.flatnonzero(labels < 0)
-        # Alone in its class a row loses nothing, and still counts for the table's range.
-        alone = labels.copy()
-        alone[withheld] = len(labels) + np.arange(len(withheld))
+        # A row in its own class loses nothing, but counts for the table's ranges.
+        labels_with_singletons = labels.copy()
+        labels_with_singletons[withheld] = len(labels) + np.arange(len(withheld))
         rows = self.frame.to_numpy().tolist()
-        return iloss(rows, alone, self.paths) + len(withheld) * len(self.paths)
+        return iloss(rows, labels_with_singletons, self.paths) + len(withheld) * len(self.paths)
 
     def _of(self, frame: pd.DataFrame) -> Adult:
         files = {name: file for name, file in self.files.items() if name in frame.columns}
@@ -69,11 +69,11 @@ class Adult:
 
 
 def load() -> Adult:
-    """The reference table.
+    """Load the reference table.
 
     Raises
     ------
-    NotMeasuredError : the data is not here.
+    NotMeasuredError : the data is missing.
     """
     folder = data_directory()
     if folder is None:

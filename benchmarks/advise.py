@@ -37,15 +37,15 @@ best = found.recommendation.point
 tried = len(found.sweep.points)
 print(json.dumps([seconds, tried, best.curve, best.k, best.loss, best.risk]))
 """
-# What is tried depends on processor seconds then, not on what else the machine does.
+# The set of trials then depends on CPU time only, not on the load of the machine.
 PATIENT = {"time_limit": 3600.0}
 ALL = {"methods": ["gaa_cp", "gaa_cp+fast"], **PATIENT}
 HEADER = ("table", "rows", "by", "CPU s", "tried", "recommended", "k", "loss", "linkage risk")
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all recommendations."""
-    rows = list(_rows(10_000 if quick else 500_000, beside))
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure all recommendations; return Markdown."""
+    rows = list(_rows(10_000 if quick else 500_000, other_python))
     text = "# Advice on mixed tables\n\n" + (__doc__ or "").partition("\n\n")[2]
     return f"{text}\n{table(HEADER, rows)}"
 
@@ -66,17 +66,17 @@ def _levels(path: str) -> list[list[str]]:
         return list(csv.reader(file, delimiter=";"))
 
 
-def _rows(n: int, beside: str | None) -> Iterator[list[object]]:
+def _rows(n: int, other_python: str | None) -> Iterator[list[object]]:
     for name, frame, trees in _tables(n):
         with tempfile.TemporaryDirectory() as folder:
             frame.to_parquet(Path(folder) / "table.parquet")
             (Path(folder) / "trees.json").write_text(json.dumps(trees))
-            this, *others = versions(beside)
-            asked = [
+            this, *others = versions(other_python)
+            calls = [
                 ("this", this, PATIENT),
                 ("all", this, ALL),
                 *((o.name, o, {}) for o in others),
             ]
-            for label, version, more in asked:
-                found = json.loads(version.run(CALL, folder, json.dumps(more)))
-                yield [name, f"{len(frame):,}", label, *found]
+            for label, version, more in calls:
+                measurements = json.loads(version.run(CALL, folder, json.dumps(more)))
+                yield [name, f"{len(frame):,}", label, *measurements]

@@ -1,4 +1,4 @@
-"""How often rows that belong together are taken for unrelated, and unrelated ones for aligned."""
+"""How often aligned rows are classified as unrelated, and shuffled rows as aligned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ their released rows in random order.
 
 
 def columns(kind: str, n: int, p: int, rng: np.random.Generator) -> Floats:
-    """float64 (n, p): normal, with a heavy tail, correlated, or of five values."""
+    """float64 (n, p): normal, heavy-tailed, correlated, or with five values."""
     normal = rng.normal(size=(n, p))
     if kind == "alike":
         return normal * 0.3 + rng.normal(size=(n, 1))
@@ -43,25 +43,25 @@ def columns(kind: str, n: int, p: int, rng: np.random.Generator) -> Floats:
 
 
 def means(points: Floats, k: int, method: str) -> Floats:
-    """What classes of ``method`` are released with, float64 (n, p)."""
+    """The class means by ``method``, float64 (n, p)."""
     if method == "each column":
         return np.hstack([means(points[:, [j]], k, "mdav") for j in range(points.shape[1])])
-    found = dbanon.partition(points, k, method=method)
-    sums = np.add.reduceat(points[found.members], found.starts)
-    return np.asarray((sums / found.sizes[:, None])[found.labels])
+    classes = dbanon.partition(points, k, method=method)
+    sums = np.add.reduceat(points[classes.members], classes.starts)
+    return np.asarray((sums / classes.sizes[:, None])[classes.labels])
 
 
-def taken_for_unrelated(before: Floats, after: Floats) -> bool:
-    """What the trial says of rows that stand beside each other."""
-    made = [
+def classified_as_unrelated(before: Floats, after: Floats) -> bool:
+    """Return whether the test classifies paired rows as unrelated."""
+    numbers = [
         Numbers(name=str(j), original=x, scale=Scale.of(x), released=y)
         for j, (x, y) in enumerate(zip(before.T, after.T, strict=True))
     ]
-    return unrelated(Pairs(tuple(made), Partition(np.arange(len(before), dtype=np.int32))))
+    return unrelated(Pairs(tuple(numbers), Partition(np.arange(len(before), dtype=np.int32))))
 
 
 def releases(rng: np.random.Generator, times: int) -> Iterator[tuple[str, Floats, Floats]]:
-    """What was made, the originals and what was released of them."""
+    """Yield the kind of release, the originals and the released values."""
     for n in ROWS:
         for kind in KINDS:
             for p in (1, 2, 4, 8, 13):
@@ -85,15 +85,17 @@ def releases(rng: np.random.Generator, times: int) -> Iterator[tuple[str, Floats
 def run(quick: bool) -> str:
     """Measure and return the table."""
     rng = np.random.default_rng(7)
-    counted: defaultdict[tuple[str, int], list[tuple[bool, bool]]] = defaultdict(list)
+    verdicts: defaultdict[tuple[str, int], list[tuple[bool, bool]]] = defaultdict(list)
     for name, before, after in releases(rng, 1 if quick else 5):
         shuffled = after[rng.permutation(len(after))]
-        counted[name, len(after)].append(
-            (taken_for_unrelated(before, after), not taken_for_unrelated(before, shuffled))
+        verdicts[name, len(after)].append(
+            (classified_as_unrelated(before, after), not classified_as_unrelated(before, shuffled))
         )
     rows = []
-    for (name, n), found in sorted(counted.items(), key=lambda one: (one[0][0] != MEANS, one[0])):
-        refused, accepted = np.mean(found, axis=0)
-        rows.append((name, f"{n:,}", len(found), f"{100 * refused:.1f}", f"{100 * accepted:.1f}"))
+    for (name, n), pairs in sorted(
+        verdicts.items(), key=lambda item: (item[0][0] != MEANS, item[0])
+    ):
+        refused, accepted = np.mean(pairs, axis=0)
+        rows.append((name, f"{n:,}", len(pairs), f"{100 * refused:.1f}", f"{100 * accepted:.1f}"))
     header = ("release", "rows", "tried", "refused, aligned, %", "accepted, shuffled, %")
     return INTRODUCTION + "\n" + table(header, rows)

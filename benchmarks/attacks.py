@@ -84,28 +84,28 @@ print("\\n" + json.dumps(found, default=float))
 ATTACKS = ("singling_out", "linkability", "attribute_inference")
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of one table."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure attacks on all releases; return Markdown of one table."""
     directory = data_directory()
     if directory is None:
         raise NotMeasuredError
     frame = pd.read_csv(directory / "adult" / "adult.csv", sep=";")
-    drawn = frame.iloc[np.random.default_rng(1).permutation(len(frame))[: 3 * ROWS]]
+    sampled = frame.iloc[np.random.default_rng(1).permutation(len(frame))[: 3 * ROWS]]
     original, control, others = (
-        drawn.iloc[at : at + ROWS].reset_index(drop=True) for at in (0, ROWS, 2 * ROWS)
+        sampled.iloc[at : at + ROWS].reset_index(drop=True) for at in (0, ROWS, 2 * ROWS)
     )
     rows = []
-    for name, made in _releases(original, others, frame, quick).items():
-        rows += _measured(name, original, control, made, beside)
+    for name, released in _releases(original, others, frame, quick).items():
+        rows += _rows_of_release(name, original, control, released, other_python)
     header = ["release", "package", "singling out", "linkability", "inference",
               "overfitting", "disclosure", "CPU s"]  # fmt: skip
     return TITLE + table(header, rows) + NOTE
 
 
 def _releases(
-    original: pd.DataFrame, others: pd.DataFrame, whole: pd.DataFrame, quick: bool
+    original: pd.DataFrame, others: pd.DataFrame, adult: pd.DataFrame, quick: bool
 ) -> dict[str, pd.DataFrame]:
-    found = {"the records themselves": original, "records of others": others}
+    releases = {"the records themselves": original, "records of others": others}
     names = list(original)
     for k in (5,) if quick else (5, 20):
         for method, options in (("mdav", {"recoding": "representative"}), ("gaa_cp", {})):
@@ -113,61 +113,59 @@ def _releases(
                 original, quasi_identifiers=names, k=k, method=method, **options
             )
             labels = "labels" if method == "gaa_cp" else "representatives"
-            found[f"{method}, {labels}, k = {k}"] = released
+            releases[f"{method}, {labels}, k = {k}"] = released
     for method in ("dp_marginals",) if quick else ("dp_ranks", "dp_marginals"):
         listed = [name for name in names if name != "age"]
-        made = dbanon.synthesize(
+        synthetic = dbanon.synthesize(
             original,
             method=method,
             epsilon=1.0,
             types={name: "integer" if name == "age" else "text" for name in names},
             bounds={"age": (17, 90)},
-            orders={name: sorted(whole[name].unique()) for name in listed},
+            orders={name: sorted(adult[name].unique()) for name in listed},
             null_as=dict.fromkeys(listed, "other"),
             budget=dbanon.Budget(1.0),
         )
-        found[f"{method}, epsilon = 1"] = pd.DataFrame(dict(made.columns))
-    return found
+        releases[f"{method}, epsilon = 1"] = pd.DataFrame(dict(synthetic.columns))
+    return releases
 
 
-def _measured(
+def _rows_of_release(
     name: str,
     original: pd.DataFrame,
     control: pd.DataFrame,
-    made: pd.DataFrame,
-    beside: str | None,
+    released: pd.DataFrame,
+    other_python: str | None,
 ) -> list[list[object]]:
     names = list(original)
     started = time.process_time()
-    ours = dbanon.attack(
-        original, made, control=control, linked=[names[:KNOWN], names[KNOWN:]]
+    own_results = dbanon.attack(
+        original, released, control=control, linked=[names[:KNOWN], names[KNOWN:]]
     ).found
     seconds = time.process_time() - started
-    secret = ours["attribute_inference"].columns[SECRET]
-    told = [ours["singling_out"], ours["linkability"], secret]
-    rows: list[list[object]] = [
-        [name, "dbanon", *(_risk([one.risk, *(one.interval or ())]) for one in told), "-", "-",
-         f"{seconds:.1f}"]
-    ]  # fmt: skip
-    if beside is None or "labels" in name:
+    secret = own_results["attribute_inference"].columns[SECRET]
+    results = [own_results["singling_out"], own_results["linkability"], secret]
+    risks = [_risk([result.risk, *(result.interval or ())]) for result in results]
+    rows: list[list[object]] = [[name, "dbanon", *risks, "-", "-", f"{seconds:.1f}"]]
+    if other_python is None or "labels" in name:
         return rows
     with tempfile.TemporaryDirectory() as folder:
-        for part, rows_of in (("original", original), ("control", control), ("made", made)):
-            rows_of.to_csv(Path(folder) / f"{part}.csv", index=False)
-        said = Version("", beside).run(THEIRS, folder, SECRET, str(KNOWN))
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
-    rows.append(["", "anonymeter", *(_risk(found[one]) for one in ATTACKS), "-", "-",
-                 f"{found['seconds']:.1f}"])  # fmt: skip
-    shown = [f"{1 - found[one]:.3f}" if isinstance(found[one], float) else found[one]
-             for one in ("overfitting", "disclosure")]  # fmt: skip
-    return [*rows, ["", "SDMetrics", "-", "-", "-", *shown, f"{found['sdmetrics']:.1f}"]]
+        for part, frame in (("original", original), ("control", control), ("made", released)):
+            frame.to_csv(Path(folder) / f"{part}.csv", index=False)
+        output = Version("", other_python).run(THEIRS, folder, SECRET, str(KNOWN))
+    peer_results: dict[str, Any] = json.loads(output.splitlines()[-1])
+    rows.append(["", "anonymeter", *(_risk(peer_results[attack]) for attack in ATTACKS), "-", "-",
+                 f"{peer_results['seconds']:.1f}"])  # fmt: skip
+    figures = [peer_results[measure] for measure in ("overfitting", "disclosure")]
+    scores = [f"{1 - figure:.3f}" if isinstance(figure, float) else figure for figure in figures]
+    return [*rows, ["", "SDMetrics", "-", "-", "-", *scores, f"{peer_results['sdmetrics']:.1f}"]]
 
 
-def _risk(found: Any) -> str:
-    if isinstance(found, str) or found[0] is None:
-        return found if isinstance(found, str) else "none"
-    return f"{found[0]:.3f} ({found[1]:.3f} to {found[2]:.3f})"
+def _risk(result: Any) -> str:
+    if isinstance(result, str) or result[0] is None:
+        return result if isinstance(result, str) else "none"
+    return f"{result[0]:.3f} ({result[1]:.3f} to {result[2]:.3f})"
 
 
 if __name__ == "__main__":
-    print(run(beside=sys.argv[1] if len(sys.argv) > 1 else None))
+    print(run(other_python=sys.argv[1] if len(sys.argv) > 1 else None))

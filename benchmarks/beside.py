@@ -1,7 +1,7 @@
-"""Another version of dbanon beside this one in the same run, by the interpreter that has it.
+"""Compare another version of dbanon with this one in the same run, through its interpreter.
 
-Each version has databases of its own, because neither reads the other's ledger, and they take
-turns, so that what else the machine does falls on both.
+Each version has its own databases, because neither reads the other's ledger. Versions take turns,
+so that other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ Seconds = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Version:
-    """A version of dbanon, by the interpreter that runs it."""
+    """A version of dbanon and the interpreter that runs it."""
 
     name: str
     python: str
 
     def run(self, code: str, *arguments: str) -> str:
-        """What a program prints there; -I: the installed package, as in `make bench`."""
-        done = subprocess.run(
+        """Run a program and return its output; -I: the installed package, as in `make bench`."""
+        process = subprocess.run(
             [self.python, "-I", "-c", code, *arguments], check=True, capture_output=True, text=True
         )
-        return done.stdout
+        return process.stdout
 
     def package(self, folder: Path) -> Path:
-        """A copy of the package and numpy that a server may read."""
+        """Copy the package and numpy to where a server can read them."""
         folder.mkdir()
         if self.python == sys.executable:
             return copy_package(folder)
@@ -67,38 +67,39 @@ class Version:
         return folder
 
     def install(self, url: str, package: Path) -> None:
-        """Install the SQL side of this version."""
+        """Install the SQL functions of this version."""
         self.run(INSTALL, url, str(package))
 
 
-def versions(beside: str | None) -> list[Version]:
-    """This version, and the other one where there is one."""
-    found = [Version("this", sys.executable)]
-    if beside is not None:
-        name = Version("", beside).run("import dbanon; print(dbanon.__version__)").strip()
-        found.append(Version(name, beside))
-    return found
+def versions(other_python: str | None) -> list[Version]:
+    """This version, and the other one if there is one."""
+    known_versions = [Version("this", sys.executable)]
+    if other_python is not None:
+        name = Version("", other_python).run("import dbanon; print(dbanon.__version__)").strip()
+        known_versions.append(Version(name, other_python))
+    return known_versions
 
 
 def medians(measured: Mapping[tuple[str, str], Sequence[Seconds]], phases: Sequence[str]) -> str:
-    """A table of the ratio of median seconds of each phase, and of these, by what and version.
+    """Tabulate the ratio of median seconds per phase and the medians, by subject and version.
 
     Parameters
     ----------
-    measured : seconds of each run by what was measured and the version's name, this one first.
+    measured : seconds of each run by subject and version name, this version first.
     """
     rows: list[list[object]] = []
-    for what in dict.fromkeys(what for what, _ in measured):
-        names = [name for found, name in measured if found == what]
+    for subject in dict.fromkeys(subject for subject, _ in measured):
+        names = [name for measured_subject, name in measured if measured_subject == subject]
         if len(names) < 2:
             continue
-        this, other = (measured[what, name] for name in names)
+        this_runs, other = (measured[subject, name] for name in names)
         for phase in phases:
             ours, theirs = (
-                statistics.median(run.get(phase, 0.0) for run in runs) for runs in (this, other)
+                statistics.median(run.get(phase, 0.0) for run in runs)
+                for runs in (this_runs, other)
             )
             ratio = ours / theirs if theirs else ""
-            rows.append([ratio, what, phase, ours, theirs])
+            rows.append([ratio, subject, phase, ours, theirs])
     if not rows:
         return ""
     other_name = next(name for _, name in measured if name != "this")

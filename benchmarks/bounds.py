@@ -1,7 +1,7 @@
-"""Lower bounds on the three reference data sets, beside what ``refine=thorough`` after MDAV loses.
+"""Lower bounds for the three reference data sets, compared with ``refine=thorough`` after MDAV.
 
-Needs the CASC reference data (``DBANON_DATA``), which is not part of the project. And of more
-records than linear programs are for, drawn with a seed, beside ``refine=fast``.
+Needs the CASC reference data (``DBANON_DATA``), which is not part of the project. Also bounds for
+more records than linear programs can handle, drawn with a seed, compared with ``refine=fast``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.markdown import table
 from benchmarks.methods import SIZES, reference, timed
 
 SECONDS = 240.0
-# Of many records.
+# For the tables with many records.
 COUNTS, ATTRIBUTES, MANY_SIZES, MANY_SECONDS = (20_000, 100_000), 4, (3, 5, 10), 600.0
 TITLE = """# Lower bounds, measured
 
@@ -34,19 +34,26 @@ minutes.
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of losses, bounds, gaps and CPU seconds."""
+    """Measure losses, bounds, gaps and CPU seconds; return Markdown."""
     rows: list[list[object]] = []
     for name, data in reference(quick):
         for k in SIZES:
             loss, _ = timed(data, k, method="mdav", refine="fast" if quick else "thorough")
             started = time.process_time()
-            found = dbanon.certificate(data, k, seconds=SECONDS)
+            certificate = dbanon.certificate(data, k, seconds=SECONDS)
             seconds = time.process_time() - started
             rows.append(
-                [name, k, f"{loss:.4f}", f"{100 * found.simple:.4f}",
-                 f"{100 * found.share:.4f}", found.way + ("" if found.complete else ", ended"),
-                 f"{100 * found.gap(loss / 100):.2f} %", f"{seconds:.1f}"]
-            )  # fmt: skip
+                [
+                    name,
+                    k,
+                    f"{loss:.4f}",
+                    f"{100 * certificate.simple:.4f}",
+                    f"{100 * certificate.share:.4f}",
+                    certificate.way + ("" if certificate.complete else ", ended"),
+                    f"{100 * certificate.gap(loss / 100):.2f} %",
+                    f"{seconds:.1f}",
+                ]
+            )
             print(*rows[-1], flush=True)
     header = ["data", "k", "thorough", "simple bound", "best bound", "by", "gap", "CPU s"]
     return TITLE + table(header, rows) + "\n" + many(quick)
@@ -63,34 +70,34 @@ memory are of the bound alone, and of its process; it had ten minutes of wall ti
 
 
 def many(quick: bool = False) -> str:
-    """Markdown of bounds as shares of losses, CPU seconds and MiB."""
+    """Measure bounds relative to losses, CPU seconds and MiB; return Markdown."""
     rows = []
     for count in (2000,) if quick else COUNTS:
         for name in ("normal", "clusters"):
             for k in MANY_SIZES:
-                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-                    rows.append(fresh.submit(_one_of_many, name, count, k).result())
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                    rows.append(pool.submit(_one_of_many, name, count, k).result())
                 print(*rows[-1], flush=True)
     header = ["data", "records", "k", "fast", "neighbours / fast", "bound / fast", "CPU s", "MiB"]
     return MANY + table(header, rows)
 
 
 def _one_of_many(name: str, count: int, k: int) -> list[object]:
-    data = drawn(name, count)
+    data = random_records(name, count)
     loss, _ = timed(data, k, method="mdav", refine="fast")
     started = time.process_time()
-    found = dbanon.certificate(data, k, seconds=MANY_SECONDS)
+    certificate = dbanon.certificate(data, k, seconds=MANY_SECONDS)
     seconds = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    bound = f"{100 * found.share / loss:.3f}" + ("" if found.complete else ", ended")
+    bound = f"{100 * certificate.share / loss:.3f}" + ("" if certificate.complete else ", ended")
     return [
-        name, count, k, f"{loss:.4f}", f"{100 * found.simple / loss:.3f}", bound,
+        name, count, k, f"{loss:.4f}", f"{100 * certificate.simple / loss:.3f}", bound,
         f"{seconds:.0f}", f"{peak:.0f}",
     ]  # fmt: skip
 
 
-def drawn(name: str, count: int) -> NDArray[np.float64]:
-    """Random records, float64 (count, 4)."""
+def random_records(name: str, count: int) -> NDArray[np.float64]:
+    """Draw random records, float64 (count, 4)."""
     rng = np.random.default_rng(1)
     data = rng.normal(size=(count, ATTRIBUTES))
     if name == "clusters":

@@ -1,9 +1,10 @@
-"""Chains: persons who were out for a month, looked for among the rows that stood meanwhile.
+"""Chains: identify persons who missed a month by the rows that did not change.
 
-Census by means. Some persons are out at the second release and back at the third; of all others a
-share have another kept value every month. A reader knows who was out, and that rows of those cannot
-have changed: a person who was out has one of the rows that stood, and one who was not out, where
-others were, one of as many rows as there are such persons. All is counted on what was published.
+Census by means. Some persons are missing from the second release and return in the third; a share
+of all others has a new retained value every month. The attacker knows who was out, and that their
+rows cannot have changed. Each of them has one of the unchanged rows. In classes with such persons,
+each person who was never out has one of as many rows as there are such persons. Everything is
+counted on the published releases.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of how many persons have fewer rows than k that can be theirs, and what is held."""
-    found = [
+    """Measure persons with fewer than k candidate rows, and held classes; return Markdown."""
+    rows = [
         [f"{rate:.0%}", name, *published(rules, rate, "without" in name)]
         for rate in (RATES[:1] if quick else RATES)
         for name, rules in WAYS
@@ -58,42 +59,45 @@ def run(quick: bool = False) -> str:
             table(
                 ["changes", "way", "out: below k", "exactly one", "never out: below k",
                  "classes shown anew", "held, third", "last", "out of date, last"],
-                found,
+                rows,
             ),
         ]
     )  # fmt: skip
 
 
-def published(rules: dict[str, Any], rate: float, without: bool) -> list[object]:
-    """What a reader finds, and what it costs."""
+def published(rules: dict[str, Any], rate: float, without_defence: bool) -> list[object]:
+    """Publish all releases, and return the attack's counts and the price of the defence."""
     rng = np.random.default_rng(3)
-    now = casc("census").pool.iloc[:692].copy()
-    now.insert(0, "person", np.arange(len(now)))
-    now["finding"] = np.arange(len(now))
-    fresh, columns = len(now), [name for name in now.columns if name not in ("person", "finding")]
-    out = set(rng.choice(len(now), OUT, replace=False).tolist())
+    people = casc("census").pool.iloc[:692].copy()
+    people.insert(0, "person", np.arange(len(people)))
+    people["finding"] = np.arange(len(people))
+    fresh, columns = (
+        len(people),
+        [name for name in people.columns if name not in ("person", "finding")],
+    )
+    out = set(rng.choice(len(people), OUT, replace=False).tolist())
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / "source.duckdb"
         url, key = f"duckdb:///{path}", path.with_suffix(".key")
-        shown: list[dict[Any, Counter[int]]] = []
-        held = []
+        displayed_classes: list[dict[Any, Counter[int]]] = []
+        held_shares = []
         for month in range(1, RELEASES + 1):
-            away = now["person"].isin(out) if month == 2 else now["person"] < 0
+            is_away = people["person"].isin(out) if month == 2 else people["person"] < 0
             if month > 1:
-                # Who is out, and who is back, says what they said.
-                still = now["person"].isin(out) if month < 4 else now["person"] < 0
-                changed = (rng.random(len(now)) < rate) & ~still.to_numpy()
-                now.loc[changed, "finding"] = fresh + np.arange(int(changed.sum()))
+                # Persons who are out, or just returned, keep their values.
+                is_unchanged = people["person"].isin(out) if month < 4 else people["person"] < 0
+                changed = (rng.random(len(people)) < rate) & ~is_unchanged.to_numpy()
+                people.loc[changed, "finding"] = fresh + np.arange(int(changed.sum()))
                 fresh += int(changed.sum())
             with duckdb.connect(str(path)) as connection:
-                connection.register("month", now[~away])
+                connection.register("month", people[~is_away])
                 connection.execute("CREATE OR REPLACE TABLE people AS FROM month")
             if month == 1:
                 dbanon.create_chain(
                     url, "people", table="people", entity="person", key_out=key, **rules
                 )
-            with undefended(without):
+            with undefended(without_defence):
                 dbanon.anonymize(
                     url, table="people", output="release.people", if_exists="replace", k=K,
                     keep=["finding"], quasi_identifiers=columns, entity="person", method="mdav",
@@ -106,48 +110,62 @@ def published(rules: dict[str, Any], rate: float, without: bool) -> list[object]
             classes: dict[Any, Counter[int]] = {}
             for value, *combination in rows:
                 classes.setdefault(tuple(combination), Counter())[value] += 1
-            shown.append(classes)
-            told = dbanon.show_chain(url, "people").releases[-1]
-            held.append(told["held"] / max(told["held"] + told["live"], 1))
-    return _looked_for(shown, out, set(now["finding"]), held)
+            displayed_classes.append(classes)
+            release = dbanon.show_chain(url, "people").releases[-1]
+            held_shares.append(release["held"] / max(release["held"] + release["live"], 1))
+    return _count_attacks(displayed_classes, out, set(people["finding"]), held_shares)
 
 
-def _looked_for(
-    shown: list[dict[Any, Counter[int]]], out: set[int], current: set[int], held: list[float]
+def _count_attacks(
+    displayed_classes: list[dict[Any, Counter[int]]],
+    out: set[int],
+    current: set[int],
+    held_shares: list[float],
 ) -> list[object]:
-    below = one = never = anew = 0
-    for combination, first in shown[0].items():
-        # At the first release values are persons.
+    below = single = never = renewed = 0
+    for combination, first in displayed_classes[0].items():
+        # In the first release each value identifies a person.
         were_out = out & set(first)
-        again = shown[2].get(combination, Counter())
-        if not were_out or again == first:
+        third = displayed_classes[2].get(combination, Counter())
+        if not were_out or third == first:
             continue
-        anew += 1
-        stood = sum((first & again).values())
-        below += len(were_out) * (stood < K)
-        one += stood == 1
-        always = sum(first.values()) - len(were_out)
-        never += always * (0 < always < K)
-    stale = sum(sum(rows[v] for v in rows if v not in current) for rows in shown[-1].values())
-    total = sum(sum(rows.values()) for rows in shown[-1].values())
-    return [below, one, never, anew, f"{held[2]:.0%}", f"{held[-1]:.0%}", f"{stale / total:.0%}"]
+        renewed += 1
+        unchanged = sum((first & third).values())
+        below += len(were_out) * (unchanged < K)
+        single += unchanged == 1
+        always_present = sum(first.values()) - len(were_out)
+        never += always_present * (0 < always_present < K)
+    stale = sum(
+        sum(counts[v] for v in counts if v not in current)
+        for counts in displayed_classes[-1].values()
+    )
+    total = sum(sum(rows.values()) for rows in displayed_classes[-1].values())
+    return [
+        below,
+        single,
+        never,
+        renewed,
+        f"{held_shares[2]:.0%}",
+        f"{held_shares[-1]:.0%}",
+        f"{stale / total:.0%}",
+    ]
 
 
 @contextmanager
-def undefended(without: bool) -> Iterator[None]:
-    """Leave the defence out, where that is asked for."""
-    as_it_is = cell_rows.hold_returned
+def undefended(without_defence: bool) -> Iterator[None]:
+    """Disable the defence for the block if requested."""
+    original_function = cell_rows.hold_returned
 
-    def nobody(state: Any, *given: Any) -> int:
+    def hold_none(state: Any, *given: Any) -> int:
         state.make(RETURNED, "SELECT 0 AS cell, 0 AS changed WHERE 1 = 0")
         return 0
 
-    if without:
-        cell_rows.hold_returned = nobody
+    if without_defence:
+        cell_rows.hold_returned = hold_none
     try:
         yield
     finally:
-        cell_rows.hold_returned = as_it_is
+        cell_rows.hold_returned = original_function
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Chains of a million persons: seconds of each release beside an independent one, bytes of state.
+"""Chains of a million persons: seconds per release compared with independent ones, and state size.
 
-At 1 % of persons leaving and joining a month. The two take turns on the same table in the same run.
-The PostgreSQL server is a throw-away one with its default settings.
+Each month 1 % of the persons leave and join. Both modes take turns on the same table in the same
+run. The PostgreSQL server is a temporary one with default settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RELEASES = 12
 QUASI_IDENTIFIERS = list("abcd")
 COLUMNS = "person bigint, a double precision, b double precision, c double precision,"
 COLUMNS += " d double precision, illness text"
-# The state, but for the rows last shown: their table is named by the number of the chain.
+# The state except the displayed rows, whose table is named by the chain's number.
 STATE = ("chain_member", "chain_cell")
 
 Execute = Callable[[str], None]
@@ -35,7 +35,7 @@ Rows = Callable[[str], list[tuple[Any, ...]]]
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of both databases; 20,000 persons and 3 releases where ``quick``."""
+    """Measure both databases; return Markdown. ``quick`` uses 20,000 persons and 3 releases."""
     persons, releases = (20_000, 3) if quick else (1_000_000, RELEASES)
     parts = [
         f"# Chains: {persons:,} persons, {CHURN:.0%} leave and join a month, MDAV, k = 5,"
@@ -58,13 +58,15 @@ def run(quick: bool = False) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "people.duckdb"
 
-        def of_file(sql: str) -> list[tuple[Any, ...]]:
+        def run_in_file(sql: str) -> list[tuple[Any, ...]]:
             with duckdb.connect(str(path)) as connection:
                 return connection.execute(sql).fetchall()
 
         parts.append("DuckDB\n")
         parts.append(
-            course(f"duckdb:///{path}", of_file, of_file, "generate_series", persons, releases)
+            course(
+                f"duckdb:///{path}", run_in_file, run_in_file, "generate_series", persons, releases
+            )
         )
     return "\n".join(parts)
 
@@ -72,12 +74,12 @@ def run(quick: bool = False) -> str:
 def course(
     url: str, execute: Callable[[str], Any], rows: Rows, series: str, persons: int, releases: int
 ) -> str:
-    """Markdown of the seconds of each release, both ways, and of the bytes of the state.
+    """Measure the seconds of each release in both modes, and the size of the state.
 
     Parameters
     ----------
     execute, rows : run a statement in the database.
-    series : its word for a series of whole numbers.
+    series : the database's function for a series of integers.
     """
     moving = int(persons * CHURN)
     columns = "g, random(), random(), random(), random(), 'illness ' || g % 50"
@@ -97,20 +99,20 @@ def course(
         )
         for release in range(releases):
             if release:
-                # As many as the churn says, spread over everybody.
+                # Delete as many persons as the churn says, chosen at random.
                 execute(
                     f"DELETE FROM people WHERE person IN (SELECT person FROM people"
                     f" ORDER BY random() LIMIT {moving})"
                 )
                 execute(insert(persons + (release - 1) * moving + 1, persons + release * moving))
-            ways: dict[str, dict[str, Any]] = {
+            modes: dict[str, dict[str, Any]] = {
                 "independent": {},
                 "chain": {
                     "entity": "person",
                     "chain": dbanon.Chain("people", key=f"file:{key}"),
                 },
             }
-            for way, more in ways.items():
+            for mode, options in modes.items():
                 start = time.perf_counter()
                 dbanon.anonymize(
                     url,
@@ -118,23 +120,25 @@ def course(
                     quasi_identifiers=QUASI_IDENTIFIERS,
                     keep=["illness"],
                     k=5,
-                    output=f"{way}.people",
+                    output=f"{mode}.people",
                     if_exists="replace",
-                    **more,
+                    **options,
                 )
-                seconds[way].append(time.perf_counter() - start)
+                seconds[mode].append(time.perf_counter() - start)
     pairs = list(zip(seconds["independent"], seconds["chain"], strict=True))
-    found: list[list[object]] = [
-        [number, alone, chained, chained / alone]
-        for number, (alone, chained) in enumerate(pairs, 1)
+    rows_of_releases: list[list[object]] = [
+        [number, independent, chain, chain / independent]
+        for number, (independent, chain) in enumerate(pairs, 1)
     ]
-    later = [chained / alone for alone, chained in pairs[1:]]
-    found.append(["median of 2 on", "", "", statistics.median(later)])
-    return table(["release", "independent s", "chain s", "ratio"], found) + state(url, rows)
+    later = [chain / independent for independent, chain in pairs[1:]]
+    rows_of_releases.append(["median of 2 on", "", "", statistics.median(later)])
+    return table(["release", "independent s", "chain s", "ratio"], rows_of_releases) + state(
+        url, rows
+    )
 
 
 def state(url: str, rows: Rows) -> str:
-    """A line with the bytes of the state; DuckDB's is dropped for it, table after table."""
+    """Describe the size of the state; on DuckDB this drops its tables one by one."""
     counts = [f"{name} {rows(f'SELECT count(*) FROM dbanon.{name}')[0][0]:,}" for name in STATE]
     if url.startswith("postgresql"):
         sizes = rows(
@@ -143,27 +147,27 @@ def state(url: str, rows: Rows) -> str:
         )
     else:
         sizes = _freed(rows)
-    told = [f"{name} {size / 2**20:.0f} MiB" for name, size in sizes if size >= 2**20]
-    whole = sum(size for _, size in sizes) / 2**20
+    table_sizes = [f"{name} {size / 2**20:.0f} MiB" for name, size in sizes if size >= 2**20]
+    total_mib = sum(size for _, size in sizes) / 2**20
     return (
-        f"\nState with its indexes: {whole:.0f} MiB ({', '.join(told)})."
+        f"\nState with its indexes: {total_mib:.0f} MiB ({', '.join(table_sizes)})."
         f" Rows of it: {', '.join(counts)}.\n"
     )
 
 
 def _freed(rows: Rows) -> list[tuple[Any, ...]]:
-    """The bytes of the file that each table of the state gives back when it is dropped."""
+    """The bytes that the file frees when each table of the state is dropped."""
 
-    def used() -> int:
+    def used_bytes() -> int:
         rows("CHECKPOINT")
         return int(rows("SELECT used_blocks * block_size FROM pragma_database_size()")[0][0])
 
-    found = []
+    freed_bytes = []
     for (name,) in rows(
         "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'dbanon'"
         " AND table_name LIKE 'chain%' ORDER BY table_name"
     ):
-        before = used()
+        used_before = used_bytes()
         rows(f"DROP TABLE dbanon.{name}")
-        found.append((name, before - used()))
-    return found
+        freed_bytes.append((name, used_before - used_bytes()))
+    return freed_bytes

@@ -1,8 +1,8 @@
-"""Chains: one newcomer among accounts that somebody made up, on the product.
+"""Chains: one newcomer among invented accounts, measured on real releases.
 
-150 persons are released. Then one person joins, and k - 1 accounts with values drawn at random do;
-one to eight others in each later month. Whoever made the accounts up knows them. Counted is how
-often the newcomer is alone with them in a class, once admitted.
+150 persons are released. Then one person joins together with k - 1 accounts with random values; one
+to eight others join in each later month. The attacker knows the invented accounts. The benchmark
+counts how often the newcomer, once admitted, shares a class with them alone.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 
 
 def run(quick: bool = False) -> str:
-    """Markdown: of how many tries the newcomer was alone with the accounts."""
+    """Count the trials in which the newcomer was isolated; return Markdown."""
     tries = 3 if quick else 100
-    found: list[list[object]] = []
-    for way, rules in WAYS.items():
-        months = [alone(seed, rules) for seed in range(tries)]
-        found.append(
+    rows: list[list[object]] = []
+    for mode, rules in WAYS.items():
+        months = [is_isolated(seed, rules) for seed in range(tries)]
+        rows.append(
             [
-                way,
+                mode,
                 tries,
-                sum(is_alone for is_alone, _ in months),
+                sum(isolated for isolated, _ in months),
                 max(month for _, month in months),
             ]
         )
     return f"# Chains: one newcomer and {K - 1} accounts that were made up, k = {K}\n\n" + table(
-        ["way", "tries", "alone with the accounts", "admitted by release"], found
+        ["way", "tries", "alone with the accounts", "admitted by release"], rows
     )
 
 
-def alone(seed: int, rules: Mapping[str, Any]) -> tuple[bool, int]:
-    """Whether she is alone with the accounts in her class; the release that has her."""
-    chance = random.Random(seed)
+def is_isolated(seed: int, rules: Mapping[str, Any]) -> tuple[bool, int]:
+    """Return whether the newcomer is isolated, and the number of the release that admits her."""
+    generator = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         path, key = Path(folder) / "people.sqlite", Path(folder) / "people.key"
         url = f"sqlite:///{path}"
@@ -56,7 +56,7 @@ def alone(seed: int, rules: Mapping[str, Any]) -> tuple[bool, int]:
             with sqlite3.connect(path) as people:
                 people.executemany(
                     "INSERT INTO people VALUES (?, ?, ?, ?)",
-                    [(p, chance.random(), chance.random(), p) for p in persons],
+                    [(p, generator.random(), generator.random(), p) for p in persons],
                 )
             people.close()
 
@@ -73,19 +73,19 @@ def alone(seed: int, rules: Mapping[str, Any]) -> tuple[bool, int]:
             if month == 1:
                 join([NEWCOMER, *INVENTED])
             elif month:
-                join([2000 + 10 * month + i for i in range(chance.randint(1, 8))])
+                join([2000 + 10 * month + i for i in range(generator.randint(1, 8))])
             dbanon.anonymize(
                 url, table="people", quasi_identifiers=["a", "b"], keep=["who"], k=K,
                 output="people_released", if_exists="replace", entity="person",
                 chain=dbanon.Chain("people", key=f"file:{key}"),
             )  # fmt: skip
             with sqlite3.connect(path) as people:
-                hers = people.execute(
+                class_members = people.execute(
                     "SELECT o.who FROM people_released AS r JOIN people_released AS o"
                     " ON o.a = r.a AND o.b = r.b WHERE r.who = ?",
                     (NEWCOMER,),
                 ).fetchall()
             people.close()
-            if hers:
-                return {who for (who,) in hers} <= {NEWCOMER, *INVENTED}, month + 1
+            if class_members:
+                return {who for (who,) in class_members} <= {NEWCOMER, *INVENTED}, month + 1
     raise AssertionError("The newcomer waits for longer than the rules say.")

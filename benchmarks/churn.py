@@ -1,6 +1,6 @@
-"""Twelve months of a table: persons who leave, persons who join, values that change.
+"""Twelve months of a table in which persons leave and join and values change.
 
-And what somebody outside makes of the releases: SQL over released relations, and nothing else.
+Also the attack by an outsider, in SQL over nothing but the released relations.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Churn:
-    """How a table moves, a month.
+    """How a table changes in a month.
 
     Parameters
     ----------
-    leave : share of the persons who leave for good; as many join who never were in.
-    change : share of those who stay of whom one quasi-identifier and the kept value are drawn
-        anew, each from somebody else.
+    leave : share of persons who leave for good; the same number of new persons join.
+    change : share of remaining persons with one quasi-identifier and the retained value replaced,
+        each by another person's value.
     """
 
     leave: float
@@ -29,101 +29,102 @@ class Churn:
 
 
 def months(
-    pool: pd.DataFrame, kept: str, churn: Churn, count: int, seed: int
+    pool: pd.DataFrame, retained: str, churn: Churn, count: int, seed: int
 ) -> Iterator[pd.DataFrame]:
-    """The table at each month, with a column ``person``; as many rows every month.
+    """Yield the table of each month, with a column ``person`` and a constant number of rows.
 
-    Nearly everybody of ``pool`` has been in at the end. ``kept`` is the column that is released as
-    it is.
+    In the end nearly everyone of ``pool`` has been in it. ``retained`` names the retained column.
     """
     rng = np.random.default_rng(seed)
     size = int(len(pool) / (1 + (count - 1) * churn.leave))
     now = pool.iloc[rng.permutation(len(pool))].reset_index(drop=True)
-    drawn = [name for name in now.columns if name != kept]
-    inside, following = np.arange(size), size
+    quasi_identifiers = [name for name in now.columns if name != retained]
+    present, next_person = np.arange(size), size
     for month in range(count):
         if month:
-            gone = int(size * churn.leave)
-            stay = np.sort(rng.permutation(inside)[gone:])
-            inside = np.concatenate([stay, np.arange(following, following + gone)])
-            following += gone
-            _change(now, rng.permutation(stay)[: round(size * churn.change)], drawn, rng)
-            _change(now, rng.permutation(stay)[: round(size * churn.change)], [kept], rng)
-        here = now.iloc[inside].copy()
-        here.insert(0, "person", inside)
-        yield here
+            n_leaving = int(size * churn.leave)
+            staying = np.sort(rng.permutation(present)[n_leaving:])
+            present = np.concatenate([staying, np.arange(next_person, next_person + n_leaving)])
+            next_person += n_leaving
+            _change(
+                now, rng.permutation(staying)[: round(size * churn.change)], quasi_identifiers, rng
+            )
+            _change(now, rng.permutation(staying)[: round(size * churn.change)], [retained], rng)
+        month_table = now.iloc[present].copy()
+        month_table.insert(0, "person", present)
+        yield month_table
 
 
 def _change(
     table: pd.DataFrame, who: np.ndarray, columns: Sequence[str], rng: np.random.Generator
 ) -> None:
-    """For each of them the value of one of the columns becomes somebody else's."""
-    chosen = rng.integers(0, len(columns), len(who))
+    """Replace each person's value in one of the columns by that of a random person."""
+    column_of_person = rng.integers(0, len(columns), len(who))
     for number, name in enumerate(columns):
-        persons = who[chosen == number]
-        place = table.columns.get_loc(name)
+        persons = who[column_of_person == number]
+        column_index = table.columns.get_loc(name)
         others = table[name].to_numpy()[rng.integers(0, len(table), len(persons))]
-        table.iloc[persons, place] = others
+        table.iloc[persons, column_index] = others
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What twelve releases tell, by SQL over them.
+class AttackResult:
+    """What twelve releases reveal, by SQL over them.
 
     Parameters
     ----------
-    below : by number of releases, share of the persons ever released whose joint history fewer
-        than k share: under which combination they stand in each release, or in none.
-    alone : the same for those who share it with nobody, after the last.
-    differences : share of the persons who came to a combination or went from it between two
-        releases in a group of fewer than k.
-    read_off : by number of releases, share of the persons whose value never changed of whom one
-        value is left when the values of their combinations are intersected.
+    below : by number of releases, the share of released persons whose joint history fewer than k
+        share: their combination in each release, or their absence from it.
+    unique : the share whose history is unique, after the last release.
+    differences : the share of persons who joined or left a combination between two releases in a
+        group of fewer than k.
+    read_off : by number of releases, the share of persons with a constant value that the
+        intersection of their combinations' values determines.
     """
 
     below: dict[int, float]
-    alone: float
+    unique: float
     differences: float
     read_off: dict[int, float]
 
 
 class Attacker:
-    """Knows who is who: each release holds a copy of the person's number, for nothing else.
+    """An attacker who can identify each row by a copy of the person identifier in the release.
 
     Parameters
     ----------
     path : a DuckDB database with the releases.
-    quasi_identifiers, kept, number : names of the columns released.
+    quasi_identifiers, retained, number : names of the released columns.
     """
 
     def __init__(
-        self, path: str, quasi_identifiers: Sequence[str], kept: str, number: str, k: int
+        self, path: str, quasi_identifiers: Sequence[str], retained: str, number: str, k: int
     ) -> None:
         self.path, self.k = path, k
         self.combination = ", ".join(f'"{name}"' for name in quasi_identifiers)
-        self.kept, self.number = kept, number
+        self.retained, self.number = retained, number
 
-    def seen(self, relations: Sequence[str], after: Sequence[int]) -> Seen:
-        """What the releases tell together; ``after`` so many of them, the last one included."""
+    def attack(self, relations: Sequence[str], after: Sequence[int]) -> AttackResult:
+        """Attack the releases together, after each of these numbers of releases."""
         with duckdb.connect(self.path) as connection:
             union = " UNION ALL ".join(
-                f"SELECT {number} AS release, {self.number} AS who, {self.kept} AS value,"
+                f"SELECT {number} AS release, {self.number} AS who, {self.retained} AS value,"
                 f" CAST(row({self.combination}) AS VARCHAR) AS combination FROM {name}"
                 for number, name in enumerate(relations, 1)
             )
             connection.execute(f"CREATE TEMP TABLE standing AS {union}")
-            below, alone = {}, 0.0
+            below, unique = {}, 0.0
             for count in after:
-                below[count], alone = self._shared(connection, count)
-            return Seen(
+                below[count], unique = self._shared(connection, count)
+            return AttackResult(
                 below,
-                alone,
+                unique,
                 self._differences(connection, len(relations)),
                 {count: self._read_off(connection, count) for count in (1, after[-1])},
             )
 
     def _shared(self, connection: duckdb.DuckDBPyConnection, count: int) -> tuple[float, float]:
-        """The shares of persons whose history fewer than k have, and nobody else has."""
+        """The shares of persons whose history fewer than k share, and whose history is unique."""
         return connection.execute(
             """
             WITH ever AS (SELECT DISTINCT who FROM standing WHERE release <= $count),
@@ -139,7 +140,7 @@ class Attacker:
         ).fetchall()[0]
 
     def _differences(self, connection: duckdb.DuckDBPyConnection, count: int) -> float:
-        """The share of persons who once came or went in a group of fewer than k."""
+        """The share of persons who once joined or left in a group of fewer than k."""
         return connection.execute(
             """
             WITH moved AS (
@@ -164,7 +165,7 @@ class Attacker:
         ).fetchall()[0][0]
 
     def _read_off(self, connection: duckdb.DuckDBPyConnection, count: int) -> float:
-        """The share of unchanged persons of whom the intersection leaves one value."""
+        """The share of unchanged persons whose value the intersection determines."""
         return connection.execute(
             """
             WITH mine AS (FROM standing WHERE release <= $count),

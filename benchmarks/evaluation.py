@@ -49,7 +49,7 @@ while not kernel.step():
 seconds = {"mdav": clock() - started}
 """
 
-# Of any version.
+# Works with any version.
 MDAV = POINTS + "print(json.dumps(seconds))"
 
 ONE = (
@@ -104,26 +104,42 @@ print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, report.s
 RUNS = 3
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all measurements; with another version's MDAV by ``beside``."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure everything; return Markdown. Includes another version's MDAV on request."""
     rows: list[list[object]] = []
-    other = versions(beside)[1:]
+    other = versions(other_python)[1:]
     for kind, n, p in CASES[:2] if quick else CASES:
         size = n // 10 if quick else n
         seconds, memory = _one(kind, size, p, True)
-        _, without = _one(kind, size, p, False)
+        _, memory_without = _one(kind, size, p, False)
         mdav = seconds.pop("mdav")
-        before = [_mdav(version, kind, size, p) for version in other]
+        other_seconds = [_mdav(version, kind, size, p) for version in other]
         everything = sum(seconds.values())
         longest = [seconds[name] for name in LONGEST]
-        rest = everything - sum(longest)
+        other_measures = everything - sum(longest)
         ratio = everything / mdav
-        compared = [part for seconds in before for part in (seconds, everything / seconds)]
+        comparisons = [
+            part for seconds in other_seconds for part in (seconds, everything / seconds)
+        ]
         rows.append(
-            [kind, size, p, mdav, *longest, rest, everything, ratio, *compared, memory, without]
+            [
+                kind,
+                size,
+                p,
+                mdav,
+                *longest,
+                other_measures,
+                everything,
+                ratio,
+                *comparisons,
+                memory,
+                memory_without,
+            ]
         )
     header = ["data", "n", "p", "MDAV s", *LONGEST, "others", "all", "all / MDAV"]
-    header += [name for one in other for name in (f"MDAV of {one.name} s", f"all / {one.name}")]
+    header += [
+        name for version in other for name in (f"MDAV of {version.name} s", f"all / {version.name}")
+    ]
     text = "# Evaluation, one thread\n\n" + __doc__.partition("\n\n")[0] + "\n\n"
     text += table([*header, "peak MiB", "without"], rows)
     return text + "\n" + _releases(100_000 if quick else 1_000_000)
@@ -135,7 +151,7 @@ def _mdav(version: Version, kind: str, n: int, p: int) -> float:
 
 
 def _releases(n: int) -> str:
-    """A table of whole releases with and without evaluation, which take turns."""
+    """Tabulate complete releases with and without evaluation, taking turns."""
     rng = np.random.default_rng(1)
     numbers = rng.normal(size=(n, 5)) + 3 * rng.normal(size=(20, 5))[rng.integers(0, 20, size=n)]
     this = Version("this", sys.executable)
@@ -148,8 +164,8 @@ def _releases(n: int) -> str:
             connection.execute("CREATE TABLE people AS SELECT * FROM given")
         for attempt in range(RUNS):
             for evaluate in ("0", "1"):
-                told = this.run(JOB, f"duckdb:///{path}", f"r{attempt}{evaluate}", evaluate)
-                cpu, memory, seconds = json.loads(told)
+                output = this.run(JOB, f"duckdb:///{path}", f"r{attempt}{evaluate}", evaluate)
+                cpu, memory, seconds = json.loads(output)
                 rows.append(
                     ["yes" if evaluate == "1" else "no", n, cpu, seconds["cluster"],
                      seconds.get("evaluate", 0.0), seconds["total"], memory]
@@ -159,13 +175,15 @@ def _releases(n: int) -> str:
         for kind in ("yes", "no")
     ]
     header = ["evaluate", "rows", "CPU s", "cluster s", "evaluate s", "total s", "peak MiB"]
-    told = f"\nPeak memory with evaluation: {peaks[0] / peaks[1]:.2f} of that without (medians).\n"
-    return table(header, rows) + told
+    output = (
+        f"\nPeak memory with evaluation: {peaks[0] / peaks[1]:.2f} of that without (medians).\n"
+    )
+    return table(header, rows) + output
 
 
 def _one(kind: str, n: int, p: int, evaluate: bool) -> tuple[dict[str, float], float]:
     # -I: the installed package, as in `make bench`.
     command = [sys.executable, "-I", "-c", ONE, kind, *map(str, (n, p, int(evaluate)))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    seconds, memory = json.loads(done.stdout)
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds, memory = json.loads(process.stdout)
     return seconds, memory

@@ -1,7 +1,7 @@
-"""A release with and without a file of it, in turn, beside the database's own way to write one.
+"""Releases with and without an exported file, compared with the database's own export.
 
-PostgreSQL writes by ``COPY … TO``, which neither counts nor reads back; DuckDB likewise. The
-server is a throw-away one with its default settings, fsync included.
+PostgreSQL's ``COPY … TO`` neither counts nor reads back, and neither does DuckDB's. The server is a
+temporary one with default settings, including fsync.
 """
 
 from __future__ import annotations
@@ -35,67 +35,67 @@ RUNS = 3
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of releases with a Parquet file, a CSV file and none."""
+    """Measure releases with a Parquet file, a CSV file and none; return Markdown."""
     n = 100_000 if quick else 1_000_000
     rows: list[list[object]] = []
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
+        folder = Path(directory)
         try:
             with throwaway_server() as server, server.database() as url:
                 make_postgresql(server, url, n)
-                made = place / "copy.csv"
+                csv_path = folder / "copy.csv"
                 rows += _rows(
                     f"PostgreSQL {server.version}",
                     n,
                     url,
-                    place,
-                    lambda: server.psql(f"\\copy app.people TO '{made}' CSV HEADER", url=url),
+                    folder,
+                    lambda: server.psql(f"\\copy app.people TO '{csv_path}' CSV HEADER", url=url),
                 )
         except NoServerError as error:
             rows.append([f"PostgreSQL: {error}", *[""] * 8])
-        path = place / "people.duckdb"
+        path = folder / "people.duckdb"
         make_duckdb(path, n)
-        rows += _rows("DuckDB", n, f"duckdb:///{path}", place, lambda: _copied(path, place))
+        rows += _rows("DuckDB", n, f"duckdb:///{path}", folder, lambda: _copy_to_csv(path, folder))
     header = ["database", "file", "rows", "total s", "of it export s", "x without", "CPU s"]
     header += ["client MiB", "COPY … TO s"]
     title = "# Files of a release: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
-    told = f"\nThe least of {RUNS} runs each, which took turns.\n"
-    return title + table(header, rows) + told
+    note = f"\nThe least of {RUNS} runs each, which took turns.\n"
+    return title + table(header, rows) + note
 
 
-def _copied(path: Path, place: Path) -> None:
+def _copy_to_csv(path: Path, folder: Path) -> None:
     with duckdb.connect(str(path)) as connection:
-        connection.execute(f"COPY app.people TO '{place / 'copy.csv'}' (FORMAT csv, HEADER)")
+        connection.execute(f"COPY app.people TO '{folder / 'copy.csv'}' (FORMAT csv, HEADER)")
 
 
 def _rows(
-    name: str, n: int, url: str, place: Path, copied: Callable[[], object]
+    name: str, n: int, url: str, folder: Path, copy_to_csv: Callable[[], object]
 ) -> list[list[object]]:
-    """A row for no file, one for Parquet and one for CSV, of runs that took turns."""
+    """Measure no file, Parquet and CSV in turn; one row each."""
     [version] = versions(None)
     best: dict[str, dict[str, Any]] = {}
     for attempt in range(RUNS):
         for kind in ("", "parquet", "csv"):
-            files = [str(place / f"people{attempt}.{kind}")] if kind else []
-            found = json.loads(version.run(JOB, url, f"release.people{attempt}{kind}", *files))
+            files = [str(folder / f"people{attempt}.{kind}")] if kind else []
+            result = json.loads(version.run(JOB, url, f"release.people{attempt}{kind}", *files))
             for file in files:
                 Path(file).unlink()
-            before = best.get(kind)
-            if before is None or found["seconds"]["total"] < before["seconds"]["total"]:
-                best[kind] = found
-    floor = min(seconds_of(copied) for _ in range(RUNS))
-    alone = best[""]["seconds"]["total"]
+            best_so_far = best.get(kind)
+            if best_so_far is None or result["seconds"]["total"] < best_so_far["seconds"]["total"]:
+                best[kind] = result
+    floor = min(seconds_of(copy_to_csv) for _ in range(RUNS))
+    total_without_export = best[""]["seconds"]["total"]
     return [
         [
             name,
             kind or "none",
             n,
-            found["seconds"]["total"],
-            found["seconds"].get("export", 0.0),
-            found["seconds"]["total"] / alone,
-            found["cpu"],
-            float(found["memory"]),
+            result["seconds"]["total"],
+            result["seconds"].get("export", 0.0),
+            result["seconds"]["total"] / total_without_export,
+            result["cpu"],
+            float(result["memory"]),
             floor if kind == "csv" else "",
         ]
-        for kind, found in best.items()
+        for kind, result in best.items()
     ]

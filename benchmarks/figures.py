@@ -1,4 +1,4 @@
-"""Line plots as small SVG files; the same numbers give the same bytes."""
+"""Line plots as small SVG files; equal numbers produce equal bytes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter
 
-# By curve: its x and y values.
+# By curve, its x and y values.
 Curves = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 _STYLE = {
-    # Text stays text, and ids do not depend on chance.
+    # Keep text as text, and make ids deterministic.
     "svg.fonttype": "none",
     "svg.hashsalt": "dbanon",
     "font.family": "sans-serif",
@@ -32,7 +32,7 @@ _MARKERS = "os^Dvx+*"
 
 
 def draw(path: Path, panels: Mapping[str, Curves], x_label: str, y_label: str) -> None:
-    """Write one figure of panels, by title, with the same curves side by side; y is logarithmic."""
+    """Draw panels, by title, with the same curves next to each other; y is logarithmic."""
     with plt.rc_context(_STYLE):
         size = (3.1 * len(panels) + 0.4, 3.2)
         figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)

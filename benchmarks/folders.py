@@ -1,7 +1,7 @@
-"""A folder of Parquet files released into a Parquet file, here and on S3, beside DuckDB's COPY.
+"""Release a folder of Parquet files into one file, locally and on S3, compared with DuckDB's COPY.
 
-COPY reads the same folder and writes one file, compressed alike; it counts nothing, recodes nothing
-and reads nothing back. Seconds are of the processor, so that neighbours on the machine count less.
+COPY reads the same folder and writes one file with the same compression; it neither counts, recodes
+nor reads back. Times are CPU seconds, which depend less on the load of the machine.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ RUNS, FILES = 3, 8
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of releases from folder to file, on a disk and on an object store."""
+    """Measure releases from folder to file, on disk and on an object store; return Markdown."""
     n = 100_000 if quick else 1_000_000
-    with tempfile.TemporaryDirectory() as directory, served() as bucket:
+    with tempfile.TemporaryDirectory() as directory, serve_objects() as bucket:
         folder, out = Path(directory) / "in", Path(directory) / "out"
         make(folder, n)
         put(folder, bucket)
         [version] = versions(None)
-        places = {
+        jobs = {
             "DuckDB's COPY": (COPY, str(folder), str(out / "copy{}.parquet")),
             "folder to file": (JOB, f"file:{folder}", str(out / "people{}.parquet")),
             "S3 to S3": (JOB, f"{bucket}/in/", f"{bucket}/out/people{{}}.parquet"),
@@ -73,33 +73,33 @@ def run(quick: bool = False) -> str:
         out.mkdir()
         best: dict[str, dict[str, Any]] = {}
         for attempt in range(RUNS):
-            for name, (program, source, to) in places.items():
-                found = json.loads(version.run(program, source, to.format(attempt)))
-                if name not in best or found["all"] < best[name]["all"]:
-                    best[name] = found
+            for name, (program, source, to) in jobs.items():
+                result = json.loads(version.run(program, source, to.format(attempt)))
+                if name not in best or result["all"] < best[name]["all"]:
+                    best[name] = result
     floor = best["DuckDB's COPY"]["all"]
     rows: list[list[object]] = []
-    for name, found in best.items():
-        classes = found.get("cluster", 0.0)
-        rest = found["all"] - classes
-        parts = [found.get(one, 0.0) for one in ("start", "read", "write", "verify", "export")]
-        rows.append([name, found["all"], classes, rest, rest / floor, *parts])
+    for name, result in best.items():
+        classes = result.get("cluster", 0.0)
+        other_seconds = result["all"] - classes
+        parts = [result.get(phase, 0.0) for phase in ("start", "read", "write", "verify", "export")]
+        rows.append([name, result["all"], classes, other_seconds, other_seconds / floor, *parts])
     header = ["way", "CPU s", "of it classes", "all else", "x COPY", "load and imports", "read",
               "write", "verify", "export"]  # fmt: skip
     title = (
         f"# From a folder of {FILES} Parquet files to one: {n} rows, 5 float8 quasi-identifiers,"
         " 2 kept text columns, MDAV in blocks, k = 5\n\n"
     )
-    told = (
+    note = (
         f"\nThe least of {RUNS} runs each, which took turns; imports are counted in, COPY's, too."
         " The object store is a server of moto's on the loopback, whose own seconds are not"
         " counted.\n"
     )
-    return title + table(header, rows) + told
+    return title + table(header, rows) + note
 
 
 def make(folder: Path, n: int) -> None:
-    """A folder of files with as many rows together."""
+    """Create a folder of files with n rows in total."""
     folder.mkdir()
     numbers = ", ".join(f"random() * 100 AS {name}" for name in "abcde")
     with duckdb.connect() as connection:
@@ -113,7 +113,7 @@ def make(folder: Path, n: int) -> None:
 
 
 def put(folder: Path, bucket: str) -> None:
-    """The folder's files as objects."""
+    """Upload the folder's files as objects."""
     from dbanon.stores.objects import ObjectPath
 
     system = ObjectPath.of(f"{bucket}/in").system
@@ -124,8 +124,8 @@ def put(folder: Path, bucket: str) -> None:
 
 
 @contextmanager
-def served() -> Iterator[str]:
-    """An object store in a process of its own, to which the environment leads; its bucket."""
+def serve_objects() -> Iterator[str]:
+    """Run an object store in another process, set up the environment, and yield its bucket."""
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True,
@@ -134,9 +134,9 @@ def served() -> Iterator[str]:
     assert server.stdout is not None
     try:
         host, port = server.stdout.readline().split()
-        given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1",
+        environment = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1",
                  "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}  # fmt: skip
-        with mock.patch.dict(os.environ, given):
+        with mock.patch.dict(os.environ, environment):
             yield "s3://bench"
     finally:
         server.stdin.close()

@@ -44,12 +44,12 @@ SIZES = (10_000, 100_000, 1_000_000)
 POINTS = {"normal, p = 4": 4, "normal, p = 10": 10}
 SHAPES = {"U": Shape(2, 0, 4), "R": Shape(2, 2, 2), "C": Shape(0, 0, 6), "W": Shape(4, 2, 7)}
 ADULT, ADULT_SIZES = "A", (45_222, 300_000)
-# What one constant of kinds stands for; and by what factor `both` must fit better.
-OTHERS, CATEGORIES, WORTH = ("trees", "categories"), ("categories",), 1.25
-# Tables with trees and without must be as many as that for a constant each.
+# The kinds that one constant covers; and the factor by which `both` must fit better.
+OTHERS, CATEGORIES, MIN_GAIN = ("trees", "categories"), ("categories",), 1.25
+# The number of tables with and without trees that a constant for each requires.
 TABLES = 5
-Measured = tuple[float, float, float]
-# Of the others the two smaller sizes tell enough.
+Measurement = tuple[float, float, float]
+# For the other methods the two smaller sizes suffice.
 ALL_SIZES = ("mdav", "mdav+pass", "mdav+fast", "kward", "gaa_cp", "kmember", "gaa_cp+pass")
 MIXED = (
     *("gaa_cp", "kmember", "gaa_cp+pass", "gaa_cp+fast", "mdav", "mdav+pass", "mdav+fast"),
@@ -97,36 +97,40 @@ class Case:
 
     @property
     def shape(self) -> Shape:
-        """How many columns of each kind the table has."""
+        """The number of columns of each kind."""
         if self.table in POINTS:
             return Shape(POINTS[self.table])
         return Shape(1, 7) if self.table == ADULT else SHAPES[self.table]
 
 
-def measure(case: Case) -> Measured | None:
-    """CPU seconds, MiB and the share of rows that differ; None where it refuses the size."""
+def measure(case: Case) -> Measurement | None:
+    """CPU seconds, MiB and the share of distinct rows; None if the size is refused."""
     with tempfile.TemporaryDirectory() as folder:
-        frame, trees = _drawn(case)
+        frame, trees = _table_of(case)
         frame.to_parquet(f"{folder}/table.parquet")
         (Path(folder) / "trees.json").write_text(json.dumps(trees))
         method, _, refine = case.curve.partition("+")
         this = Version("this", sys.executable)
-        found = json.loads(this.run(CALL, folder, method, refine, str(K)))
+        result = json.loads(this.run(CALL, folder, method, refine, str(K)))
     different = (~frame.duplicated()).mean() if case.shape.is_mixed else 1.0
-    return None if found is None else (found[0], found[1], float(different))
+    return None if result is None else (result[0], result[1], float(different))
 
 
-def _drawn(case: Case) -> tuple[pd.DataFrame, dict[str, list[list[str]]]]:
+def _table_of(case: Case) -> tuple[pd.DataFrame, dict[str, list[list[str]]]]:
     """The table, and the levels of its trees, leaf by leaf."""
     if case.table in POINTS:
         return _points(case.n, case.shape.numbers), {}
     if case.table != ADULT:
         return draw(case.table, case.n), trees_of(case.table)
-    whole = adult.load()
-    frame = whole.frame if case.n == len(whole.frame) else whole.resampled(case.n).frame
+    adult_table = adult.load()
+    frame = (
+        adult_table.frame
+        if case.n == len(adult_table.frame)
+        else adult_table.resampled(case.n).frame
+    )
     trees = {
         name: [labels if labels[0] == leaf else [leaf, *labels] for leaf, labels in levels.items()]
-        for name, levels in zip(frame.columns, whole.paths, strict=True)
+        for name, levels in zip(frame.columns, adult_table.paths, strict=True)
         if levels is not None
     }
     return frame, trees
@@ -138,26 +142,26 @@ def _points(n: int, p: int) -> pd.DataFrame:
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of forecasts beside measurements, and of constants."""
-    found = dict(_measured(_cases(SIZES[:1] if quick else SIZES)))
-    return report(found)
+    """Measure, and compare with forecasts and constants; return Markdown."""
+    measurements = dict(_measure_all(_cases(SIZES[:1] if quick else SIZES)))
+    return report(measurements)
 
 
-def report(found: Mapping[Case, Measured | None]) -> str:
-    """The tables of what was measured."""
+def report(measurements: Mapping[Case, Measurement | None]) -> str:
+    """Format the tables of measurements."""
     text = "# Forecasts\n\n" + (__doc__ or "").partition("\n\n")[2]
     header = ["table", "n", "different", "method", "forecast s", "s", "forecast / s"]
     header += ["forecast MiB", "MiB", "forecast / MiB"]
-    text += "\n" + table(header, _rows(found))
+    text += "\n" + table(header, _rows(measurements))
     return (
         text
         + "\n## Constants\n\n"
-        + table(["of", "data", "constants that fit", "off by"], _fits(found))
+        + table(["of", "data", "constants that fit", "off by"], _fits(measurements))
     )
 
 
 def _cases(sizes: Sequence[int]) -> Iterator[Case]:
-    """All cases, those of a table and method by rising n."""
+    """All cases, by ascending n for each table and method."""
     numeric = [
         method.name
         for method in METHODS.values()
@@ -174,68 +178,71 @@ def _cases(sizes: Sequence[int]) -> Iterator[Case]:
         yield Case(ADULT, n, curve)
 
 
-def _measured(
+def _measure_all(
     cases: Iterator[Case],
-) -> Iterator[tuple[Case, Measured | None]]:
-    """What each takes; without those that would take too long, or that were refused before."""
+) -> Iterator[tuple[Case, Measurement | None]]:
+    """Measure the cases, except those that would take too long or were already refused."""
     seconds: dict[tuple[str, str], float] = {}
     for case in cases:
-        before = seconds.get((case.table, case.curve), 0.0)
-        if before * 10**GROWTH > LIMIT:
+        previous = seconds.get((case.table, case.curve), 0.0)
+        if previous * 10**GROWTH > LIMIT:
             seconds[case.table, case.curve] = np.inf
             continue
         try:
-            found = measure(case)
+            measurement = measure(case)
         except NotMeasuredError:
             continue
-        seconds[case.table, case.curve] = np.inf if found is None else found[0]
-        yield case, found
+        seconds[case.table, case.curve] = np.inf if measurement is None else measurement[0]
+        yield case, measurement
 
 
-def _rows(found: Mapping[Case, Measured | None]) -> Iterator[list[object]]:
-    for case, measured in found.items():
+def _rows(measurements: Mapping[Case, Measurement | None]) -> Iterator[list[object]]:
+    for case, measurement in measurements.items():
         method, _, refine = case.curve.partition("+")
         policy = Policy(k=K, method=method, refine=refine or None, recoding=_recoding(case, method))
-        different = 1.0 if measured is None else measured[2]
-        foreseen = forecast(policy, case.n, case.shape, different)
-        told: list[object] = [case.table, f"{case.n:,}", f"{different:.2f}", case.curve]
-        told.append("–" if foreseen is None else foreseen.seconds)
-        if measured is None:
-            yield [*told, "refused", *[""] * 4]
+        different = 1.0 if measurement is None else measurement[2]
+        predicted = forecast(policy, case.n, case.shape, different)
+        cells: list[object] = [case.table, f"{case.n:,}", f"{different:.2f}", case.curve]
+        cells.append("–" if predicted is None else predicted.seconds)
+        if measurement is None:
+            yield [*cells, "refused", *[""] * 4]
             continue
-        seconds, memory, _ = measured
-        told += [seconds, "–" if foreseen is None else foreseen.seconds / seconds]
+        seconds, memory, _ = measurement
+        cells += [seconds, "–" if predicted is None else predicted.seconds / seconds]
         coded = case.shape.attributes - case.shape.numbers
-        each = bytes_per_record(case.shape.attributes, coded, different)
-        known = case.n * each / 2**20
-        yield [*told, f"{known:.1f}", f"{memory:.1f}", known / memory]
+        record_bytes = bytes_per_record(case.shape.attributes, coded, different)
+        predicted_memory = case.n * record_bytes / 2**20
+        yield [*cells, f"{predicted_memory:.1f}", f"{memory:.1f}", predicted_memory / memory]
 
 
 def _recoding(case: Case, method: str) -> str | None:
-    """That of the method, unless it sees as points what are no numbers."""
+    """The method's default, or representatives if the method would treat categories as points."""
     return (
         "representative" if case.shape.is_mixed and not METHODS[method].takes_categories else None
     )
 
 
-def _fits(found: Mapping[Case, Measured | None]) -> Iterator[list[object]]:
-    """For each method and refinement, on numbers and on mixed data, constants of ``Power``."""
-    known: dict[tuple[str, str], list[tuple[Case, float, float]]] = {}
-    for case, measured in found.items():
+def _fits(measurements: Mapping[Case, Measurement | None]) -> Iterator[list[object]]:
+    """Fit the constants of ``Power`` for each method and refinement, on numeric and mixed data."""
+    cases_of_curve: dict[tuple[str, str], list[tuple[Case, float, float]]] = {}
+    for case, measurement in measurements.items():
         method, _, refine = case.curve.partition("+")
-        base = found.get(Case(case.table, case.n, method)) if refine else (0.0, 0.0, 1.0)
-        if measured is None or base is None:
+        base = measurements.get(Case(case.table, case.n, method)) if refine else (0.0, 0.0, 1.0)
+        if measurement is None or base is None:
             continue
         data = "mixed" if case.shape.is_mixed else "numbers"
-        seconds = max(measured[0] - base[0], 1e-3)
-        known.setdefault((case.curve, data), []).append((case, seconds, measured[2]))
-    for (curve, data), cases in known.items():
-        each = len({case.table for case, *_ in cases}) >= TABLES
-        ways = [(("trees",), ("categories",))] if each else [(OTHERS,), (CATEGORIES,)]
-        fits = [_fit(cases, *way) for way in product(ways, (False, True), (1.0, 0.0))]
-        # Of fits that are about as good, the one without `both`: it says less of wide tables.
-        power, off = min(fits, key=lambda fit: fit[1] * (WORTH if fit[0].both else 1.0))
-        yield [curve, data, f"`{power}`", off]
+        seconds = max(measurement[0] - base[0], 1e-3)
+        cases_of_curve.setdefault((case.curve, data), []).append((case, seconds, measurement[2]))
+    for (curve, data), cases in cases_of_curve.items():
+        has_enough_tables = len({case.table for case, *_ in cases}) >= TABLES
+        groupings = (
+            [(("trees",), ("categories",))] if has_enough_tables else [(OTHERS,), (CATEGORIES,)]
+        )
+        fits = [_fit(cases, *variant) for variant in product(groupings, (False, True), (1.0, 0.0))]
+        # Among fits of similar quality prefer the one without `both`, which is safer for wide
+        # tables.
+        power, worst_factor = min(fits, key=lambda fit: fit[1] * (MIN_GAIN if fit[0].both else 1.0))
+        yield [curve, data, f"`{power}`", worst_factor]
 
 
 def _fit(
@@ -244,13 +251,13 @@ def _fit(
     both: bool,
     different: float,
 ) -> tuple[Power, float]:
-    """By least squares of logarithms, and the worst factor; of one size or width an exponent is 1.
+    """Least squares of logarithms, and the worst factor; exponents of constant features are 1.
 
     Parameters
     ----------
-    kinds : of attributes, those that one constant stands for together.
-    both : whether more attributes may make more of more records.
-    different : as of ``Power``.
+    kinds : groups of attribute kinds that share a constant.
+    both : whether to include an interaction of attributes and records.
+    different : see ``Power``.
     """
     shapes = [case.shape for case, *_ in cases]
     logs = np.log([seconds for _, seconds, _ in cases])
@@ -260,21 +267,25 @@ def _fit(
     grid = {(case.n, case.shape.attributes) for case, *_ in cases}
     if len(grid) < 4 or not both:
         del features["both"]
-    for together in kinds:
-        counts = [sum(getattr(one, kind) for kind in together) for one in shapes]
-        share = np.array(counts) / [one.attributes for one in shapes]
+    for group in kinds:
+        counts = [sum(getattr(shape, kind) for kind in group) for shape in shapes]
+        share = np.array(counts) / [shape.attributes for shape in shapes]
         if np.ptp(share):
-            features[together[0]] = share
+            features[group[0]] = share
     for name in ("records", "attributes"):
         if not np.ptp(features[name]):
             logs = logs - features.pop(name)
             features.pop("both", None)
     design = np.column_stack([np.ones(len(logs)), *features.values()])
     (level, *exponents), *_ = np.linalg.lstsq(design, logs, rcond=None)
-    found = {"records": 1.0, "attributes": 1.0} | dict(zip(features, exponents, strict=True))
-    for together in kinds:
-        found |= {kind: found[together[0]] for kind in together if together[0] in found}
-    rounded = {name: round(float(value), 2) for name, value in found.items()}
+    exponents_by_name = {"records": 1.0, "attributes": 1.0} | dict(
+        zip(features, exponents, strict=True)
+    )
+    for group in kinds:
+        exponents_by_name |= {
+            kind: exponents_by_name[group[0]] for kind in group if group[0] in exponents_by_name
+        }
+    rounded = {name: round(float(value), 2) for name, value in exponents_by_name.items()}
     power = Power(float(f"{np.exp(level):.2g}"), **rounded, different=different)
     ratios = [
         power.seconds_of(case.n, case.shape, share) / seconds for case, seconds, share in cases

@@ -1,7 +1,7 @@
-"""Methods of generalization on UCI Adult: loss and CPU seconds, as a page with figures.
+"""Generalization methods on UCI Adult: loss and CPU seconds, as a page with figures.
 
-Needs the reference data (``DBANON_DATA``), which is not part of the project. The whole run takes
-some fifteen minutes; ``--quick`` leaves the figures and the thorough search out.
+Needs the reference data (``DBANON_DATA``), which is not part of the project. A full run takes about
+fifteen minutes; ``--quick`` skips the figures and the thorough search.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 THOROUGH = "gaa_cp, thorough"
 COMPARED_SIZES = (5, 10)
-# The paper compares these; the last one is what dbanon adds.
+# The curves that the paper compares; dbanon adds the last one.
 DRAWN = ("kaca", "ebkc", "ebkc, threshold 0.1", "gaa_cp", "gaa_cp, fast")
 K_OF_ROWS, WIDTHS_OF_ROWS, SHARES = 8, (3, 6), (8, 4, 2, 1)
 
@@ -76,8 +76,8 @@ ancestors by one evaluator, CPU seconds unless stated.
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Loss in all, and CPU seconds."""
+class CaseResult:
+    """Total loss, and CPU seconds."""
 
     loss: float
     seconds: float
@@ -91,42 +91,42 @@ class Bench:
 
     def __init__(self, data: adult.Adult) -> None:
         self.data = data
-        self._measured: dict[tuple[str, int, int, int], Measured] = {}
-        # What is loaded at the first call is not the method's time.
+        self._results: dict[tuple[str, int, int, int], CaseResult] = {}
+        # Warm up, so that one-time loading is not counted.
         measure(data.rows(1000), 5, "gaa_cp, fast")
 
-    def get(self, case: str, k: int, width: int, share: int = 1) -> Measured:
-        """The case on the first ``width`` columns of one row in ``share``."""
+    def get(self, case: str, k: int, width: int, share: int = 1) -> CaseResult:
+        """The case on the first ``width`` columns of one in ``share`` rows."""
         key = case, k, width, share
-        if key not in self._measured:
+        if key not in self._results:
             data = self.data.first(width)
             if share > 1:
                 data = data.rows(len(data.frame) // share)
-            self._measured[key] = measure(data, k, case)
-        return self._measured[key]
+            self._results[key] = measure(data, k, case)
+        return self._results[key]
 
 
-def measure(data: adult.Adult, k: int, case: str) -> Measured:
-    """One case on one table.
+def measure(data: adult.Adult, k: int, case: str) -> CaseResult:
+    """Measure one case on one table.
 
     Raises
     ------
-    ArithmeticError : a class is too small, or the package's loss is not the evaluator's.
+    ArithmeticError : a class is too small, or the package's loss differs from the evaluator's.
     """
     method = case.partition(",")[0]
     started = time.process_time()
-    found = dbanon.partition(data.frame, k, method=method, hierarchies=data.trees, **CASES[case])
+    classes = dbanon.partition(data.frame, k, method=method, hierarchies=data.trees, **CASES[case])
     seconds = time.process_time() - started
-    loss = data.iloss(found.labels)
-    ours = dbanon.generalization_loss(data.frame, found, hierarchies=data.trees)
-    ours += found.n_suppressed * data.frame.shape[1]
-    if found.sizes.min() < k or not math.isclose(loss, ours, rel_tol=1e-9):
-        raise ArithmeticError(f"{case}, k = {k}: not {k}-anonymous, or {loss} is not {ours}")
-    return Measured(loss, seconds)
+    loss = data.iloss(classes.labels)
+    own_loss = dbanon.generalization_loss(data.frame, classes, hierarchies=data.trees)
+    own_loss += classes.n_suppressed * data.frame.shape[1]
+    if classes.sizes.min() < k or not math.isclose(loss, own_loss, rel_tol=1e-9):
+        raise ArithmeticError(f"{case}, k = {k}: not {k}-anonymous, or {loss} is not {own_loss}")
+    return CaseResult(loss, seconds)
 
 
 def run(quick: bool = False) -> str:
-    """The page; a whole run draws its figures, too."""
+    """Measure and return the page; a full run also draws its figures."""
     text = "# Generalization, measured\n"
     bench = Bench(adult.load())
     sizes = COMPARED_SIZES if quick else SIZES
@@ -153,13 +153,16 @@ def run(quick: bool = False) -> str:
 
 
 def _figures(bench: Bench) -> str:
-    """Draw what figures 2 to 6 of Jiang, Zeng and Ma show, and give the text that shows them."""
+    """Redraw figures 2 to 6 of Jiang, Zeng and Ma, and return the text that shows them."""
     from benchmarks import figures
 
-    def curves(points: Iterable[Any], at: Callable[[str, Any], Measured], what: str) -> Any:
+    def curves(
+        points: Iterable[Any], result_at: Callable[[str, Any], CaseResult], quantity: str
+    ) -> Any:
         points = list(points)
         return {
-            case: (points, [getattr(at(case, point), what) for point in points]) for case in DRAWN
+            case: (points, [getattr(result_at(case, point), quantity) for point in points])
+            for case in DRAWN
         }
 
     text = """
@@ -169,34 +172,36 @@ threshold 0.5, as the paper has it, and with 0.1. Losses and seconds are on loga
 """
     total = len(bench.data.frame)
     pictures: list[tuple[str, str, dict[str, Any], str, str]] = []
-    for number, what in ((2, "loss"), (4, "seconds")):
+    for number, quantity in ((2, "loss"), (4, "seconds")):
         panels = {
-            f"k = {k}": curves(WIDTHS, lambda case, width, k=k: bench.get(case, k, width), what)
+            f"k = {k}": curves(WIDTHS, lambda case, width, k=k: bench.get(case, k, width), quantity)
             for k in COMPARED_SIZES
         }
-        pictures.append((f"{what}-by-columns", f"figure {number}", panels, "columns", what))
-    for number, what in ((3, "loss"), (5, "seconds")):
+        pictures.append((f"{quantity}-by-columns", f"figure {number}", panels, "columns", quantity))
+    for number, quantity in ((3, "loss"), (5, "seconds")):
         panels = {
             f"{width} columns": curves(
-                SIZES, lambda case, k, width=width: bench.get(case, k, width), what
+                SIZES, lambda case, k, width=width: bench.get(case, k, width), quantity
             )
             for width in (2, 5, 8)
         }
-        pictures.append((f"{what}-by-k", f"figure {number}", panels, "k", what))
+        pictures.append((f"{quantity}-by-k", f"figure {number}", panels, "k", quantity))
     panels = {}
     for width in WIDTHS_OF_ROWS:
-        found = curves(
+        seconds_by_case = curves(
             SHARES,
             lambda case, share, width=width: bench.get(case, K_OF_ROWS, width, share),
             "seconds",
         )
         panels[f"k = {K_OF_ROWS}, {width} columns"] = {
             case: ([total // share / 1000 for share in shares], y)
-            for case, (shares, y) in found.items()
+            for case, (shares, y) in seconds_by_case.items()
         }
     pictures.append(("seconds-by-rows", "figure 6", panels, "thousand rows", "seconds"))
-    for name, shown, panels, x_label, what in sorted(pictures, key=lambda picture: picture[1]):
-        y_label = "iloss" if what == "loss" else "CPU seconds"
+    for name, original, panels, x_label, quantity in sorted(
+        pictures, key=lambda picture: picture[1]
+    ):
+        y_label = "iloss" if quantity == "loss" else "CPU seconds"
         figures.draw(FIGURES / f"{name}.svg", panels, x_label, y_label)
-        text += f"\n![{y_label} by {x_label}, as {shown}](figures/{name}.svg)\n"
+        text += f"\n![{y_label} by {x_label}, as {original}](figures/{name}.svg)\n"
     return text

@@ -1,8 +1,7 @@
-"""1,000,000 rows like Adult through PostgreSQL: seconds, memory and loss, in blocks and without.
+"""Release 1,000,000 rows like Adult through PostgreSQL: seconds, memory and loss, by blocks or not.
 
-Needs the reference data (``DBANON_DATA``). The server is a throw-away one with its default
-settings, fsync included, and tables are logged. The client's memory is that of a process of its
-own.
+Needs the reference data (``DBANON_DATA``). The server is a temporary one with default settings,
+including fsync, and tables are logged. The client's memory is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ print(json.dumps({"seconds": dict(report.seconds), "memory": memory, "cpu": time
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of both sizes."""
+    """Measure both sizes; return Markdown."""
     text = "# GAA-CP on rows like Adult through PostgreSQL, k = 5\n\n"
     data = adult.load()
     rows = []
@@ -59,10 +58,10 @@ def run(quick: bool = False) -> str:
             for n in (10_000,) if quick else (100_000, 1_000_000):
                 distinct = _load(server, url, data.resampled(n))
                 for i, options in enumerate(CASES):
-                    before = _server_seconds(server)
-                    found = _job(url, f"release.r{n}_{i}", data, options)
-                    found["server"] = _server_seconds(server) - before
-                    rows.append(_row(n, distinct, options, found))
+                    seconds_before = _server_seconds(server)
+                    result = _job(url, f"release.r{n}_{i}", data, options)
+                    result["server"] = _server_seconds(server) - seconds_before
+                    rows.append(_row(n, distinct, options, result))
                 server.execute("DROP TABLE app.adult", url=url)
     except NoServerError as error:
         raise NotMeasuredError(str(error)) from None
@@ -91,7 +90,7 @@ server's sessions for it; the other seconds are by the clock.
 
 
 def _load(server: Server, url: str, data: adult.Adult) -> int:
-    """Fill ``app.adult``; the number of distinct rows."""
+    """Fill ``app.adult``, and return the number of distinct rows."""
     frame = data.frame
     names = ", ".join(f'"{name}"' for name in frame.columns)
     types = ", ".join(
@@ -113,13 +112,13 @@ def _job(url: str, output: str, data: adult.Adult, options: dict[str, Any]) -> d
     # -I: the installed package, as in `make bench`.
     command = [sys.executable, "-I", "-c", JOB, url, output]
     command += map(json.dumps, (list(data.frame.columns), data.files, options))
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    result: dict[str, Any] = json.loads(done.stdout)
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, Any] = json.loads(process.stdout)
     return result
 
 
 def _server_seconds(server: Server) -> float:
-    """CPU seconds of the sessions that ended; none of a server in a container."""
+    """CPU seconds of ended sessions; unknown for a server in a container."""
     stat = Path(f"/proc/{getattr(server, 'process_id', None)}/stat")
     if not stat.exists():
         return math.nan
@@ -128,8 +127,8 @@ def _server_seconds(server: Server) -> float:
     return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
-def _row(n: int, distinct: int, options: dict[str, Any], found: dict[str, Any]) -> list[object]:
-    phases = [found["seconds"][phase] for phase in ("read", "cluster", "write", "verify", "total")]
+def _row(n: int, distinct: int, options: dict[str, Any], result: dict[str, Any]) -> list[object]:
+    phases = [result["seconds"][phase] for phase in ("read", "cluster", "write", "verify", "total")]
     cells = n * 8
     return [
         f"{n:,}",
@@ -137,8 +136,8 @@ def _row(n: int, distinct: int, options: dict[str, Any], found: dict[str, Any]) 
         f"{options['block_size']:,}" if "block_size" in options else "",
         options.get("refine", ""),
         *phases,
-        found["cpu"],
-        found["server"],
-        f"{found['memory']:.0f}",
-        *(f"{found[which] * cells:,.0f}" for which in ("own", "released")),
+        result["cpu"],
+        result["server"],
+        f"{result['memory']:.0f}",
+        *(f"{result[kind] * cells:,.0f}" for kind in ("own", "released")),
     ]

@@ -1,4 +1,4 @@
-"""What a release by default labels loses on UCI Adult, beside ARX, as a table.
+"""The loss of a release with default labels on UCI Adult, compared with ARX.
 
 Needs the reference data (``DBANON_DATA``), which is not part of the project.
 """
@@ -16,14 +16,14 @@ from dbanon.errors import KeptColumnTells
 from tests.iloss_evaluator import published_iloss
 
 SIZES = (5, 10, 50)
-# ARX's own adult.csv has as many rows: those of UCI's first file without gaps, which come first.
+# The rows of ARX's own adult.csv: those of UCI's first file without gaps, which come first.
 OF_ARX = 30_162
 CASES: dict[str, dict[str, Any]] = {
     "gaa_cp, fast": {},
     "the same, one step of 5 years": {"steps": {"age": 5}},
     "the same, own ranges": {"local_range": True},
 }
-# As published, of other runs: ARX 3.9.2, local recoding at its best setting.
+# As published, from other runs: ARX 3.9.2, local recoding at its best setting.
 ARX = {(OF_ARX, 5): 8_832, (OF_ARX, 50): 27_189, (45_222, 5): 11_096, (45_222, 10): 16_651}
 
 INTRODUCTION = """
@@ -46,35 +46,40 @@ def run(quick: bool) -> str:
     for n in (2000,) if quick else (len(data.frame), OF_ARX):
         for k in SIZES:
             for name, options in CASES.items():
-                shown = _measured(data.frame.iloc[:n], data, k, options)
-                rows.append((f"{n:,}", k, name, *shown))
+                cells = _losses(data.frame.iloc[:n], data, k, options)
+                rows.append((f"{n:,}", k, name, *cells))
             if (n, k) in ARX:
                 rows.append((f"{n:,}", k, "ARX", f"{ARX[n, k]:,}", "", ""))
     head = ("rows", "k", "", "as published", "own ranges", "seconds")
     return f"# Labels, measured\n{INTRODUCTION}\n" + table(head, rows)
 
 
-def _measured(frame: Any, data: adult.Adult, k: int, options: dict[str, Any]) -> tuple[str, ...]:
-    """Published loss, own loss and seconds.
+def _losses(frame: Any, data: adult.Adult, k: int, options: dict[str, Any]) -> tuple[str, ...]:
+    """Return published loss, own loss and seconds.
 
     Raises
     ------
-    ArithmeticError : the report does not say what the evaluator counts.
+    ArithmeticError : the report's loss differs from the evaluator's.
     """
     columns = list(frame.columns)
-    placed = frame.assign(place=range(len(frame)))
+    numbered = frame.assign(place=range(len(frame)))
     started = time.process_time()
     with warnings.catch_warnings():
-        # The place is kept to find each row again.
+        # The index is retained to match each row with its original.
         warnings.simplefilter("ignore", KeptColumnTells)
         released, report = dbanon.anonymize_frame(
-            placed, quasi_identifiers=columns, keep=["place"], k=k, method="gaa_cp",
+            numbered, quasi_identifiers=columns, keep=["place"], k=k, method="gaa_cp",
             refine="fast", hierarchies=data.trees, **options,
         )  # fmt: skip
     seconds = time.process_time() - started
-    told = released.sort_values("place")[columns].to_numpy().tolist()
-    counted = published_iloss(frame.to_numpy().tolist(), told, data.paths)
-    if abs(counted - report.internal.information_loss * frame.size) > 1e-6 or report.k_achieved < k:
-        raise ArithmeticError(f"k = {k}: not {k}-anonymous, or {counted} is not the report's")
-    own = report.internal.information_loss_before_rounding * frame.size
-    return f"{counted:,.0f}", f"{own:,.0f}", f"{seconds:.1f}"
+    released_rows = released.sort_values("place")[columns].to_numpy().tolist()
+    published_loss = published_iloss(frame.to_numpy().tolist(), released_rows, data.paths)
+    if (
+        abs(published_loss - report.internal.information_loss * frame.size) > 1e-6
+        or report.k_achieved < k
+    ):
+        raise ArithmeticError(
+            f"k = {k}: not {k}-anonymous, or {published_loss} is not the report's"
+        )
+    own_loss = report.internal.information_loss_before_rounding * frame.size
+    return f"{published_loss:,.0f}", f"{own_loss:,.0f}", f"{seconds:.1f}"

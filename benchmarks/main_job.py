@@ -1,11 +1,11 @@
-"""The main job end to end: seconds per phase beside CREATE TABLE AS of the same table.
+"""The main job end to end: seconds per phase, compared with CREATE TABLE AS of the same table.
 
-The PostgreSQL server is a throw-away one with its default settings, fsync included, and tables
-are logged. The client's memory is that of a process of its own. Seconds of CPU are the client's and
-those of all of the server's processes, which a busy machine changes less than the clock's.
+The PostgreSQL server is a temporary one with default settings, including fsync, and tables are
+logged. The client's memory is measured in a separate process. CPU seconds include the client and
+all server processes; they depend less on the load of the machine than elapsed time.
 
 On PostgreSQL this version also runs with ``kept_columns="client"``, in the same turns. The server's
-CPU is told beside that of CREATE TABLE AS then, for whole runs, the digest and the ledger included.
+CPU seconds for complete runs, including digest and ledger, are then compared with CREATE TABLE AS.
 """
 
 from __future__ import annotations
@@ -48,45 +48,45 @@ print(json.dumps({"seconds": seconds, "memory": memory, "loss": report.internal.
 
 PHASES = ("read", "cluster", "write", "verify", "digest")
 RUNS = 3
-# What this version's runs are called whose kept columns travel with the client.
-CARRIED = "this, kept_columns=client"
+# Name of this version's runs whose retained columns travel through the client.
+CLIENT_COLUMNS = "this, kept_columns=client"
 
-Found = dict[str, Any]
+JobResult = dict[str, Any]
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of the main job on PostgreSQL and DuckDB; another version's by ``beside``."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure the main job on PostgreSQL and DuckDB, also with another version; return Markdown."""
     n = 100_000 if quick else 1_000_000
     rows: list[list[object]] = []
     measured: dict[tuple[str, str], list[dict[str, float]]] = {}
-    known = versions(beside)
-    carried = ""
+    known_versions = versions(other_python)
+    client_table = ""
     try:
         with throwaway_server() as server, ExitStack() as stack:
-            urls = [stack.enter_context(server.database()) for _ in known]
+            urls = [stack.enter_context(server.database()) for _ in known_versions]
             floor = min(make_postgresql(server, url, n) for url in urls)
             name = f"PostgreSQL {server.version}"
-            of_each = dict(zip(known, urls, strict=True))
+            url_of_version = dict(zip(known_versions, urls, strict=True))
             cpu = min(_cpu_of_ctas(server, urls[0], attempt) for attempt in range(RUNS))
-            rows += _rows(name, n, floor, of_each, measured, server)
-            carried = _carried(measured, name, cpu)
+            rows += _rows(name, n, floor, url_of_version, measured, server)
+            client_table = _client_columns_table(measured, name, cpu)
     except NoServerError as error:
         rows.append([f"PostgreSQL: {error}", *[""] * 14])
     with tempfile.TemporaryDirectory() as directory:
-        paths = [Path(directory) / f"people{i}.duckdb" for i in range(len(known))]
+        paths = [Path(directory) / f"people{i}.duckdb" for i in range(len(known_versions))]
         floor = min(make_duckdb(path, n) for path in paths)
         urls = [f"duckdb:///{path}" for path in paths]
-        rows += _rows("DuckDB", n, floor, dict(zip(known, urls, strict=True)), measured)
+        rows += _rows("DuckDB", n, floor, dict(zip(known_versions, urls, strict=True)), measured)
     header = ["database", "version", "rows", "CTAS s", *(f"{phase} s" for phase in PHASES[:4])]
     header += ["read+write+verify s", "x CTAS", "digest s", "digest x CTAS", "total s", "CPU s"]
     header += ["client MiB"]
     title = "# The main job: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
     phases = ("x CTAS", "read+write+verify", *PHASES, "total", "CPU", "MiB")
-    return title + table(header, rows) + medians(measured, phases) + carried
+    return title + table(header, rows) + medians(measured, phases) + client_table
 
 
 def make_postgresql(server: Server, url: str, n: int) -> float:
-    """Make the table; the least seconds of CREATE TABLE AS of it."""
+    """Create the table, and return the least seconds of CREATE TABLE AS of it."""
     server.execute("CREATE SCHEMA app", url=url)
     server.execute(f"CREATE TABLE app.people ({COLUMNS})", url=url)
     server.execute(
@@ -106,7 +106,7 @@ def make_postgresql(server: Server, url: str, n: int) -> float:
 
 
 def make_duckdb(path: Path, n: int) -> float:
-    """Make the table; the least seconds of CREATE TABLE AS of it."""
+    """Create the table, and return the least seconds of CREATE TABLE AS of it."""
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE SCHEMA app")
         connection.execute(
@@ -132,50 +132,50 @@ def _rows(
     measured: dict[tuple[str, str], list[dict[str, float]]],
     server: Server | None = None,
 ) -> list[list[object]]:
-    """A row a run; versions take turns."""
+    """Measure in turn; one row per run."""
     rows: list[list[object]] = []
-    ways = [(version, version.name, url, list[str]()) for version, url in urls.items()]
+    runs = [(version, version.name, url, list[str]()) for version, url in urls.items()]
     if server is not None:
         this, url = next(iter(urls.items()))
-        ways.append((this, CARRIED, url, ["client"]))
+        runs.append((this, CLIENT_COLUMNS, url, ["client"]))
     for attempt in range(RUNS):
-        for version, way, url, more in ways:
-            before = cpu_of(server)
-            found = job(version, url, f"release.people{attempt}{''.join(more)}", *more)
-            seconds = found["seconds"]
-            seconds["server CPU"] = cpu_of(server) - before
+        for version, label, url, options in runs:
+            cpu_before = cpu_of(server)
+            result = job(version, url, f"release.people{attempt}{''.join(options)}", *options)
+            seconds = result["seconds"]
+            seconds["server CPU"] = cpu_of(server) - cpu_before
             seconds["CPU"] += seconds["server CPU"]
-            seconds["MiB"] = found["memory"]
+            seconds["MiB"] = result["memory"]
             path = seconds["read+write+verify"] = (
                 seconds["read"] + seconds["write"] + seconds["verify"]
             )
             seconds["x CTAS"] = path / floor
-            what = name if way == version.name else CARRIED
-            measured.setdefault((what, version.name), []).append(seconds)
+            subject = name if label == version.name else CLIENT_COLUMNS
+            measured.setdefault((subject, version.name), []).append(seconds)
             digest: list[object] = ["", ""]
             if "digest" in seconds:
                 digest = [seconds["digest"], seconds["digest"] / floor]
             rows.append(
                 [
-                    *(name, way, n, floor),
+                    *(name, label, n, floor),
                     *(seconds[phase] for phase in PHASES[:4]),
                     *(path, path / floor, *digest, seconds["total"], seconds["CPU"]),
-                    float(found["memory"]),
+                    float(result["memory"]),
                 ]
             )
     return rows
 
 
-def _carried(
+def _client_columns_table(
     measured: Mapping[tuple[str, str], list[dict[str, float]]], name: str, cpu: float
 ) -> str:
-    """A table of both ways of kept columns: medians of this version's runs.
+    """Tabulate the medians of this version's runs for both transports of retained columns.
 
     Parameters
     ----------
-    cpu : the server's seconds for CREATE TABLE AS.
+    cpu : the server's CPU seconds for CREATE TABLE AS.
     """
-    by_server, by_client = measured[name, "this"], measured[CARRIED, "this"]
+    by_server, by_client = measured[name, "this"], measured[CLIENT_COLUMNS, "this"]
     rows: list[list[object]] = []
     for phase in ("x CTAS", "server CPU", "read+write+verify", *PHASES, "total", "CPU", "MiB"):
         ours, usual = (
@@ -189,14 +189,14 @@ def _carried(
 
 
 def _cpu_of_ctas(server: Server, url: str, attempt: int) -> float:
-    """The server's seconds of CPU for CREATE TABLE AS of the table; 0 where they are not known."""
-    before = cpu_of(server)
+    """The server's CPU seconds for CREATE TABLE AS of the table; 0 if unknown."""
+    cpu_before = cpu_of(server)
     server.execute(f"CREATE TABLE app.cpu{attempt} AS SELECT * FROM app.people", url=url)
-    return cpu_of(server) - before
+    return cpu_of(server) - cpu_before
 
 
 def cpu_of(server: Server | None) -> float:
-    """Seconds of CPU of a local server's processes, of those that ended too; 0 without one."""
+    """CPU seconds of a local server's processes, including ended ones; 0 without one."""
     pid = server.process_id if isinstance(server, LocalServer) else None
     if pid is None:
         return 0.0
@@ -209,7 +209,7 @@ def cpu_of(server: Server | None) -> float:
         except OSError:  # It ended meanwhile.
             continue
         if int(directory.name) == pid:
-            # Those of its own and of children that it has waited for.
+            # Its own and those of children that it has waited for.
             ticks += sum(map(int, fields[11:15]))
         elif int(fields[1]) == pid:
             ticks += sum(map(int, fields[11:13]))
@@ -222,7 +222,7 @@ def seconds_of(work: object) -> float:
     return time.perf_counter() - started
 
 
-def job(version: Version, url: str, output: str, *kept_columns: str) -> Found:
-    """The main job by a client of a version: seconds by phase, and MiB of the process."""
-    result: Found = json.loads(version.run(JOB, url, output, *kept_columns))
+def job(version: Version, url: str, output: str, *kept_columns: str) -> JobResult:
+    """Run the main job with a version's client: seconds by phase, and MiB of the process."""
+    result: JobResult = json.loads(version.run(JOB, url, output, *kept_columns))
     return result

@@ -1,7 +1,7 @@
-"""A release in MariaDB beside the server's own copy of the table, in CPU seconds of both sides.
+"""A release in MariaDB compared with the server's own copy of the table, in CPU seconds of both.
 
-The server is a throw-away one in memory, with 1 GiB of pages, its log not waited for, and the
-cache of temporary tables that a server has unless it is told otherwise.
+The server is a temporary one in memory, with a 1 GiB buffer pool, no waiting for its log, and the
+default cache for temporary tables.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of releases of 5 doubles and 2 texts, and of CREATE TABLE … AS SELECT."""
+    """Measure releases of 5 doubles and 2 texts, and CREATE TABLE … AS SELECT; return Markdown."""
     n = 100_000 if quick else 1_000_000
     settings = {
         "innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M",
@@ -55,56 +55,61 @@ def run(quick: bool = False) -> str:
     }  # fmt: skip
     try:
         with throwaway_mariadb(settings) as server:
-            return _measured(server, n)
+            return _report(server, n)
     except NoServerError as error:
         raise NotMeasuredError(str(error)) from None
 
 
-def _measured(server: MariadbServer, n: int) -> str:
+def _report(server: MariadbServer, n: int) -> str:
     [version] = versions(None)
     doubles = ", ".join(f"{name} double" for name in "abcde")
-    drawn = ", ".join("rand()" for _ in "abcde")
+    random_values = ", ".join("rand()" for _ in "abcde")
     server.execute(
         "CREATE DATABASE app CHARACTER SET utf8mb4",
         "USE app",
         f"CREATE TABLE people (id int PRIMARY KEY, {doubles}, t1 varchar(20), t2 varchar(40))",
-        f"INSERT INTO people SELECT seq, {drawn}, concat('text ', floor(rand() * 1000)),"
+        f"INSERT INTO people SELECT seq, {random_values}, concat('text ', floor(rand() * 1000)),"
         f" md5(seq) FROM seq_1_to_{n}",
     )
-    url, output, before = server.url("app"), "release.people", cpu_of(server)
+    url, output, cpu_before = server.url("app"), "release.people", cpu_of(server)
     server.execute("CREATE TABLE app.copy AS SELECT a, b, c, d, e, t1, t2 FROM app.people")
-    floor = cpu_of(server) - before
-    told = json.loads(version.run(JOB, url, output, str(server.process_id), str(_TICKS)))
-    before = cpu_of(server)
-    again = json.loads(version.run(VERIFY, url, output))
-    on_server = cpu_of(server) - before
+    floor = cpu_of(server) - cpu_before
+    release_result = json.loads(version.run(JOB, url, output, str(server.process_id), str(_TICKS)))
+    cpu_before = cpu_of(server)
+    verify_result = json.loads(version.run(VERIFY, url, output))
+    verify_cpu = cpu_of(server) - cpu_before
     rows: list[list[object]] = [["CREATE TABLE … AS SELECT", floor, "", 1.0]]
-    work = [0.0, 0.0]
-    for phase, (client, of_server) in told["cpu"].items():
-        rows.append(_row(f"a release: {phase}", of_server, client, floor))
+    seconds_without_clustering = [0.0, 0.0]
+    for phase, (client, server_seconds) in release_result["cpu"].items():
+        rows.append(_row(f"a release: {phase}", server_seconds, client, floor))
         if phase != "cluster":
-            work = [work[0] + of_server, work[1] + client]
-    rows.append(_row("a release: all but cluster", *work, floor))
-    rows.append(_row("dbanon verify, a process of its own", on_server, again["cpu"], floor))
+            seconds_without_clustering = [
+                seconds_without_clustering[0] + server_seconds,
+                seconds_without_clustering[1] + client,
+            ]
+    rows.append(_row("a release: all but cluster", *seconds_without_clustering, floor))
+    rows.append(
+        _row("dbanon verify, a process of its own", verify_cpu, verify_result["cpu"], floor)
+    )
     header = ["what", "server CPU s", "client CPU s", "x CREATE TABLE"]
     title = f"# MariaDB {_version(server)}: {n} rows, 5 doubles, 2 kept texts, MDAV, k = 5\n\n"
-    end = (
+    note = (
         "\nOne run, in CPU seconds of server and client. The digest counts as verify; what is told"
-        f" last, of the swap and the ledger, too. Client: {told['memory']:.0f} MiB.\n"
+        f" last, of the swap and the ledger, too. Client: {release_result['memory']:.0f} MiB.\n"
     )
-    return title + table(header, rows) + end
+    return title + table(header, rows) + note
 
 
-def _row(what: str, of_server: float, client: float, floor: float) -> list[object]:
-    return [what, of_server, client, (of_server + client) / floor]
+def _row(label: str, server: float, client: float, floor: float) -> list[object]:
+    return [label, server, client, (server + client) / floor]
 
 
 def cpu_of(server: MariadbServer) -> float:
-    """CPU seconds of the server's process until now."""
+    """CPU seconds of the server's process so far."""
     fields = Path(f"/proc/{server.process_id}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _version(server: MariadbServer) -> str:
-    [(told,)] = server.execute("SELECT version()")
-    return str(told).partition("-")[0]
+    [(version,)] = server.execute("SELECT version()")
+    return str(version).partition("-")[0]

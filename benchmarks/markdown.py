@@ -1,4 +1,4 @@
-"""Tables as Markdown, and what machine they were measured on."""
+"""Format tables as Markdown, and describe the machine that measured them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dbanon import __version__
 
 
 class NotMeasuredError(Exception):
-    """What a benchmark needs is not here; what was measured before stays."""
+    """A requirement of a benchmark is missing; earlier results stay."""
 
     def __init__(
         self, text: str = "the reference data is not here; DBANON_DATA says where"
@@ -20,14 +20,14 @@ class NotMeasuredError(Exception):
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; floats with four significant digits."""
+    """Format a Markdown table; floats with four significant digits."""
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     lines += ["| " + " | ".join(map(_text, row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def machine() -> str:
-    """One line about the machine and the version that was measured."""
+    """Describe the machine and the measured version in one line."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     model = "unknown processor"
     cpuinfo = Path("/proc/cpuinfo")

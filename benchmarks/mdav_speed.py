@@ -27,7 +27,7 @@ KINDS = ("normal", "clustered")
 SIZES = (20_000, 100_000, 1_000_000)
 WIDTHS = (2, 4, 10, 13)
 CLASSES = (3, 5, 10, 100)
-# Seconds, so that all ends in some twelve minutes. k = 5 is the case that is compared over time.
+# Seconds, for a total of about twelve minutes. k = 5 is the case that is compared over time.
 LIMIT, LIMIT_AT_5, LIMIT_OF_BRUTE, LIMIT_OF_ALL = 25.0, 130.0, 4.0, 420.0
 INSTALL_SECONDS = 300
 PACKAGE = "anonypyx"
@@ -64,20 +64,26 @@ print(json.dumps(time.perf_counter() - started))
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of all measurements."""
+    """Measure everything; return Markdown."""
     sizes = SIZES[:1] if quick else SIZES
     widths = (2, 10) if quick else WIDTHS
     classes = (5, 100) if quick else CLASSES
     text = f"# MDAV, one thread, {kernels.simd_level()}\n\n" + __doc__.partition("\n\n")[2] + "\n"
-    rows, taken = _against_brute(sizes, widths, classes)
+    rows, seconds_of_case = _against_brute(sizes, widths, classes)
     header = ["data", "n", "p", "k", "s", "brute s", "brute, baseline s", "brute / index"]
     text += table([*header, "100 SSE/SST"], rows)
     text += "\n## Growth from 100,000 to 1,000,000 records, p = 4\n\n"
     growth = [
-        [kind, k, math.log10(taken[kind, SIZES[2], 4, k] / taken[kind, SIZES[1], 4, k])]
+        [
+            kind,
+            k,
+            math.log10(
+                seconds_of_case[kind, SIZES[2], 4, k] / seconds_of_case[kind, SIZES[1], 4, k]
+            ),
+        ]
         for kind in KINDS
         for k in classes
-        if {(kind, SIZES[1], 4, k), (kind, SIZES[2], 4, k)} <= taken.keys()
+        if {(kind, SIZES[1], 4, k), (kind, SIZES[2], 4, k)} <= seconds_of_case.keys()
     ]
     text += table(["data", "k", "exponent"], growth) if growth else "Not measured.\n"
     text += "\n## By blocks of 50,000 records, normal, p = 4, k = 5\n\n" + _by_blocks(quick)
@@ -85,7 +91,7 @@ def run(quick: bool = False) -> str:
 
 
 def make(kind: str, n: int, p: int) -> Points:
-    """z-scores of one normal cloud, or of twenty."""
+    """z-scores of one normal distribution, or of a mixture of twenty."""
     rng = np.random.default_rng(1)
     points = rng.normal(size=(n, p))
     if kind == "clustered":
@@ -96,7 +102,7 @@ def make(kind: str, n: int, p: int) -> Points:
 
 
 def timed(points: Points, k: int, search: kernels.Search) -> tuple[float, NDArray[np.int32]]:
-    """Seconds and labels."""
+    """Return seconds and labels."""
     started = time.perf_counter()
     kernel = kernels.Mdav(points, k, search)
     while not kernel.step():
@@ -107,11 +113,11 @@ def timed(points: Points, k: int, search: kernels.Search) -> tuple[float, NDArra
 def loss(points: Points, labels: NDArray[np.int32]) -> float:
     """100 SSE / SST."""
     counts = np.bincount(labels)
-    within = 0.0
+    sse = 0.0
     for column in points.T:
         means = np.bincount(labels, weights=column) / counts
-        within += float(np.sum((column - means[labels]) ** 2))
-    return 100.0 * within / float(np.sum((points - points.mean(axis=0)) ** 2))
+        sse += float(np.sum((column - means[labels]) ** 2))
+    return 100.0 * sse / float(np.sum((points - points.mean(axis=0)) ** 2))
 
 
 def _against_brute(
@@ -125,7 +131,7 @@ def _against_brute(
         for kind in KINDS:
             for p in widths:
                 points = make(kind, n, p)
-                # k = 5 first: when time runs out, the others are left out.
+                # Start with k = 5, so that the others are skipped when time runs out.
                 for k in sorted(classes, key=lambda k: k != 5):
                     case = (kind, n, p, k)
                     limit = LIMIT_AT_5 if k == 5 else LIMIT
@@ -148,24 +154,24 @@ def _against_brute(
 def _foreseen(
     seconds: dict[tuple[str, int, int, int], float], case: tuple[str, int, int, int]
 ) -> float:
-    """From the two sizes before, or from one as if time grew with n^2; 0 for the smallest."""
+    """Extrapolate from the two previous sizes, or from one as n^2; 0 for the smallest size."""
     kind, n, p, k = case
-    before = [size for size in SIZES if size < n and (kind, size, p, k) in seconds]
+    measured_sizes = [size for size in SIZES if size < n and (kind, size, p, k) in seconds]
     if n == SIZES[0]:
         return 0.0
-    if not before or before[-1] != SIZES[SIZES.index(n) - 1]:
+    if not measured_sizes or measured_sizes[-1] != SIZES[SIZES.index(n) - 1]:
         return math.inf
-    last = seconds[kind, before[-1], p, k]
+    last = seconds[kind, measured_sizes[-1], p, k]
     growth = 2.0
-    if len(before) > 1:
-        first = seconds[kind, before[-2], p, k]
-        growth = math.log(last / first) / math.log(before[-1] / before[-2])
-    return last * (n / before[-1]) ** growth
+    if len(measured_sizes) > 1:
+        first = seconds[kind, measured_sizes[-2], p, k]
+        growth = math.log(last / first) / math.log(measured_sizes[-1] / measured_sizes[-2])
+    return last * (n / measured_sizes[-1]) ** growth
 
 
 def _brute(points: Points, k: int, expected: NDArray[np.int32]) -> tuple[float, float]:
-    """Seconds with the best instruction set and with the baseline."""
-    found = []
+    """Return the seconds with the best instruction set and with the baseline."""
+    seconds_by_level = []
     best = kernels.simd_level()
     for level in (best, kernels.simd_levels()[0]):
         kernels.set_simd_level(level)
@@ -175,17 +181,17 @@ def _brute(points: Points, k: int, expected: NDArray[np.int32]) -> tuple[float, 
             kernels.set_simd_level(best)
         if not np.array_equal(labels, expected):
             raise AssertionError(f"labels differ from brute force, {level}, k = {k}")
-        found.append(seconds)
-    return found[0], found[1]
+        seconds_by_level.append(seconds)
+    return seconds_by_level[0], seconds_by_level[1]
 
 
 def _by_blocks(quick: bool) -> str:
-    """In processes of their own, so that their peak memory is their own."""
+    """Measure in separate processes, so that each has its own peak memory."""
     n = 200_000 if quick else 10_000_000
     rows: list[list[object]] = []
     for iterations in (0, 2_000_000):
-        seconds, memory, lost = json.loads(_python(BLOCKS, n, iterations))
-        rows.append([n, iterations or "none", seconds, memory, lost])
+        seconds, memory, loss_of_blocks = json.loads(_python(BLOCKS, n, iterations))
+        rows.append([n, iterations or "none", seconds, memory, loss_of_blocks])
     if n <= SIZES[-1]:
         started = time.perf_counter()
         points = np.random.default_rng(1).normal(size=(n, 4))
@@ -210,12 +216,14 @@ def _other_package(quick: bool) -> str:
             points = make("normal", n, 4)
             np.save(path, points)
             try:
-                theirs: object = json.loads(_python(OTHER, directory, path, 5).splitlines()[-1])
+                peer_seconds: object = json.loads(
+                    _python(OTHER, directory, path, 5).splitlines()[-1]
+                )
             except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                theirs = type(error).__name__
-            ours = timed(points, 5, "auto")[0]
-            ratio = theirs / ours if isinstance(theirs, float) else ""
-            rows.append([n, theirs, ours, ratio])
+                peer_seconds = type(error).__name__
+            own_seconds = timed(points, 5, "auto")[0]
+            ratio = peer_seconds / own_seconds if isinstance(peer_seconds, float) else ""
+            rows.append([n, peer_seconds, own_seconds, ratio])
     return table(["n", f"{PACKAGE} s", "index s", "ratio"], rows)
 
 

@@ -20,22 +20,22 @@ P, K = 4, 5
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of CPU seconds, one row for each method."""
+    """Measure CPU seconds; return Markdown with one row per method."""
     rows = []
     for method in dbanon.METHODS.values():
-        several = method.max_attributes is None or method.max_attributes >= P
-        if method.takes_categories or method.gives is not Partition or not several:
+        takes_width = method.max_attributes is None or method.max_attributes >= P
+        if method.takes_categories or method.gives is not Partition or not takes_width:
             continue
         row: list[object] = [method.name]
-        seconds, before = 0.0, 1_000
-        for n in (before, *(SIZES[:1] if quick else SIZES)):
-            if seconds * (n / before) ** 2 > LIMIT:
+        seconds, previous_n = 0.0, 1_000
+        for n in (previous_n, *(SIZES[:1] if quick else SIZES)):
+            if seconds * (n / previous_n) ** 2 > LIMIT:
                 row.append("not run")
                 continue
             points = np.random.default_rng(1).normal(size=(n, P))
             started = time.process_time()
             dbanon.partition(points, K, method=method.name)
-            seconds, before = time.process_time() - started, n
+            seconds, previous_n = time.process_time() - started, n
             if n in SIZES:
                 row.append(seconds)
         rows.append(row)

@@ -19,7 +19,7 @@ from tests.reference.data import data_directory, load_casc
 
 SETS = ("tarragona", "census", "eia")
 SIZES = (3, 4, 5, 10)
-# Refined as well: a method of fixed classes, of cut paths, of trees and of hierarchies.
+# Also refined: a method with fixed classes, with cut paths, with trees and with hierarchies.
 REFINED = ("mdav", "cbfs_mhm", "mst_diameter", "kward")
 TITLE = """# All methods, measured
 
@@ -31,12 +31,12 @@ of 11. Made by `python -m benchmarks methods`, part of `make bench`.
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of loss and CPU seconds; one row for each method and data set."""
-    return TITLE + measured(_methods, quick)
+    """Measure loss and CPU seconds; return Markdown with one row per method and data set."""
+    return TITLE + measure_all(_methods, quick)
 
 
 def reference(quick: bool) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """The data sets by name; the first alone where it shall be quick."""
+    """Yield the data sets with their names; only the first one if ``quick``."""
     directory = data_directory()
     if directory is None:
         raise NotMeasuredError
@@ -45,15 +45,15 @@ def reference(quick: bool) -> Iterator[tuple[str, NDArray[np.float64]]]:
 
 
 def timed(data: NDArray[np.float64], k: int, **arguments: Any) -> tuple[float, float]:
-    """100 SSE/SST of a partition, and its CPU seconds."""
+    """Return 100 SSE/SST of a partition, and its CPU seconds."""
     started = time.process_time()
-    found = dbanon.partition(data, k, **arguments)
+    classes = dbanon.partition(data, k, **arguments)
     seconds = time.process_time() - started
-    return 100 * dbanon.information_loss(data, found), seconds
+    return 100 * dbanon.information_loss(data, classes), seconds
 
 
-def measured(methods: Any, quick: bool) -> str:
-    """A table of what ``methods`` yields for a number of attributes: names and arguments."""
+def measure_all(methods: Any, quick: bool) -> str:
+    """Measure the named arguments that ``methods`` yields for a number of attributes."""
     rows = []
     for name, data in reference(quick):
         for label, arguments in methods(data.shape[1]):
@@ -62,7 +62,7 @@ def measured(methods: Any, quick: bool) -> str:
                 loss, seconds = timed(data, k, **arguments)
                 cells.append(f"{loss:.4f} ({seconds:.2g})")
             rows.append([label, name, *cells])
-    # The rows of a method together; the sort is stable.
+    # Group the rows by method; the sort is stable.
     order = [row[0] for row in rows]
     rows.sort(key=lambda row: order.index(row[0]))
     return table(["method", "data", *(f"k = {k}" for k in SIZES)], rows)
@@ -70,8 +70,8 @@ def measured(methods: Any, quick: bool) -> str:
 
 def _methods(attributes: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for method in dbanon.METHODS.values():
-        takes = method.max_attributes is None or method.max_attributes >= attributes
-        if takes and method.gives is Partition and not method.takes_categories:
+        takes_width = method.max_attributes is None or method.max_attributes >= attributes
+        if takes_width and method.gives is Partition and not method.takes_categories:
             yield method.name, {"method": method.name}
     for name in REFINED:
         yield f"{name}, refine=fast", {"method": name, "refine": "fast"}

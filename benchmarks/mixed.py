@@ -1,7 +1,7 @@
 """Mixed data released by representatives: distances and CPU seconds on UCI Adult, as a page.
 
-Needs the reference data (``DBANON_DATA``), which is not part of the project. Minutes; ``--quick``
-leaves the whole table out.
+Needs the reference data (``DBANON_DATA``), which is not part of the project. Takes minutes;
+``--quick`` skips the whole table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks import adult
 from benchmarks.markdown import table
 
 SIZES = (5, 10)
-# Every 45th row from the first.
+# Every 45th row, starting with the first.
 EVERY, SAMPLE = 45, 1000
 CASES: dict[str, dict[str, Any]] = {
     "mdav": {},
@@ -45,54 +45,56 @@ come from an evaluator on the labels that shares no code with the package. This 
 
 def run(quick: bool) -> str:
     """Measure and return the page."""
-    whole = adult.load()
-    chosen = np.arange(len(whole.frame)) % EVERY == 0
-    frame = whole.frame[chosen].reset_index(drop=True).iloc[:SAMPLE]
-    frames = [frame] if quick else [frame, whole.frame]
+    adult_table = adult.load()
+    is_sampled = np.arange(len(adult_table.frame)) % EVERY == 0
+    frame = adult_table.frame[is_sampled].reset_index(drop=True).iloc[:SAMPLE]
+    frames = [frame] if quick else [frame, adult_table.frame]
     rows = []
     for data in frames:
         for k in SIZES:
-            found = {name: _measured(data, k, name, whole.trees) for name in CASES}
-            for name, (gower, sse, seconds) in found.items():
-                gaps = [f"{100 * (gower / found[other][0] - 1):+.1f} %" for other in COMPARED]
+            results = {name: _measure(data, k, name, adult_table.trees) for name in CASES}
+            for name, (gower, sse, seconds) in results.items():
+                gaps = [
+                    f"{100 * (gower / results[compared][0] - 1):+.1f} %" for compared in COMPARED
+                ]
                 zil = f"{gower * data.size:.1f}"
-                shown = (f"{gower:.5f}", zil, f"{sse:.4f}", *gaps, f"{seconds:.2f}")
-                rows.append((f"{len(data):,}", k, name, *shown))
+                cells = (f"{gower:.5f}", zil, f"{sse:.4f}", *gaps, f"{seconds:.2f}")
+                rows.append((f"{len(data):,}", k, name, *cells))
     header = ("rows", "k", "method", "Gower", "ZIL", "SSE/SST", *COMPARED, "CPU s")
     return f"# Mixed data by representatives, measured\n{INTRODUCTION}\n{table(header, rows)}"
 
 
-def _measured(frame: Any, k: int, name: str, trees: dict[str, Any]) -> tuple[float, float, float]:
-    """Gower's distance per cell, SSE/SST and CPU seconds."""
-    given = dict(CASES[name])
+def _measure(frame: Any, k: int, name: str, trees: dict[str, Any]) -> tuple[float, float, float]:
+    """Return Gower's distance per cell, SSE/SST and CPU seconds."""
+    options = dict(CASES[name])
     if name == WITH_TREES:
-        given["hierarchies"] = trees
+        options["hierarchies"] = trees
     started = time.process_time()
-    found = dbanon.partition(frame, k, recoding="representative", **given)
+    classes = dbanon.partition(frame, k, recoding="representative", **options)
     seconds = time.process_time() - started
-    labels = np.asarray(found.labels)
+    labels = np.asarray(classes.labels)
     assert np.bincount(labels).min() >= k
     return *_distances(frame, labels), seconds
 
 
 def _distances(frame: Any, labels: NDArray[np.int32]) -> tuple[float, float]:
-    """Gower's distance per cell and SSE/SST of the classes, from the definitions."""
+    """Compute Gower's distance per cell and SSE/SST of the classes from their definitions."""
     sizes = np.bincount(labels)
-    moved = squares = all_squares = 0.0
+    distance = squares = all_squares = 0.0
     for name in frame.columns:
         if name == "age":
             values = frame[name].to_numpy(float)
             width = np.ptp(values)
             means = np.bincount(labels, values) / sizes
-            moved += float(np.abs(values - np.rint(means)[labels]).sum() / width)
+            distance += float(np.abs(values - np.rint(means)[labels]).sum() / width)
             squares += float(np.square((values - means[labels]) / width).sum())
             all_squares += float(np.square((values - values.mean()) / width).sum())
             continue
         _, codes = np.unique(frame[name].to_numpy(str), return_inverse=True)
         counts = np.zeros((len(sizes), codes.max() + 1))
         np.add.at(counts, (labels, codes), 1)
-        moved += float((sizes - counts.max(axis=1)).sum())
+        distance += float((sizes - counts.max(axis=1)).sum())
         squares += float((sizes - np.square(counts).sum(axis=1) / sizes).sum() / 2)
         shares = counts.sum(axis=0) / len(labels)
         all_squares += float(len(labels) * (1 - np.square(shares).sum()) / 2)
-    return moved / frame.size, squares / all_squares
+    return distance / frame.size, squares / all_squares

@@ -40,75 +40,75 @@ from benchmarks.mixed_speed import BLOCKS, FAST, K, draw, losses_of, trees_of
 from benchmarks.peers import CALL, THEIRS
 
 LIMIT = 300
-FEW, SMALL, BIG, OF_EVALUATION = 10_000, 100_000, 1_000_000, 500_000
+N_FEW, SMALL, BIG, OF_EVALUATION = 10_000, 100_000, 1_000_000, 500_000
 PEERS = {"anonypyx Mondrian": "Mondrian", "umbra-k Mondrian": "umbra-k"}
 LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT}, {LIMIT + 30}))\n"
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is done with a table; ``peers`` where others can do about the same."""
+class Workload:
+    """Work on a table; ``peers`` if other programs can do about the same."""
 
     kind: str
     n: int
     method: str
-    more: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     peers: bool = False
 
 
 WORKS = (
-    *(Work(kind, FEW, "gaa_cp", peers=True) for kind in "UR"),
-    *(Work(kind, SMALL, "gaa_cp") for kind in "URCW"),
-    Work("R", SMALL, "gaa_cp", FAST),
-    *(Work(kind, SMALL, "mdav") for kind in "URCW"),
-    *(Work(kind, BIG, "gaa_cp") for kind in "UR"),
-    *(Work(kind, BIG, "mdav") for kind in "UR"),
-    *(Work(kind, BIG, "mdav", {"block_size": BLOCKS}) for kind in "CW"),
+    *(Workload(kind, N_FEW, "gaa_cp", peers=True) for kind in "UR"),
+    *(Workload(kind, SMALL, "gaa_cp") for kind in "URCW"),
+    Workload("R", SMALL, "gaa_cp", FAST),
+    *(Workload(kind, SMALL, "mdav") for kind in "URCW"),
+    *(Workload(kind, BIG, "gaa_cp") for kind in "UR"),
+    *(Workload(kind, BIG, "mdav") for kind in "UR"),
+    *(Workload(kind, BIG, "mdav", {"block_size": BLOCKS}) for kind in "CW"),
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """CPU seconds, MiB and loss of one call, or in a word why there are none."""
+    """CPU seconds, MiB and loss of one call, or a word that says why there are none."""
 
     seconds: float | None = None
     memory: float | None = None
     loss: float | None = None
     word: str = "–"
 
-    def shown(self) -> object:
+    def cell(self) -> object:
         """The seconds, or the word."""
         return self.word if self.seconds is None else self.seconds
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all works.
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure all workloads; return Markdown.
 
     Raises
     ------
-    NotMeasuredError : the two interpreters were not named.
+    NotMeasuredError : the two interpreters were not given.
     """
-    if beside is None or "," not in beside:
+    if other_python is None or "," not in other_python:
         raise NotMeasuredError("name by --beside an interpreter of another version, and of peers")
-    old, peers = beside.split(",")
-    return report(measured(old, peers, quick), other_name(old))
+    old, peers = other_python.split(",")
+    return report(measure_all(old, peers, quick), other_name(old))
 
 
 def other_name(old: str) -> str:
-    """The version that an interpreter has."""
+    """The version that an interpreter has installed."""
     return Version("", old).run("import dbanon; print(dbanon.__version__)").strip()
 
 
 def report(rows: Iterator[list[object]], name: str) -> str:
-    """The page, of rows as ``measured`` gives them."""
+    """Format the page from the rows of ``measure_all``."""
     header = ["table", "n", "method", "and", "this s", "this MiB", f"{name} s"]
     header += ["this loss", f"{name} loss", *(f"{peer} s (loss)" for peer in PEERS)]
     text = "# Mixed data beside another version and other programs, CPU seconds\n\n"
     return text + (__doc__ or "").partition("\n\n")[2] + "\n" + table(header, rows)
 
 
-def measured(old: str, peers: str, quick: bool = False) -> Iterator[list[object]]:
-    """A row for each work, then that of the run in DuckDB."""
+def measure_all(old: str, peers: str, quick: bool = False) -> Iterator[list[object]]:
+    """Yield a row for each workload, then one for the run in DuckDB."""
     for work in WORKS:
         n = work.n // 10 if quick else work.n
         if quick and work.n == BIG:
@@ -118,69 +118,71 @@ def measured(old: str, peers: str, quick: bool = False) -> Iterator[list[object]
         other = Outcome(word="not asked")
         if work.n < BIG:
             other = _classes(Version("other", old), work, frame, trees)
-        told = ", ".join(f"{name} {value}" for name, value in work.more.items())
-        row = [work.kind, f"{n:,}", work.method, told, *_versions(this, other)]
+        note = ", ".join(f"{name} {value}" for name, value in work.options.items())
+        row = [work.kind, f"{n:,}", work.method, note, *_versions(this, other)]
         for method in PEERS.values():
-            found = _of_peer(peers, method, frame) if work.peers else Outcome()
-            loss = "" if found.loss is None else f" ({found.loss:.4f})"
-            row.append(f"{found.seconds:.4g}{loss}" if found.seconds else found.word)
+            outcome = _peer_outcome(peers, method, frame) if work.peers else Outcome()
+            loss = "" if outcome.loss is None else f" ({outcome.loss:.4f})"
+            row.append(f"{outcome.seconds:.4g}{loss}" if outcome.seconds else outcome.word)
         yield row
     n = mixed_evaluation.SMALL if quick else OF_EVALUATION
-    this, other = _evaluated(sys.executable, n), _evaluated(old, n)
-    told = "DuckDB, 15 kept texts, --evaluate"
-    yield ["U", f"{n:,}", "gaa_cp", told, *_versions(this, other), *("–" for _ in PEERS)]
+    this, other = _evaluation_outcome(sys.executable, n), _evaluation_outcome(old, n)
+    note = "DuckDB, 15 kept texts, --evaluate"
+    yield ["U", f"{n:,}", "gaa_cp", note, *_versions(this, other), *("–" for _ in PEERS)]
 
 
 def _versions(this: Outcome, other: Outcome) -> list[object]:
-    losses = ["" if one.loss is None else f"{one.loss:.5f}" for one in (this, other)]
+    losses = ["" if outcome.loss is None else f"{outcome.loss:.5f}" for outcome in (this, other)]
     memory = "–" if this.memory is None else f"{this.memory:.0f}"
-    return [this.shown(), memory, other.shown(), *losses]
+    return [this.cell(), memory, other.cell(), *losses]
 
 
 def _classes(
-    version: Version, work: Work, frame: pd.DataFrame, trees: dict[str, list[list[str]]]
+    version: Version, work: Workload, frame: pd.DataFrame, trees: dict[str, list[list[str]]]
 ) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_parquet(f"{folder}/table.parquet")
         (Path(folder) / "trees.json").write_text(json.dumps(trees))
-        found = _told(version, mixed_speed.CALL, folder, work.method, str(K), json.dumps(work.more))
-        if isinstance(found, str):
-            return Outcome(word=found)
+        result = _run_limited(
+            version, mixed_speed.CALL, folder, work.method, str(K), json.dumps(work.options)
+        )
+        if isinstance(result, str):
+            return Outcome(word=result)
         labels = np.load(f"{folder}/labels.npy")
-    seconds, memory = found
-    loss = losses_of(frame, labels, trees)[work.method == mixed_speed.OWN]
+    seconds, memory = result
+    loss = losses_of(frame, labels, trees)[work.method == mixed_speed.OWN_METHOD]
     return Outcome(seconds, memory, loss)
 
 
-def _of_peer(python: str, method: str, frame: pd.DataFrame) -> Outcome:
+def _peer_outcome(python: str, method: str, frame: pd.DataFrame) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(f"{folder}/table.csv", index=False)
-        found = _told(Version("", python), THEIRS + CALL, folder, str(K), method, "{}")
-    if isinstance(found, str):
-        return Outcome(word=found)
-    seconds, labels = found
+        result = _run_limited(Version("", python), THEIRS + CALL, folder, str(K), method, "{}")
+    if isinstance(result, str):
+        return Outcome(word=result)
+    seconds, labels = result
     if np.bincount(labels).min() < K:
         raise AssertionError(f"classes below k: {method}")
     return Outcome(seconds, loss=losses_of(frame, np.asarray(labels), {})[0])
 
 
-def _evaluated(python: str, n: int) -> Outcome:
+def _evaluation_outcome(python: str, n: int) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         mixed_evaluation.make(Path(folder) / "people.duckdb", n)
         url = f"duckdb:///{folder}/people.duckdb"
         job = mixed_evaluation.JOB
-        found = _told(Version("", python), job, url, "released", "generalization", "yes")
-    return Outcome(word=found) if isinstance(found, str) else Outcome(*found[:2])
+        result = _run_limited(Version("", python), job, url, "released", "generalization", "yes")
+    return Outcome(word=result) if isinstance(result, str) else Outcome(*result[:2])
 
 
-def _told(version: Version, code: str, *arguments: str) -> Any:
-    """What a program prints as JSON, or in words how it ended."""
+def _run_limited(version: Version, code: str, *arguments: str) -> Any:
+    """Parse a program's output as JSON, or say in a word why it failed."""
     try:
         return json.loads(version.run(LIMITED + code, *arguments))
     except subprocess.CalledProcessError as error:
         if error.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             return f"more than {LIMIT}"
-        # 0.2.0 says that of more coordinates than its kernels take.
+        # Version 0.2.0 reports this for more coordinates than its kernels support.
         if "MemoryLimit" in error.stderr or "1 to 4096 attributes" in error.stderr:
             return "refused"
         raise RuntimeError(error.stderr[-2000:]) from None

@@ -60,21 +60,21 @@ HEADER = ["rows", "recoding", "version", "evaluate", "whole run s", "of it measu
 HEADER += [f"{name} found" for name in RISKS] + ["peak MiB"]
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all runs; with another version's by ``beside``."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure all runs, also with another version; return Markdown."""
     rows: list[list[object]] = []
     for n in (SMALL,) if quick else (SMALL, LARGE):
-        known = versions(beside)[: 2 if n == SMALL else 1]
+        known_versions = versions(other_python)[: 2 if n == SMALL else 1]
         with tempfile.TemporaryDirectory() as folder:
-            for version in known:
+            for version in known_versions:
                 make(Path(folder) / f"{version.name}.duckdb", n)
-            rows += [[n, *row] for row in _rows(known, folder, n == SMALL)]
+            rows += [[n, *row] for row in _rows(known_versions, folder, n == SMALL)]
     text = "# Evaluation of mixed releases\n\n" + (__doc__ or "").strip() + "\n\n"
     return text + table(HEADER, rows)
 
 
 def make(path: Path, n: int) -> None:
-    """A database with the table, which no other version writes its ledger into."""
+    """Create a database with the table; each version writes its own ledger."""
     texts = ", ".join(f"'text {j} of ' || range % {1000 * (j + 1)} AS t{j}" for j in range(KEPT))
     with duckdb.connect(str(path)) as connection:
         connection.register("drawn", draw("U", n))
@@ -84,21 +84,21 @@ def make(path: Path, n: int) -> None:
         )
 
 
-def _rows(known: list[Version], folder: str, everything: bool) -> Iterator[list[object]]:
-    """A row a run: this version in all ways, then the other one's evaluation."""
-    ways = ("no", "yes", "all records") if everything else ("no", "yes")
-    runs = [(known[0], way) for way in ways]
-    runs += [(other, "yes") for other in known[1:]]
+def _rows(known_versions: list[Version], folder: str, everything: bool) -> Iterator[list[object]]:
+    """Yield one row per run: this version in all modes, then the other one's evaluation."""
+    modes = ("no", "yes", "all records") if everything else ("no", "yes")
+    runs = [(known_versions[0], mode) for mode in modes]
+    runs += [(other, "yes") for other in known_versions[1:]]
     for recoding in RECODINGS:
-        found: dict[str, dict[str, float]] = {}
-        for version, way in runs:
+        risks_by_mode: dict[str, dict[str, float]] = {}
+        for version, mode in runs:
             url = f"duckdb:///{folder}/{version.name}.duckdb"
-            told = version.run(JOB, url, f"r_{recoding}_{way[0]}", recoding, way)
-            cpu, memory, seconds, risks = json.loads(told)
-            if found.setdefault(way, risks) != risks:
-                raise AssertionError(f"figures differ: {recoding}, {way}")
+            output = version.run(JOB, url, f"r_{recoding}_{mode[0]}", recoding, mode)
+            cpu, memory, seconds, risks = json.loads(output)
+            if risks_by_mode.setdefault(mode, risks) != risks:
+                raise AssertionError(f"figures differ: {recoding}, {mode}")
             row = [
-                *(recoding, version.name, way, cpu, sum(seconds.values())),
+                *(recoding, version.name, mode, cpu, sum(seconds.values())),
                 *(seconds.get(name, "") for name in RISKS),
                 *(risks.get(name, "") for name in RISKS),
                 memory,

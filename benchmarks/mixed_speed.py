@@ -32,8 +32,8 @@ from benchmarks.markdown import table
 
 K, SEED, TURNS = 5, 1, 2
 METHODS = ("gaa_cp", "kmember")
-# Not in other versions; and too slow there.
-OWN = "mdav"
+# Other versions lack this method for mixed data, or are too slow with the merging ones.
+OWN_METHOD = "mdav"
 MERGING = ("kaca", "ebkc")
 BLOCKS = 50_000
 FAST = {"refine": "fast"}
@@ -42,13 +42,13 @@ SMALL: tuple[Case, ...] = (
     *((kind, 100_000, name, {}) for kind in "URCW" for name in METHODS),
     *((kind, 100_000, "gaa_cp", FAST) for kind in "R"),
 )
-ALONE: tuple[Case, ...] = (
-    *((kind, 100_000, OWN, {}) for kind in "URCW"),
+THIS_VERSION_ONLY: tuple[Case, ...] = (
+    *((kind, 100_000, OWN_METHOD, {}) for kind in "URCW"),
     *((kind, 100_000, name, {"seed": 3}) for kind in "URC" for name in MERGING),
     ("W", 100_000, "ebkc", {"seed": 3}),
-    *((kind, 1_000_000, name, {}) for kind in "UR" for name in ("gaa_cp", OWN)),
-    *((kind, 1_000_000, OWN, {"block_size": BLOCKS}) for kind in "URCW"),
-    *((kind, 1_000_000, OWN, {}) for kind in "CW"),
+    *((kind, 1_000_000, name, {}) for kind in "UR" for name in ("gaa_cp", OWN_METHOD)),
+    *((kind, 1_000_000, OWN_METHOD, {"block_size": BLOCKS}) for kind in "URCW"),
+    *((kind, 1_000_000, OWN_METHOD, {}) for kind in "CW"),
 )
 
 CALL = """
@@ -79,23 +79,25 @@ BIG = 1_000_000
 PLACES = DIAGNOSES = 10_000
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all calls."""
-    known = versions(beside)
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure all calls; return Markdown."""
+    known_versions = versions(other_python)
     header = ["table", "n", "method", "and", "loss"]
-    header += [f"{version.name} {unit}" for version in known for unit in ("s", "MiB")]
-    cases = [*SMALL, *ALONE]
+    header += [f"{version.name} {unit}" for version in known_versions for unit in ("s", "MiB")]
+    cases = [*SMALL, *THIS_VERSION_ONLY]
     if quick:
-        cases = [(kind, n // 10, name, more) for kind, n, name, more in cases if n < BIG]
+        cases = [(kind, n // 10, name, options) for kind, n, name, options in cases if n < BIG]
     text = "# Mixed data, CPU seconds\n\n" + (__doc__ or "").partition("\n\n")[2]
-    return f"{text}\n{table(header, _rows(known, cases))}"
+    return f"{text}\n{table(header, _rows(known_versions, cases))}"
 
 
-def _rows(known: list[Version], cases: list[Case]) -> Iterator[list[object]]:
-    """A row for each case: the seconds and memory of each version, or dashes."""
-    for kind, n, method, more in cases:
-        asked = known[:1] if method in (OWN, *MERGING) or n >= BIG else known
-        seconds = {version.name: np.inf for version in asked}
+def _rows(known_versions: list[Version], cases: list[Case]) -> Iterator[list[object]]:
+    """Yield a row for each case: seconds and memory of each version, or dashes."""
+    for kind, n, method, options in cases:
+        versions_to_run = (
+            known_versions[:1] if method in (OWN_METHOD, *MERGING) or n >= BIG else known_versions
+        )
+        seconds = {version.name: np.inf for version in versions_to_run}
         peaks: dict[str, float] = {}
         labels: dict[str, np.ndarray] = {}
         frame, trees = draw(kind, n), trees_of(kind)
@@ -103,19 +105,24 @@ def _rows(known: list[Version], cases: list[Case]) -> Iterator[list[object]]:
             frame.to_parquet(f"{folder}/table.parquet")
             (Path(folder) / "trees.json").write_text(json.dumps(trees))
             for _ in range(TURNS if n < BIG else 1):
-                for version in asked:
-                    told = version.run(CALL, folder, method, str(K), json.dumps(more))
-                    took, peaks[version.name] = json.loads(told)
-                    seconds[version.name] = min(seconds[version.name], took)
+                for version in versions_to_run:
+                    output = version.run(CALL, folder, method, str(K), json.dumps(options))
+                    elapsed, peaks[version.name] = json.loads(output)
+                    seconds[version.name] = min(seconds[version.name], elapsed)
                     labels[version.name] = np.load(f"{folder}/labels.npy")
-        first = labels[known[0].name]
-        if more != FAST and not all(np.array_equal(first, other) for other in labels.values()):
+        this_labels = labels[known_versions[0].name]
+        if options != FAST and not all(
+            np.array_equal(this_labels, other_labels) for other_labels in labels.values()
+        ):
             raise AssertionError(f"labels differ: {kind}, {n} records, {method}")
-        which = 1 if method == OWN else 0
-        losses = [f"{losses_of(frame, found, trees)[which]:.5f}" for found in labels.values()]
-        told = ", ".join(f"{name} {value}" for name, value in more.items())
-        row: list[object] = [kind, f"{n:,}", method, told, " / ".join(dict.fromkeys(losses))]
-        for version in known:
+        loss_index = 1 if method == OWN_METHOD else 0
+        losses = [
+            f"{losses_of(frame, version_labels, trees)[loss_index]:.5f}"
+            for version_labels in labels.values()
+        ]
+        output = ", ".join(f"{name} {value}" for name, value in options.items())
+        row: list[object] = [kind, f"{n:,}", method, output, " / ".join(dict.fromkeys(losses))]
+        for version in known_versions:
             peak = peaks.get(version.name)
             row += [seconds.get(version.name, "–"), "–" if peak is None else f"{peak:.0f}"]
         yield row
@@ -130,46 +137,50 @@ def losses_of(
         column = frame[name]
         classes = column.groupby(labels)
         if pd.api.types.is_numeric_dtype(column):
-            whole = float(column.max() - column.min())
-            iloss.append((classes.transform("max") - classes.transform("min")).mean() / whole)
-            gower.append((column - classes.transform("mean")).abs().mean() / whole)
+            column_range = float(column.max() - column.min())
+            iloss.append(
+                (classes.transform("max") - classes.transform("min")).mean() / column_range
+            )
+            gower.append((column - classes.transform("mean")).abs().mean() / column_range)
             continue
         if name in trees:
             iloss.append(_tree_loss(column, labels, trees[name]))
         else:
             iloss.append((classes.transform("nunique") > 1).mean())
-        most = column.groupby([labels, column]).size().groupby(level=0).max().sum()
-        gower.append(1 - most / len(frame))
+        n_most_frequent = column.groupby([labels, column]).size().groupby(level=0).max().sum()
+        gower.append(1 - n_most_frequent / len(frame))
     return float(np.mean(iloss)), float(np.mean(gower))
 
 
 def _tree_loss(column: pd.Series, labels: np.ndarray, tree: list[list[str]]) -> float:
     """Mean over the records of (leaves below the class's lowest common node - 1) / (leaves - 1)."""
     levels = pd.DataFrame(tree).set_index(0, drop=False)
-    found = pd.Series(-1.0, index=pd.unique(labels))
+    leaf_counts = pd.Series(-1.0, index=pd.unique(labels))
     for level in levels:
         nodes = column.map(levels[level])
-        below = nodes.map(levels[level].value_counts()).groupby(labels)
-        alike = nodes.groupby(labels).nunique() == 1
-        new = alike.index[alike & (found.loc[alike.index] < 0)]
-        found.loc[new] = below.first().loc[new]
-    return float((found.loc[labels] - 1).mean() / (len(tree) - 1))
+        leaves_below = nodes.map(levels[level].value_counts()).groupby(labels)
+        is_common_node = nodes.groupby(labels).nunique() == 1
+        newly_covered = is_common_node.index[
+            is_common_node & (leaf_counts.loc[is_common_node.index] < 0)
+        ]
+        leaf_counts.loc[newly_covered] = leaves_below.first().loc[newly_covered]
+    return float((leaf_counts.loc[labels] - 1).mean() / (len(tree) - 1))
 
 
 def draw(kind: str, n: int) -> pd.DataFrame:
-    """One of the tables, of n rows."""
+    """Draw n rows of one of the tables."""
     rng = np.random.default_rng(SEED)
-    made: dict[str, Callable[[int, np.random.Generator], pd.DataFrame]] = {
+    makers: dict[str, Callable[[int, np.random.Generator], pd.DataFrame]] = {
         "U": _independent,
         "R": _related,
         "C": _categories,
         "W": _wide,
     }
-    return made[kind](n, rng)
+    return makers[kind](n, rng)
 
 
 def trees_of(kind: str) -> dict[str, list[list[str]]]:
-    """The hierarchies, leaf by leaf: a row from the leaf to the root."""
+    """The hierarchies, one row per leaf, from the leaf to the root."""
     if kind not in "RW":
         return {}
     places = [[f"{i:05d}", *(f"{i // 10**j}/{j}" for j in (1, 2, 3)), "*"] for i in range(PLACES)]
@@ -190,26 +201,26 @@ def _independent(n: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _rare(values: int, power: float, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Values of which the i-th is as frequent as 1 / i^power."""
+    """Draw values of which the i-th has frequency proportional to 1 / i^power."""
     weights = np.arange(1, values + 1) ** -power
     return rng.choice(values, n, p=weights / weights.sum())
 
 
 def _related(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    place = rng.permutation(PLACES)[_rare(PLACES, 0.7, n, rng)]
+    place_codes = rng.permutation(PLACES)[_rare(PLACES, 0.7, n, rng)]
     age = np.clip(np.round(rng.gamma(4.5, 10, n)), 0, 100)
-    school = np.clip(np.round(6 + 2.5 * rng.normal(size=n) + place / 2_500), 0, 15)
+    school = np.clip(np.round(6 + 2.5 * rng.normal(size=n) + place_codes / 2_500), 0, 15)
     income = np.exp(9.5 + 0.12 * school + 0.01 * np.minimum(age, 60) + 0.35 * rng.normal(size=n))
     chapter = np.clip(np.round(age / 6 + 3 * rng.normal(size=n)), 0, 19).astype(int)
-    below = (7 * _rare(500, 0.9, n, rng) + 13 * chapter) % 500
-    codes = chapter * 500 + below
+    group = (7 * _rare(500, 0.9, n, rng) + 13 * chapter) % 500
+    codes = chapter * 500 + group
     return pd.DataFrame(
         {
             "age": age,
             "income": np.round(income, -2),
             "sex": _named("s", rng.integers(0, 2, n)),
             "school": _named("e", school),
-            "place": np.array([f"{i:05d}" for i in range(PLACES)], object)[place],
+            "place": np.array([f"{i:05d}" for i in range(PLACES)], object)[place_codes],
             "diagnosis": np.array([f"d{i:04d}" for i in range(DIAGNOSES)], object)[codes],
         }
     )
@@ -228,6 +239,6 @@ def _wide(n: int, rng: np.random.Generator) -> pd.DataFrame:
     civil = np.clip(frame["age"].to_numpy() / 25 + rng.normal(size=n), 0, 3)
     frame["civil"] = _named("c", civil)
     for position, values in enumerate((7, 12, 30, 120)):
-        drawn = np.clip(values * rng.beta(1 + position, 3, n), 0, values - 1)
-        frame[f"of_{values}"] = _named("v", drawn)
+        codes = np.clip(values * rng.beta(1 + position, 3, n), 0, values - 1)
+        frame[f"of_{values}"] = _named("v", codes)
     return frame

@@ -1,7 +1,7 @@
-"""Privacy models on UCI Adult: what they cost in loss, and in CPU seconds.
+"""Privacy models on UCI Adult: their cost in loss and CPU seconds.
 
-Needs the reference data (``DBANON_DATA``), which is not part of the project. The whole run takes
-some four minutes; ``--quick`` leaves the refinement out.
+Needs the reference data (``DBANON_DATA``), which is not part of the project. A full run takes about
+four minutes; ``--quick`` skips the refinement.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ keeps to k and to its model, as counted here on the classes. This page is writte
 
 
 def run(quick: bool = False) -> str:
-    """Markdown: one line a model."""
+    """Measure and return Markdown, one line per model."""
     table_of = adult.load()
     folder = data_directory()
     assert folder is not None
@@ -67,14 +67,14 @@ def run(quick: bool = False) -> str:
                 K, method="gaa_cp", hierarchies=table_of.trees, refine=refine, models=models
             )
             started = time.process_time()
-            found = find_classes(microdata, policy)
-            found = protect(microdata, found, policy, {SENSITIVE: codes})
-            spent = time.process_time() - started
-            counts = sensitive_counts(found, codes, int(codes.max()) + 1)
-            whole = counts.sum(axis=0) / counts.sum()
+            classes = find_classes(microdata, policy)
+            classes = protect(microdata, classes, policy, {SENSITIVE: codes})
+            seconds = time.process_time() - started
+            counts = sensitive_counts(classes, codes, int(codes.max()) + 1)
+            shares = counts.sum(axis=0) / counts.sum()
             assert counts.sum(axis=1).min() >= K
-            assert model is None or model.satisfied(counts, whole).all()
-            loss = table_of.iloss(found.labels)
-            cells.append(f"{loss:,.0f}, {found.n_classes:,} ({spent:.1f} s)")
+            assert model is None or model.satisfied(counts, shares).all()
+            loss = table_of.iloss(classes.labels)
+            cells.append(f"{loss:,.0f}, {classes.n_classes:,} ({seconds:.1f} s)")
         rows.append(["none" if model is None else model.describe(), *cells])
     return INTRODUCTION + table(["model", "merged", "refine fast"][: 1 + len(levels)], rows)

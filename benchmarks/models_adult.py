@@ -23,7 +23,7 @@ from tests.reference.data import data_directory
 
 SENSITIVE = "occupation"
 K = 5
-# CPU seconds of one release: what takes longer is ended.
+# Limit on the CPU seconds of one release.
 LIMIT = 60
 MODELS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -35,7 +35,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "beta = 2": {"kind": "beta_likeness", "level": 2},
 }
 
-# A process of its own for each cell: versions take turns, and no cell warms another one up.
+# Each cell runs in its own process: versions take turns, and no cell warms up another.
 RELEASE = """
 import json, sys, time, warnings
 import pandas as pd
@@ -90,27 +90,27 @@ HEAD = ("model", "refine", "version", "own ranges", "as published", "discernibil
         "seconds")  # fmt: skip
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown: one line a model, refinement and version."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure and return Markdown, one line per model, refinement and version."""
     data = adult.load()
-    versions = {"this": sys.executable} | ({"beside": beside} if beside else {})
+    versions = {"this": sys.executable} | ({"beside": other_python} if other_python else {})
     rows = [
         (name, refine or "–", version, *measured(data, MODELS[name], refine, python))
         for name in (list(MODELS)[:1] if quick else MODELS)
         for refine in (None, "fast")
         for version, python in versions.items()
     ]
-    told = data.frame.to_numpy().tolist()
-    even = [(age - age % 2, others) for age, *others in told]
-    narrow = [[f"[{age}, {age + 2})", *map(str, others)] for age, others in even]
-    least = ENTROPY.format(entropy(told, narrow, data.paths))
-    return INTRODUCTION + table(HEAD, rows) + least
+    rows_of_table = data.frame.to_numpy().tolist()
+    even_ages = [(age - age % 2, others) for age, *others in rows_of_table]
+    narrowest = [[f"[{age}, {age + 2})", *map(str, others)] for age, others in even_ages]
+    entropy_note = ENTROPY.format(entropy(rows_of_table, narrowest, data.paths))
+    return INTRODUCTION + table(HEAD, rows) + entropy_note
 
 
 def measured(
     data: adult.Adult, model: dict[str, Any], refine: str | None, python: str
 ) -> tuple[str, ...]:
-    """Both losses, discernibility, entropy and seconds of one release.
+    """Return both losses, discernibility, entropy and seconds of one release.
 
     Raises
     ------
@@ -118,15 +118,15 @@ def measured(
     """
     folder = data_directory()
     assert folder is not None
-    with TemporaryDirectory() as place:
-        target = Path(place, "released.json")
+    with TemporaryDirectory() as temporary:
+        target = Path(temporary, "released.json")
         arguments = (str(folder / "adult"), json.dumps(model), json.dumps(refine), str(target))
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-I", "-c", RELEASE, *arguments], preexec_fn=_limited, check=False
         )
-        if done.returncode == -signal.SIGXCPU:
+        if process.returncode == -signal.SIGXCPU:
             return ("no answer", "", "", "", f"over {LIMIT}")
-        done.check_returncode()
+        process.check_returncode()
         result = json.loads(target.read_text())
     seconds = f"{result['seconds']:.1f}"
     if "refused" in result:
@@ -149,22 +149,24 @@ def _limited() -> None:
 
 
 def entropy(rows: list[list[Any]], released: list[list[str]], paths: Any) -> float:
-    """The non-uniform entropy of the labels, of that of a table that says nothing."""
-    spent = whole = 0.0
-    for column, ways in enumerate(paths):
+    """The non-uniform entropy of the labels, relative to that of a fully suppressed table."""
+    label_entropy = total_entropy = 0.0
+    for column, paths_of_column in enumerate(paths):
         counts = Counter(row[column] for row in rows)
         covered: dict[str, int] = {}
         for row, labels in zip(rows, released, strict=True):
             label, value = labels[column], row[column]
             if label not in covered:
-                covered[label] = sum(n for v, n in counts.items() if _holds(label, v, ways))
-            spent -= math.log2(counts[value] / covered[label])
-            whole -= math.log2(counts[value] / len(rows))
-    return spent / whole
+                covered[label] = sum(
+                    n for v, n in counts.items() if _holds(label, v, paths_of_column)
+                )
+            label_entropy -= math.log2(counts[value] / covered[label])
+            total_entropy -= math.log2(counts[value] / len(rows))
+    return label_entropy / total_entropy
 
 
-def _holds(label: str, value: Any, ways: dict[str, list[str]] | None) -> bool:
-    if ways is not None:
-        return label in ways[value]
+def _holds(label: str, value: Any, column_paths: dict[str, list[str]] | None) -> bool:
+    if column_paths is not None:
+        return label in column_paths[value]
     ends = [int(end) for end in label.strip("[)]").split(", ")]
     return ends[0] <= int(value) <= ends[-1] - label.endswith(")")

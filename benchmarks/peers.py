@@ -80,21 +80,21 @@ CASES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
 )
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all calls; ``beside`` is the interpreter that has both packages.
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure all calls; return Markdown. ``other_python`` must have both packages.
 
     Raises
     ------
-    NotMeasuredError : no such interpreter was named.
+    NotMeasuredError : no such interpreter was given.
     """
-    if beside is None:
+    if other_python is None:
         raise NotMeasuredError("name an interpreter that has anonypyx and umbra-k by --beside")
     header = ["table", "n", "program", "CPU s", "smallest class", "iloss", "Gower"]
     text = "# Peers on mixed data\n\n" + (__doc__ or "").partition("\n\n")[2]
-    return f"{text}\n{table(header, _rows(beside, SIZES[:1] if quick else SIZES))}"
+    return f"{text}\n{table(header, _rows(other_python, SIZES[:1] if quick else SIZES))}"
 
 
-def _rows(beside: str, sizes: tuple[int, ...]) -> Iterator[list[object]]:
+def _rows(other_python: str, sizes: tuple[int, ...]) -> Iterator[list[object]]:
     for kind in "UR":
         for n in sizes:
             with tempfile.TemporaryDirectory() as folder:
@@ -103,10 +103,10 @@ def _rows(beside: str, sizes: tuple[int, ...]) -> Iterator[list[object]]:
                 for name, code, method, options in CASES:
                     if n > LARGEST.get(name, n):
                         continue
-                    version = Version(name, beside if code is THEIRS else sys.executable)
-                    asked = (folder, str(K), method, json.dumps(options))
-                    seconds, labels = json.loads(version.run(code + CALL, *asked))
-                    found = np.asarray(labels)
-                    smallest = int(np.bincount(found).min())
-                    iloss, gower = losses_of(frame, found, {})
+                    version = Version(name, other_python if code is THEIRS else sys.executable)
+                    arguments = (folder, str(K), method, json.dumps(options))
+                    seconds, labels = json.loads(version.run(code + CALL, *arguments))
+                    label_array = np.asarray(labels)
+                    smallest = int(np.bincount(label_array).min())
+                    iloss, gower = losses_of(frame, label_array, {})
                     yield [kind, f"{n:,}", name, seconds, smallest, f"{iloss:.4f}", f"{gower:.4f}"]

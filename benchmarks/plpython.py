@@ -1,11 +1,11 @@
-"""The main job inside PostgreSQL, ``SELECT dbanon.mdav(…)``, beside the client's in the same run.
+"""The main job inside PostgreSQL, ``SELECT dbanon.mdav(…)``, compared with the client's.
 
-Both write logged tables on one throw-away server with its default settings, in turn. The client's
-seconds begin after its imports, so a backend has had a call on 1,000 rows. The memory is the growth
-of the backend, of its own pages (RssAnon) since before that call, seen every 20 ms.
+Both write logged tables on one temporary server with default settings, in turn. The client's
+seconds start after its imports, so the backend first handles a call on 1,000 rows. Its memory is
+the growth of its private pages (RssAnon) since that call, sampled every 20 ms.
 
-Seconds of CPU are of the server and the client, from starting the process or connecting to the end,
-imports included: a busy machine changes them less than the clock's.
+CPU seconds include server and client, from starting the process or connecting to the end, with
+imports. They depend less on the load of the machine than elapsed time.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ PHASES = ("read", "cluster", "write", "verify", "digest", "total", "CPU")
 SMALL = ("in a new connection, connecting included", "again", "later")
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of the main job by both ways, and of small calls; ``beside`` as in main_job."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure the main job in both modes, and small calls; parameters as in main_job."""
     n = 100_000 if quick else 1_000_000
     folder = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
     folder.chmod(0o755)
-    known = versions(beside)
+    known_versions = versions(other_python)
     try:
         with throwaway_server(kind="local") as server, ExitStack() as stack:
             urls: dict[Version, str] = {}
-            for version in known:
+            for version in known_versions:
                 url = urls[version] = stack.enter_context(server.database())
                 version.install(url, version.package(folder / version.name))
                 for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release"):
@@ -78,30 +78,30 @@ def _large(server: Server, urls: Mapping[Version, str], n: int) -> str:
     measured: dict[tuple[str, str], list[dict[str, float]]] = {}
     for attempt in range(3):
         for version, url in urls.items():
-            before = cpu_of(server)
+            cpu_before = cpu_of(server)
             client = job(version, url, f"release.client{attempt}")
-            client["seconds"]["CPU"] += cpu_of(server) - before
-            before = cpu_of(server)
-            inside, memory = _in_backend(url, f"sql{attempt}")
-            inside["CPU"] = cpu_of(server) - before
-            for way, seconds, used in (
+            client["seconds"]["CPU"] += cpu_of(server) - cpu_before
+            cpu_before = cpu_of(server)
+            backend_seconds, memory = _in_backend(url, f"sql{attempt}")
+            backend_seconds["CPU"] = cpu_of(server) - cpu_before
+            for label, seconds, mib in (
                 ("client", client["seconds"], client["memory"]),
-                ("SQL", inside, memory),
+                ("SQL", backend_seconds, memory),
             ):
                 phases = [seconds.get(phase, "") for phase in PHASES]
-                rows.append([way, version.name, n, *phases, float(used)])
-                measured.setdefault((way, version.name), []).append(seconds)
-            for what in ("total", "CPU"):
-                ratio = inside[what] / client["seconds"][what]
-                ratios.setdefault(f"{what}, {version.name}", []).append(ratio)
+                rows.append([label, version.name, n, *phases, float(mib)])
+                measured.setdefault((label, version.name), []).append(seconds)
+            for quantity in ("total", "CPU"):
+                ratio = backend_seconds[quantity] / client["seconds"][quantity]
+                ratios.setdefault(f"{quantity}, {version.name}", []).append(ratio)
     header = ["way", "version", "rows", *(f"{phase} s" for phase in PHASES), "MiB"]
     return (
         "# Inside PostgreSQL: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
         + table(header, rows)
         + "".join(
-            f"\nSQL / client, {name}: {', '.join(f'{ratio:.2f}' for ratio in found)}"
-            f" (median {statistics.median(found):.2f}).\n"
-            for name, found in ratios.items()
+            f"\nSQL / client, {name}: {', '.join(f'{ratio:.2f}' for ratio in ratios_of_version)}"
+            f" (median {statistics.median(ratios_of_version):.2f}).\n"
+            for name, ratios_of_version in ratios.items()
         )
         + "MiB: the client's whole process; the backend's growth.\n"
         + medians(measured, PHASES)
@@ -111,8 +111,8 @@ def _large(server: Server, urls: Mapping[Version, str], n: int) -> str:
 def _in_backend(url: str, output: str) -> tuple[dict[str, float], float]:
     with psycopg.connect(conninfo(url), autocommit=True) as connection:
         pid = connection.info.backend_pid
-        before = _anonymous(pid)
-        peak = [before]
+        memory_before = _anonymous(pid)
+        peak = [memory_before]
         done = threading.Event()
 
         def watch() -> None:
@@ -130,12 +130,12 @@ def _in_backend(url: str, output: str) -> tuple[dict[str, float], float]:
             done.set()
             watcher.join()
         total = time.perf_counter() - started
-    found = seconds if isinstance(seconds, dict) else json.loads(seconds)
-    return {**found, "total": total}, (peak[0] - before) / 1024
+    phases = seconds if isinstance(seconds, dict) else json.loads(seconds)
+    return {**phases, "total": total}, (peak[0] - memory_before) / 1024
 
 
 def _anonymous(pid: int) -> int:
-    """KiB of a process's own memory."""
+    """KiB of a process's private memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1])
@@ -148,23 +148,30 @@ def _small(urls: Mapping[Version, str]) -> str:
         for version, url in urls.items():
             started = time.perf_counter()
             with psycopg.connect(conninfo(url), autocommit=True) as connection:
-                before = 0.0
+                cpu_before = 0.0
                 for name in SMALL:
                     connection.execute(CALL.format("few", f"{name[:2]}{attempt}").encode())
-                    used = _cpu_of_process(connection.info.backend_pid)
-                    spent = time.perf_counter() - started
-                    times.setdefault((name, version.name), []).append((spent, used - before))
-                    before, started = used, time.perf_counter()
+                    cpu = _cpu_of_process(connection.info.backend_pid)
+                    elapsed = time.perf_counter() - started
+                    times.setdefault((name, version.name), []).append((elapsed, cpu - cpu_before))
+                    cpu_before, started = cpu, time.perf_counter()
     return table(
         ["1,000 rows", "version", "median s", "slowest s", "median CPU s", "least CPU s"],
         [
-            [name, version, statistics.median(spent), max(spent), statistics.median(cpu), min(cpu)]
-            for (name, version), found in sorted(times.items(), reverse=True)
-            for spent, cpu in [tuple(zip(*found, strict=True))]
+            [
+                name,
+                version,
+                statistics.median(seconds),
+                max(seconds),
+                statistics.median(cpu),
+                min(cpu),
+            ]
+            for (name, version), measurements in sorted(times.items(), reverse=True)
+            for seconds, cpu in [tuple(zip(*measurements, strict=True))]
         ],
     )
 
 
 def _cpu_of_process(pid: int) -> float:
-    """Seconds of CPU of a process's first thread, which is all that a backend works with."""
+    """CPU seconds of a process's first thread, the only one that a backend works with."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9

@@ -1,4 +1,4 @@
-"""Differential privacy: figure 1 of Liu and Li (2016) drawn anew, and mechanisms side by side.
+"""Differential privacy: redraw figure 1 of Liu and Li (2016), and compare mechanisms.
 
 Needs the reference data (``DBANON_DATA``), which is not part of the project.
 """
@@ -46,7 +46,7 @@ MAGIC, r = 0.2, no clipping. Plain Laplace noise scores 1, 1e-2, 1e-4 and 1e-6 a
 two readings: the noise of algorithm 2 / of section 4.2.1.
 
 """
-NOT = """
+CROSSOVER_NOTE = """
 The crossover at k = sqrt(n), some 32, is there with the noise of section 4.2.1 alone, and by
 arithmetic: n / k^2 is 1 there. The noise of algorithm 2 is below plain Laplace from k = 2 on. At
 epsilon = 10 neither goes below it: clustering into the overall mean alone, as from k = 64 on, loses
@@ -76,7 +76,7 @@ QUICK = "\nSeconds: not measured by --quick.\n"
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of all tables; a whole run draws figure 1, too."""
+    """Measure all tables; return Markdown. A full run also draws figure 1."""
     directory = data_directory()
     if directory is None:
         raise NotMeasuredError
@@ -91,35 +91,35 @@ def run(quick: bool = False) -> str:
 
 
 def _figure_1(values: NDArray[np.float64], quick: bool) -> str:
-    found = {
+    scores = {
         (k, epsilon, reading): score(values, k, epsilon, reading, DRAWS)
         for k in (SIZES[:2] if quick else SIZES)
         for epsilon in EPSILONS
         for reading in READINGS
     }
     rows = [
-        [k, *(" / ".join(f"{found[k, epsilon, r]:.2e}" for r in READINGS) for epsilon in EPSILONS)]
-        for k in dict.fromkeys(k for k, _, _ in found)
+        [k, *(" / ".join(f"{scores[k, epsilon, r]:.2e}" for r in READINGS) for epsilon in EPSILONS)]
+        for k in dict.fromkeys(k for k, _, _ in scores)
     ]
     text = table(["k", *(f"epsilon = {epsilon:g}" for epsilon in EPSILONS)], rows)
     spread = values.max(axis=0) - values.min(axis=0)
-    lost = np.square((centroids(values, dense(values, 64, 0.2)) - values) / spread).sum()
-    text += NOT.format(clustering=lost / (values.size * 2 / 0.01**2))
+    clustering_loss = np.square((centroids(values, dense(values, 64, 0.2)) - values) / spread).sum()
+    text += CROSSOVER_NOTE.format(clustering=clustering_loss / (values.size * 2 / 0.01**2))
     if not quick:
-        _draw(lambda k, epsilon, reading: found[k, epsilon, reading])
+        _draw(lambda k, epsilon, reading: scores[k, epsilon, reading])
         text += "\n![SCORE by k](figures/dcmdp-score.svg)\n"
     return text
 
 
-def _draw(found: Callable[[int, float, str], float]) -> None:
+def _draw(score_of: Callable[[int, float, str], float]) -> None:
     from benchmarks import figures
 
     panels = {}
     for reading, title in READINGS.items():
         curves = {}
         for epsilon in EPSILONS:
-            at = partial(found, epsilon=epsilon, reading=reading)
-            curves[f"DCMDP, {epsilon:g}"] = (SIZES, [at(k) for k in SIZES])
+            score_at = partial(score_of, epsilon=epsilon, reading=reading)
+            curves[f"DCMDP, {epsilon:g}"] = (SIZES, [score_at(k) for k in SIZES])
         for epsilon in EPSILONS:
             curves[f"Laplace, {epsilon:g}"] = (SIZES, [(0.01 / epsilon) ** 2] * len(SIZES))
         panels[title] = curves
@@ -140,15 +140,19 @@ def _mechanisms(tables: Mapping[str, Table], quick: bool) -> str:
         "`dp_ranks`, margins=quantiles": ("yes", lambda t, e: released(*t, e, noise, QUANTILES)),
     }
     text = MECHANISMS
-    for name, given in tables.items():
+    for name, data in tables.items():
         rows = [
-            [mechanism, private, *(_measured(given, partial(made, given, e)) for e in (0.1, 1, 10))]
-            for mechanism, (private, made) in mechanisms.items()
+            [
+                mechanism,
+                private,
+                *(_figures(data, partial(make_rows, data, e)) for e in (0.1, 1, 10)),
+            ]
+            for mechanism, (private, make_rows) in mechanisms.items()
         ]
-        mean = partial(np.tile, given[0].mean(axis=0), (len(given[0]), 1))
-        rows.append(["overall mean only", "", *[_measured(given, mean, 1)] * 3])
-        apart = partial(rng.permuted, given[0], axis=0)
-        rows.append(["true columns, shuffled apart", "no", *[_measured(given, apart, 1)] * 3])
+        mean = partial(np.tile, data[0].mean(axis=0), (len(data[0]), 1))
+        rows.append(["overall mean only", "", *[_figures(data, mean, 1)] * 3])
+        permuted = partial(rng.permuted, data[0], axis=0)
+        rows.append(["true columns, shuffled apart", "no", *[_figures(data, permuted, 1)] * 3])
         header = [name, "private", *(f"epsilon = {epsilon}" for epsilon in (0.1, 1, 10))]
         text += table(header, rows) + "\n"
         if quick:
@@ -156,41 +160,43 @@ def _mechanisms(tables: Mapping[str, Table], quick: bool) -> str:
     return text
 
 
-def _measured(given: Table, made: Callable[[], NDArray[np.float64]], draws: int = 9) -> str:
+def _figures(original: Table, make_rows: Callable[[], NDArray[np.float64]], draws: int = 9) -> str:
     try:
-        found = np.mean([measures(given[0], made(), directions=50) for _ in range(draws)], axis=0)
+        figures = np.mean(
+            [measures(original[0], make_rows(), directions=50) for _ in range(draws)], axis=0
+        )
     except PrivacyRefusal:
         return "refused"
-    return " / ".join(f"{figure:.3g}" for figure in found)
+    return " / ".join(f"{figure:.3g}" for figure in figures)
 
 
-def _laplace(given: Table, epsilon: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    values, bounds = given
+def _laplace(table: Table, epsilon: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    values, bounds = table
     low, high = bounds.T
     noise = rng.laplace(size=values.shape) * (high - low) * len(low) / epsilon
     return (values.clip(low, high) + noise).clip(low, high)
 
 
-def _dcmdp(given: Table, epsilon: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    values, bounds = given
+def _dcmdp(table: Table, epsilon: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    values, bounds = table
     k = round(len(values) ** 0.5)
     share = epsilon / len(bounds)
     rows = dcmdp(values, k, share, radius=0.2, reading=ALGORITHM, rng=rng)
     return rows.clip(*bounds.T)
 
 
-def _insensitive(given: Table, epsilon: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    values, (low, high) = given[0], given[1].T
+def _insensitive(table: Table, epsilon: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    values, (low, high) = table[0], table[1].T
     unit = (values.clip(low, high) - low) / (high - low)
-    tried = []
+    candidates = []
     for k in (8, 32, 128, 512, 2048):
         if k > len(values) // 2:
             continue
         share = len(values) // k / k
         centres = insensitive_microaggregation(unit, k, share, 1 / epsilon, rng).clip(0, 1)
         sizes = [len(part) for part in np.array_split(np.arange(len(values)), len(centres))]
-        tried.append(low + np.repeat(centres, sizes, axis=0) * (high - low))
-    return min(tried, key=lambda rows: measures(values, rows, directions=20)[0])
+        candidates.append(low + np.repeat(centres, sizes, axis=0) * (high - low))
+    return min(candidates, key=lambda rows: measures(values, rows, directions=20)[0])
 
 
 _DP_RANKS = (
@@ -230,8 +236,8 @@ def _speed() -> str:
     for name, code in _TIMED.items():
         for r in (0.01, 0.02) if "{r}" in name else (0,):
             script = _MEASURED.format(p=4 if r else 10, code=code.format(r=r))
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-c", script], capture_output=True, text=True, check=True
             )
-            rows.append([name.format(r=r), *(float(figure) for figure in done.stdout.split())])
+            rows.append([name.format(r=r), *(float(figure) for figure in process.stdout.split())])
     return SPEED + table(["", "CPU s", "MiB"], rows)

@@ -20,7 +20,7 @@ KINDS = ("normal", "clustered")
 WIDTHS = (4, 10, 13)
 K, TURNS = 5, 2
 
-# As benchmarks/mdav_speed.py makes them; that module is not there for another version.
+# As in benchmarks/mdav_speed.py, which other versions cannot import.
 DATA = """
 import hashlib, json, os, sys, time
 import numpy as np
@@ -43,7 +43,7 @@ seconds = time.process_time() - started
 print(json.dumps([seconds, hashlib.sha256(kernel.labels().tobytes()).hexdigest()]))
 """
 
-# A process that may use fewer processors must not wait for the others: as many threads as it has.
+# With fewer processors, use as many threads as there are processors.
 BLOCKS = """
 cores = int(sys.argv[5])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -56,52 +56,59 @@ print(json.dumps([seconds, hashlib.sha256(classes.labels.tobytes()).hexdigest()]
 """
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of both tables."""
-    if beside is None:
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure both tables; return Markdown."""
+    if other_python is None:
         raise NotMeasuredError("needs --beside, an interpreter with another version")
-    known = versions(beside)
+    known_versions = versions(other_python)
     n = 20_000 if quick else 1_000_000
     kernels = [(kind, n, p, K) for p in WIDTHS for kind in KINDS]
     text = "# Second round of speed\n\n" + (__doc__ or "").partition("\n\n")[2]
     text += f"\n## One thread, k = {K}, CPU seconds\n\n"
     header = ["data", "n", "p", "k"]
-    seconds = ["other / this", "this s", f"{known[1].name} s"]
-    text += table([*header, *seconds], [row for row, _ in _rows(known, MDAV, kernels)])
+    seconds = ["other / this", "this s", f"{known_versions[1].name} s"]
+    text += table([*header, *seconds], [row for row, _ in _rows(known_versions, MDAV, kernels)])
     cores = sorted({1, os.cpu_count() or 1})
     blocks = [("normal", 200_000 if quick else 10_000_000, 4, K, count) for count in cores]
     text += "\n## By blocks of 50,000 records, seconds of the clock\n\n"
-    rows, found = [], set()
-    for row, labels in _rows(known, BLOCKS, blocks, alike=False):
+    rows, labels_by_threads = [], set()
+    for row, labels in _rows(known_versions, BLOCKS, blocks, must_agree=False):
         rows.append(row)
-        found.add(labels)
-    if len(found) != 1:
+        labels_by_threads.add(labels)
+    if len(labels_by_threads) != 1:
         raise AssertionError("labels differ by the number of threads")
     text += table([*header, "threads", *seconds], rows)
     if len(rows) > 1:
-        ours, theirs = (float(str(rows[0][i])) / float(str(rows[-1][i])) for i in (-2, -1))
-        text += f"\nFrom 1 to {cores[-1]} threads: {ours:.2f} times faster, "
-        text += f"{known[1].name} {theirs:.2f} times.\n"
+        own_ratio, other_ratio = (
+            float(str(rows[0][i])) / float(str(rows[-1][i])) for i in (-2, -1)
+        )
+        text += f"\nFrom 1 to {cores[-1]} threads: {own_ratio:.2f} times faster, "
+        text += f"{known_versions[1].name} {other_ratio:.2f} times.\n"
     return text
 
 
 def _rows(
-    known: list[Version], code: str, cases: list[tuple[object, ...]], alike: bool = True
+    known_versions: list[Version],
+    code: str,
+    cases: list[tuple[object, ...]],
+    must_agree: bool = True,
 ) -> Iterator[tuple[list[object], str]]:
-    """A row for each case: what it is, the ratio, and both versions' seconds; and its labels.
+    """Yield a row for each case with the ratio and both versions' seconds, and its labels.
 
     Parameters
     ----------
-    alike : whether both versions must give the same labels.
+    must_agree : whether both versions must give the same labels.
     """
     for case in cases:
-        best = [math.inf] * len(known)
-        found: list[set[str]] = [set() for _ in known]
+        best = [math.inf] * len(known_versions)
+        digests: list[set[str]] = [set() for _ in known_versions]
         for _ in range(TURNS):
-            for i, version in enumerate(known):
-                taken, digest = json.loads(version.run(DATA + code, *map(str, case)))
-                best[i] = min(best[i], taken)
-                found[i].add(digest)
-        if any(len(own) != 1 for own in found) or (alike and found[0] != found[-1]):
+            for i, version in enumerate(known_versions):
+                elapsed, digest = json.loads(version.run(DATA + code, *map(str, case)))
+                best[i] = min(best[i], elapsed)
+                digests[i].add(digest)
+        if any(len(version_digests) != 1 for version_digests in digests) or (
+            must_agree and digests[0] != digests[-1]
+        ):
             raise AssertionError(f"labels differ: {case}")
-        yield [*case, best[1] / best[0], *best], found[0].pop()
+        yield [*case, best[1] / best[0], *best], digests[0].pop()

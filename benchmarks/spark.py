@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.markdown import NotMeasuredError, table
 
 ROWS, MORE, QUICK = 1_000_000, 4_000_000, 20_000
-# What Python took of the last of these was not seen whole: it is told by the clock alone.
+# For the last of these not all Python processes could be measured, so only time is reported.
 BIG = [("files", 10_000_000, ""), ("files", 10_000_000, "pass"), ("files", 100_000_000, "")]
 SLOWED = 300_000
 TITLE = """# A release on Spark
@@ -47,33 +47,42 @@ The same {rows:,} rows without blocks on one machine, with the same refinement: 
 
 
 def run(quick: bool = False, big: bool = False) -> str:
-    """Markdown of CPU seconds per million rows, of what a second worker gains, and of the loss."""
+    """Measure CPU seconds per million rows, gain of a second worker, and loss; return Markdown."""
     rows = QUICK if quick else ROWS
     ways = [("files", ""), ("files", "pass"), ("database", "")]
     sizes = [rows] if quick else [rows, MORE]
-    cases = [(what, count, refine) for count in sizes for what, refine in ways]
+    cases = [(source, count, refine) for count in sizes for source, refine in ways]
     if big:
         cases += BIG
     cells, losses = [], {}
-    for what, count, refine in cases:
-        for told in _told(what, count, refine):
-            used = {name: told[name] / count * 1e6 for name in ("jvm", "python", "server")}
-            together = sum(used.values())
-            way = {"files": "Parquet", "database": "PostgreSQL"}[what]
+    for source, count, refine in cases:
+        for measurement in _run(source, count, refine):
+            cpu_per_million = {
+                name: measurement[name] / count * 1e6 for name in ("jvm", "python", "server")
+            }
+            total_cpu = sum(cpu_per_million.values())
+            source_name = {"files": "Parquet", "database": "PostgreSQL"}[source]
             cpu = [
-                used["jvm"],
-                used["python"],
-                used["server"] or "",
-                together,
-                round(2e6 / together),
+                cpu_per_million["jvm"],
+                cpu_per_million["python"],
+                cpu_per_million["server"] or "",
+                total_cpu,
+                round(2e6 / total_cpu),
             ]
-            if (what, count, refine) == BIG[-1]:
+            if (source, count, refine) == BIG[-1]:
                 cpu = [""] * len(cpu)
             cells.append(
-                [way, f"{count:,}", refine or "none", told["release"], *cpu, told["seconds"],
-                 f"{100 * told['loss']:.4f}"]
-            )  # fmt: skip
-            losses[what, count, refine] = told["loss"]
+                [
+                    source_name,
+                    f"{count:,}",
+                    refine or "none",
+                    measurement["release"],
+                    *cpu,
+                    measurement["seconds"],
+                    f"{100 * measurement['loss']:.4f}",
+                ]
+            )
+            losses[source, count, refine] = measurement["loss"]
             print(*cells[-1], flush=True)
     header = ["from and to", "rows", "refine", "release", "JVM", "Python", "server",
               "CPU s per 1M rows", "rows/s on two cores, computed", "s", "100 SSE/SST"]  # fmt: skip
@@ -83,33 +92,36 @@ def run(quick: bool = False, big: bool = False) -> str:
     return text + LOSS.format(rows=rows) + _losses(rows, losses)
 
 
-def _told(what: str, rows: int, refine: str) -> list[dict[str, Any]]:
-    """What a process of its own told."""
-    asked = [what, str(rows), *([refine] if refine else [])]
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "benchmarks.spark_runs", *asked],
+def _run(source: str, rows: int, refine: str) -> list[dict[str, Any]]:
+    """Run a scenario in a separate process, and return its measurements."""
+    arguments = [source, str(rows), *([refine] if refine else [])]
+    process = subprocess.run(
+        [sys.executable, "-I", "-m", "benchmarks.spark_runs", *arguments],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode:
-        raise NotMeasuredError(done.stderr.strip().splitlines()[-1])
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if process.returncode:
+        raise NotMeasuredError(process.stderr.strip().splitlines()[-1])
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
 
 
 def _workers(rows: int) -> str:
-    one, two = (told["seconds"] for told in _told("workers", rows, ""))
-    print(f"1 worker {one:.1f} s, 2 workers {two:.1f} s", flush=True)
-    return table(["workers", "s", "times as fast"], [[1, one, 1.0], [2, two, one / two]])
+    one_worker, two_workers = (measurement["seconds"] for measurement in _run("workers", rows, ""))
+    print(f"1 worker {one_worker:.1f} s, 2 workers {two_workers:.1f} s", flush=True)
+    return table(
+        ["workers", "s", "times as fast"],
+        [[1, one_worker, 1.0], [2, two_workers, one_worker / two_workers]],
+    )
 
 
 def _losses(rows: int, losses: dict[tuple[str, int, str], float]) -> str:
     cells = []
     for refine in ("", "pass"):
-        [whole] = _told("local", rows, refine)
+        [unblocked] = _run("local", rows, refine)
         blocks = losses["files", rows, refine]
-        more = f"{100 * (blocks / whole['loss'] - 1):+.2f} %"
+        difference = f"{100 * (blocks / unblocked['loss'] - 1):+.2f} %"
         cells.append(
-            [refine or "none", f"{100 * blocks:.4f}", f"{100 * whole['loss']:.4f}", more,
-             whole["python"], whole["seconds"]]
+            [refine or "none", f"{100 * blocks:.4f}", f"{100 * unblocked['loss']:.4f}", difference,
+             unblocked["python"], unblocked["seconds"]]
         )  # fmt: skip
         print(*cells[-1], flush=True)
     header = ["refine", "100 SSE/SST on Spark", "without blocks", "Spark beside it",

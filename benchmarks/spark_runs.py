@@ -1,6 +1,6 @@
-"""Releases of one session of Spark, and what they take; each run of it is a process of its own.
+"""Releases of one Spark session and their costs, run as a separate process.
 
-``python -m benchmarks.spark_runs WHAT ROWS [REFINE]`` prints a line of JSON for each release.
+``python -m benchmarks.spark_runs SCENARIO ROWS [REFINE]`` prints a line of JSON per release.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from tests.spark.cluster import Cluster
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = [f"x{i}" for i in range(5)]
-ASKED: dict[str, Any] = {"quasi_identifiers": COLUMNS, "k": 5, "key": ["id"], "keep": ["kept"]}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": COLUMNS, "k": 5, "key": ["id"], "keep": ["kept"]}
 RELEASES = ("first", "second", "third")
-# Of more rows there is one release: what Java does at first is little of it.
+# Above this, one release suffices: Java's warm-up is a small part of it.
 ONCE = 4_000_000
-# Of slowed blocks: seconds that each sleeps, records of each, and blocks of a task.
-SLEEP, SLOW_BLOCK, A_TASK = 1.0, 5_000, 3
+# For slowed blocks: seconds that each sleeps, its records, and blocks per task.
+SLEEP, SLOW_BLOCK, BLOCKS_PER_TASK = 1.0, 5_000, 3
 
 
 def pieces(rows: int, files: int = 8) -> Iterator[pa.Table]:
-    """A mixture of 20 Gaussians in five columns, with a key and a column that is kept."""
+    """A mixture of 20 Gaussians in five columns, with a key and a retained column."""
     rng = np.random.default_rng(7)
     centres = rng.normal(scale=4.0, size=(20, 5))
-    each = -(-rows // files)
-    for start in range(0, rows, each):
-        count = min(each, rows - start)
+    rows_per_file = -(-rows // files)
+    for start in range(0, rows, rows_per_file):
+        count = min(rows_per_file, rows - start)
         points = centres[rng.integers(0, 20, count)] + rng.normal(size=(count, 5))
         columns = {name: points[:, i] for i, name in enumerate(COLUMNS)}
         columns["id"] = np.arange(start, start + count)
@@ -54,13 +54,13 @@ def pieces(rows: int, files: int = 8) -> Iterator[pa.Table]:
 
 
 def write(folder: Path, rows: int) -> None:
-    """The rows as Parquet files."""
+    """Write the rows as Parquet files."""
     for number, piece in enumerate(pieces(rows, 8 if rows <= ONCE else 80)):
         pq.write_table(piece, folder / f"{number}.parquet")
 
 
 def load(url: str, rows: int) -> None:
-    """The rows as a table of PostgreSQL."""
+    """Load the rows into a table of PostgreSQL."""
     with psycopg.connect(conninfo(url)) as connection:
         numbers = ", ".join(f"{name} float8" for name in COLUMNS)
         connection.execute(f"CREATE TABLE people ({numbers}, id int8 PRIMARY KEY, kept int8)")
@@ -74,29 +74,29 @@ def load(url: str, rows: int) -> None:
 
 
 def seconds(pid: int) -> tuple[float, float]:
-    """CPU seconds of a process by itself, and of all that it started."""
+    """CPU seconds of a process itself, and of all its descendants."""
     parents: dict[int, list[int]] = {}
-    own: dict[int, tuple[float, float]] = {}
+    cpu_by_process: dict[int, tuple[float, float]] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            told = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+            fields = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
         except OSError:
             continue
-        parents.setdefault(int(told[1]), []).append(int(entry))
-        used = sum(map(int, told[11:13])) / _TICKS, sum(map(int, told[13:15])) / _TICKS
-        own[int(entry)] = used
-    below, pending = own[pid][1], list(parents.get(pid, []))
+        parents.setdefault(int(fields[1]), []).append(int(entry))
+        cpu = sum(map(int, fields[11:13])) / _TICKS, sum(map(int, fields[13:15])) / _TICKS
+        cpu_by_process[int(entry)] = cpu
+    descendants, pending = cpu_by_process[pid][1], list(parents.get(pid, []))
     while pending:
         child = pending.pop()
-        below += sum(own[child])
+        descendants += sum(cpu_by_process[child])
         pending += parents.get(child, [])
-    return own[pid][0], below
+    return cpu_by_process[pid][0], descendants
 
 
 def _server_of(url: str) -> int:
-    """The process that a server's others were started by."""
+    """The main process of a server."""
     with psycopg.connect(conninfo(url)) as connection:
         backend = connection.execute("SELECT pg_backend_pid()").fetchone()
     assert backend is not None
@@ -104,12 +104,12 @@ def _server_of(url: str) -> int:
 
 
 @contextmanager
-def _session(place: Path) -> Iterator[Any]:
+def _session(folder: Path) -> Iterator[Any]:
     conf = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "3g",
         "spark.sql.shuffle.partitions": "8",
-        "spark.local.dir": str(place / "local"),
+        "spark.local.dir": str(folder / "local"),
     }
     session = open_session("local[2]", conf)
     session.sparkContext.setLogLevel("ERROR")
@@ -119,57 +119,67 @@ def _session(place: Path) -> Iterator[Any]:
         session.stop()
 
 
-def _told(session: Any, rows: int, release: Callable[[str], Any], server: int | None) -> None:
-    """Make releases, and print what each takes."""
+def _report_releases(
+    session: Any, rows: int, release: Callable[[str], Any], server: int | None
+) -> None:
+    """Make releases, and print the cost of each."""
     java = session.sparkContext._gateway.proc.pid
     for name in RELEASES if rows <= ONCE else RELEASES[:1]:
-        before, workers = seconds(java)
+        java_before, workers_before = seconds(java)
         database = sum(seconds(server)) if server else 0.0
         driver, started = time.process_time(), time.perf_counter()
         report = release(name)
         elapsed = time.perf_counter() - started
-        after, worked = seconds(java)
-        used = {
-            "jvm": after - before,
-            "python": worked - workers + time.process_time() - driver,
+        java_after, workers_after = seconds(java)
+        cpu = {
+            "jvm": java_after - java_before,
+            "python": workers_after - workers_before + time.process_time() - driver,
             "server": (sum(seconds(server)) if server else 0.0) - database,
         }
-        told = {"release": name, "seconds": elapsed, "loss": report.internal.information_loss}
-        print(json.dumps(used | told), flush=True)
+        result = {"release": name, "seconds": elapsed, "loss": report.internal.information_loss}
+        print(json.dumps(cpu | result), flush=True)
 
 
-def files(place: Path, rows: int, more: dict[str, Any]) -> None:
-    """From Parquet files to Parquet files."""
-    (place / "in").mkdir()
-    write(place / "in", rows)
-    with _session(place) as session:
+def files(folder: Path, rows: int, options: dict[str, Any]) -> None:
+    """Release Parquet files into Parquet files."""
+    (folder / "in").mkdir()
+    write(folder / "in", rows)
+    with _session(folder) as session:
 
         def release(name: str) -> Any:
-            return anonymize_table(session, str(place / "in"), str(place / name), **ASKED, **more)
+            return anonymize_table(
+                session, str(folder / "in"), str(folder / name), **OPTIONS, **options
+            )
 
-        _told(session, rows, release, None)
+        _report_releases(session, rows, release, None)
 
 
-def database(place: Path, rows: int, more: dict[str, Any]) -> None:
-    """From a table of PostgreSQL to one, in a server of its own with its usual settings."""
-    asked = ASKED | more | {"table": "people", "output": "released", "if_exists": "replace"}
+def database(folder: Path, rows: int, options: dict[str, Any]) -> None:
+    """Release a table of PostgreSQL into another, on a temporary server with default settings."""
+    all_options = (
+        OPTIONS | options | {"table": "people", "output": "released", "if_exists": "replace"}
+    )
     with throwaway_server(kind="local") as server, server.database() as url:
         load(url, rows)
-        with _session(place) as session:
+        with _session(folder) as session:
 
             def release(_: str) -> Any:
-                return anonymize_table(session, url, url, **asked)
+                return anonymize_table(session, url, url, **all_options)
 
-            _told(session, rows, release, _server_of(url))
+            _report_releases(session, rows, release, _server_of(url))
 
 
-def workers(place: Path, rows: int, more: dict[str, Any]) -> None:
-    """On one worker, then on two: blocks that sleep, so that the machine's cores do not matter."""
-    (place / "in").mkdir()
-    write(place / "in", rows)
-    asked = ASKED | more | {"block_size": SLOW_BLOCK, "tasks": -(-rows // (SLOW_BLOCK * A_TASK))}
-    (place / "cluster").mkdir()
-    cluster = Cluster(place / "cluster")
+def workers(folder: Path, rows: int, options: dict[str, Any]) -> None:
+    """Release on one worker, then on two, with sleeping blocks so that cores do not matter."""
+    (folder / "in").mkdir()
+    write(folder / "in", rows)
+    all_options = (
+        OPTIONS
+        | options
+        | {"block_size": SLOW_BLOCK, "tasks": -(-rows // (SLOW_BLOCK * BLOCKS_PER_TASK))}
+    )
+    (folder / "cluster").mkdir()
+    cluster = Cluster(folder / "cluster")
     try:
         cluster.start()
         for count in (1, 2):
@@ -177,11 +187,13 @@ def workers(place: Path, rows: int, more: dict[str, Any]) -> None:
             session = open_session(cluster.master, cluster.conf | settings)
             session.sparkContext.setLogLevel("ERROR")
             for name, sleeps in (("warm", 0.0), ("slowed", SLEEP)):
-                made = f"{name}{count}"
-                # A class that workers find by its name, as they find the one that it extends.
-                stages.Blocks = SlowBlocks.sleeping(sleeps)  # type: ignore[misc, assignment]
+                output_name = f"{name}{count}"
+                # Workers import this class by name, like the one that it extends.
+                stages.ClusterBlocks = SlowBlocks.sleeping(sleeps)  # type: ignore[misc, assignment]
                 started = time.perf_counter()
-                anonymize_table(session, str(place / "in"), str(place / made), **asked)
+                anonymize_table(
+                    session, str(folder / "in"), str(folder / output_name), **all_options
+                )
                 elapsed = time.perf_counter() - started
             session.stop()
             print(json.dumps({"workers": count, "seconds": elapsed}), flush=True)
@@ -189,28 +201,28 @@ def workers(place: Path, rows: int, more: dict[str, Any]) -> None:
         cluster.stop()
 
 
-def local(place: Path, rows: int, more: dict[str, Any]) -> None:
-    """The same rows on one machine, whole."""
+def local(folder: Path, rows: int, options: dict[str, Any]) -> None:
+    """Release the same rows on one machine, without blocks."""
     frame = pa.concat_tables(pieces(rows)).select(COLUMNS).to_pandas()
-    used, started = time.process_time(), time.perf_counter()
-    _, report = dbanon.anonymize_frame(frame, quasi_identifiers=COLUMNS, k=5, **more)
-    told = {"python": time.process_time() - used, "seconds": time.perf_counter() - started}
-    print(json.dumps(told | {"loss": report.internal.information_loss}), flush=True)
+    cpu_before, started = time.process_time(), time.perf_counter()
+    _, report = dbanon.anonymize_frame(frame, quasi_identifiers=COLUMNS, k=5, **options)
+    result = {"python": time.process_time() - cpu_before, "seconds": time.perf_counter() - started}
+    print(json.dumps(result | {"loss": report.internal.information_loss}), flush=True)
 
 
-WHAT = {one.__name__: one for one in (files, database, workers, local)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (files, database, workers, local)}
 
 
 def main() -> None:
-    """Do what is named."""
-    what, rows, *refine = sys.argv[1:]
+    """Run the named scenario."""
+    scenario, rows, *refine = sys.argv[1:]
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    place = Path(tempfile.mkdtemp(prefix="dbanon-spark-"))
+    folder = Path(tempfile.mkdtemp(prefix="dbanon-spark-"))
     try:
-        WHAT[what](place, int(rows), {"refine": refine[0]} if refine else {})
+        SCENARIOS[scenario](folder, int(rows), {"refine": refine[0]} if refine else {})
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Blocks that sleep, for what more workers gain: sleeping takes no core from anybody."""
+"""Blocks that sleep, to measure the gain of more workers without occupying cores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dbanon.spark.workers import Blocks
+from dbanon.spark.workers import ClusterBlocks
 
 
 @dataclass(frozen=True, eq=False)
-class SlowBlocks(Blocks):
-    """Blocks each of which takes some seconds more.
+class SlowBlocks(ClusterBlocks):
+    """Blocks that each take some seconds longer.
 
     Parameters
     ----------
@@ -24,11 +24,11 @@ class SlowBlocks(Blocks):
 
     sleeps: float = 0.0
 
-    def _one(self, rows: pa.Table, number: int) -> Any:
+    def _process_block(self, rows: pa.Table, number: int) -> Any:
         time.sleep(self.sleeps)
-        return super()._one(rows, number)
+        return super()._process_block(rows, number)
 
     @classmethod
     def sleeping(cls, sleeps: float) -> Callable[..., SlowBlocks]:
-        """What makes them."""
+        """Return a constructor with this delay."""
         return partial(cls, sleeps=sleeps)

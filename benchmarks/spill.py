@@ -23,10 +23,10 @@ LIMIT = 4 * 2**30
 BLOCKS: dict[str, Any] = {"block_size": 50_000}
 PASS = BLOCKS | {"refine": "pass"}
 DISK = {"spill": True}
-ASKED = (BLOCKS | DISK, PASS | DISK, BLOCKS, PASS, {})
-# Those of minutes: what else is asked takes half an hour.
+ALL_OPTIONS = (BLOCKS | DISK, PASS | DISK, BLOCKS, PASS, {})
+# Sizes that take minutes; all other combinations would take half an hour.
 SIZES = (
-    (1_000_000, 5, ASKED),
+    (1_000_000, 5, ALL_OPTIONS),
     (10_000_000, 5, (BLOCKS | DISK, PASS | DISK, BLOCKS, {})),
     (10_000_000, 10, (BLOCKS | DISK, PASS | DISK, BLOCKS)),
 )
@@ -50,19 +50,19 @@ HEAD = ("rows", "columns", "block_size", "refine", "values", "s", "CPU s", "read
 
 
 def run(quick: bool = False) -> str:
-    """Markdown: one line a size and way."""
-    sizes = ((100_000, 5, ASKED),) if quick else SIZES
+    """Measure and return Markdown, one line per size and set of options."""
+    sizes = ((100_000, 5, ALL_OPTIONS),) if quick else SIZES
     rows = []
-    # A disk, and not memory that is called one.
+    # /tmp may be in memory, so use a directory on disk.
     with tempfile.TemporaryDirectory(prefix="dbanon-spill-", dir="/var/tmp") as folder:
-        for n, d, ways in sizes:
+        for n, d, option_sets in sizes:
             if shutil.disk_usage(folder).free < 60 * n * d:
                 raise NotMeasuredError(f"there is no room for {n} rows on the disk")
             path = Path(folder) / f"{n}x{d}.duckdb"
             names = make(path, n, d)
-            for asked in ways:
-                found = measured(path, names, asked, Path(folder) / "spill")
-                rows.append(line(n, d, asked, found))
+            for options in option_sets:
+                result = measure(path, names, options, Path(folder) / "spill")
+                rows.append(line(n, d, options, result))
                 print(*rows[-1], flush=True)
             path.unlink()
     return f"# Tables beyond memory\n\n{__doc__.partition(chr(10))[2].strip()}\n\n" + table(
@@ -71,7 +71,7 @@ def run(quick: bool = False) -> str:
 
 
 def make(path: Path, n: int, d: int) -> list[str]:
-    """A table of d correlated columns and one more of ten values; the columns' names."""
+    """Create a table of d correlated columns and one of ten values; return the columns' names."""
     names = [f"q{i}" for i in range(d)]
     uniform = "(hash(i * 31 + {}) % 1000003 / 1000003.0)"
     normal = " + ".join(uniform.format(j) for j in range(3))
@@ -89,27 +89,27 @@ def make(path: Path, n: int, d: int) -> list[str]:
     return names
 
 
-def measured(path: Path, names: list[str], asked: dict[str, Any], spill: Path) -> dict[str, Any]:
-    """One run, in a process of its own."""
-    options = dict(asked)
+def measure(path: Path, names: list[str], requested: dict[str, Any], spill: Path) -> dict[str, Any]:
+    """Run a release in a separate process."""
+    options = dict(requested)
     if options.pop("spill", False):
         options |= {"spill": str(spill), "memory_limit": LIMIT}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", JOB, f"duckdb:///{path}", ",".join(names), json.dumps(options)],
         capture_output=True,
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return result
 
 
-def line(n: int, d: int, asked: dict[str, Any], found: dict[str, Any]) -> list[object]:
-    """A line of the table."""
-    phases = found["phases"]
+def line(n: int, d: int, options: dict[str, Any], result: dict[str, Any]) -> list[object]:
+    """Format a line of the table."""
+    phases = result["phases"]
     return [
-        f"{n:,}", d, f"{asked['block_size']:,}" if "block_size" in asked else "",
-        asked.get("refine", ""), "disk" if asked.get("spill") else "memory",
-        found["seconds"], found["cpu"], phases["read"], phases["cluster"], phases["write"],
-        round(found["memory"]), found["loss"], found["k"],
+        f"{n:,}", d, f"{options['block_size']:,}" if "block_size" in options else "",
+        options.get("refine", ""), "disk" if options.get("spill") else "memory",
+        result["seconds"], result["cpu"], phases["read"], phases["cluster"], phases["write"],
+        round(result["memory"]), result["loss"], result["k"],
     ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Synthetic rows of Adult, MAGIC and Census: how far their tables, correlations and classifiers
-are from those of real rows, beside MST, AIM and PrivBayes.
+"""Synthetic rows of Adult, MAGIC and Census compared with real rows, and with MST, AIM, PrivBayes.
 
-Needs the reference data (``DBANON_DATA``), which is not part of the project.
+Compares tables, correlations and trained classifiers. Needs the reference data (``DBANON_DATA``),
+which is not part of the project.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 
 import dbanon
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.synthesis_peers import DELTA, MOST, PEERS, made
+from benchmarks.synthesis_peers import DELTA, MAX_SECONDS, PEERS, synthesize
 from benchmarks.synthesis_tables import Table, tables
 from dbanon.errors import DbanonError
 from tests.reference.data import data_directory
@@ -24,8 +24,8 @@ from tests.reference.data import data_directory
 EPSILONS = (0.5, 1.0, 3.0)
 DRAWS = 3
 PARTS = 10
-# By name the method and its options.
-WAYS: dict[str, dict[str, Any]] = {
+# By name, the method and its options.
+METHODS: dict[str, dict[str, Any]] = {
     "dp_ranks": {"method": "dp_ranks"},
     "dp_ranks, quantiles": {"method": "dp_ranks", "margins": "quantiles"},
     "dp_marginals": {"method": "dp_marginals"},
@@ -36,8 +36,8 @@ TITLE = f"""# Synthetic rows, measured
 Nine tenths of the rows of Adult (9 columns), MAGIC (11) and Census (13) are made into as many
 synthetic ones; delta = 1e-9 where there is one. Of dbanon the means of {DRAWS} draws and the
 largest distance from them; of peers one draw at epsilon = 1, as AIM takes minutes: dpmm 0.1.9's
-pipelines as they come, with the same public bounds and values, one process, ended after {MOST} CPU
-seconds. PrivBayes and `dp_*` without zcdp have delta = 0.
+pipelines as they come, with the same public bounds and values, one process, ended after
+{MAX_SECONDS} CPU seconds. PrivBayes and `dp_*` without zcdp have delta = 0.
 
 - *1-, 2-, 3-way*: mean total variation of all tables of so many columns. Numbers are cut at the
   real rows' deciles, Adult's age is by the year.
@@ -52,151 +52,155 @@ Made by `python -m benchmarks synthesis --beside PYTHON`, of an interpreter that
 Figures = dict[str, float]
 
 
-def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of a table for each data set."""
+def run(quick: bool = False, other_python: str | None = None) -> str:
+    """Measure each data set; return Markdown."""
     directory = data_directory()
     if directory is None:
         raise NotMeasuredError
     text = TITLE
     header = ["rows", "epsilon", "1-way", "2-way", "3-way", "correlations", "classifier", "CPU s"]
-    for one in tables(directory)[: 1 if quick else 3]:
-        n, p = one.rows.shape
-        rows = list(_rows(one, beside, quick))
-        text += f"\n## {one.name}, {n:,} × {p}\n\n" + table(header, rows)
+    for data in tables(directory)[: 1 if quick else 3]:
+        n, p = data.rows.shape
+        rows = list(_rows(data, other_python, quick))
+        text += f"\n## {data.name}, {n:,} × {p}\n\n" + table(header, rows)
     return text
 
 
-def _rows(one: Table, beside: str | None, quick: bool) -> Iterator[list[object]]:
+def _rows(data: Table, other_python: str | None, quick: bool) -> Iterator[list[object]]:
     rng = np.random.default_rng(0)
-    yield ["real rows", "", *_told([_compared(one, one.rows)]), ""]
-    apart = one.rows.apply(lambda column: column.to_numpy()[rng.permutation(len(column))])
-    yield ["shuffled apart", "", *_told([_compared(one, apart)]), ""]
+    yield ["real rows", "", *_cells([_compare(data, data.rows)]), ""]
+    shuffled = data.rows.apply(lambda column: column.to_numpy()[rng.permutation(len(column))])
+    yield ["shuffled apart", "", *_cells([_compare(data, shuffled)]), ""]
     for epsilon in EPSILONS[1:2] if quick else EPSILONS:
-        for name, options in WAYS.items():
-            yield _ours(one, name, options, epsilon, 1 if quick else DRAWS)
-            print(one.name, name, epsilon, flush=True)
+        for name, options in METHODS.items():
+            yield _ours(data, name, options, epsilon, 1 if quick else DRAWS)
+            print(data.name, name, epsilon, flush=True)
         if epsilon == 1 and not quick:
             for peer in PEERS:
-                yield _of_peer(one, peer, epsilon, beside)
+                yield _peer_row(data, peer, epsilon, other_python)
 
 
 def _ours(
-    one: Table, name: str, options: dict[str, Any], epsilon: float, draws: int
+    data: Table, name: str, options: dict[str, Any], epsilon: float, draws: int
 ) -> list[object]:
-    found, seconds = [], []
+    figures, seconds = [], []
     for _ in range(draws):
         started = time.process_time()
         try:
-            rows = _made(one, options, epsilon)
+            rows = _synthesize(data, options, epsilon)
         except DbanonError as error:
             return [name, epsilon, *["-"] * 5, f"refused: {error.code}"]
         seconds.append(time.process_time() - started)
-        found.append(_compared(one, rows))
-    return [name, epsilon, *_told(found), f"{np.mean(seconds):.1f}"]
+        figures.append(_compare(data, rows))
+    return [name, epsilon, *_cells(figures), f"{np.mean(seconds):.1f}"]
 
 
-def _made(one: Table, options: dict[str, Any], epsilon: float) -> pd.DataFrame:
-    found = dbanon.synthesize(
-        one.rows,
+def _synthesize(data: Table, options: dict[str, Any], epsilon: float) -> pd.DataFrame:
+    synthetic = dbanon.synthesize(
+        data.rows,
         epsilon=epsilon,
-        types=one.types,
-        bounds=one.bounds,
-        orders=one.listed,
-        null_as=dict.fromkeys(one.listed, "other") | {c: low for c, (low, _) in one.bounds.items()},
+        types=data.types,
+        bounds=data.bounds,
+        orders=data.listed,
+        null_as=dict.fromkeys(data.listed, "other")
+        | {c: low for c, (low, _) in data.bounds.items()},
         budget=dbanon.Budget(epsilon, delta=options.get("delta")),
         **options,
     )
-    return pd.DataFrame(dict(found.columns))
+    return pd.DataFrame(dict(synthetic.columns))
 
 
-def _of_peer(one: Table, peer: str, epsilon: float, beside: str | None) -> list[object]:
+def _peer_row(data: Table, peer: str, epsilon: float, other_python: str | None) -> list[object]:
     try:
-        rows, seconds = made(peer, one, epsilon, beside)
+        rows, seconds = synthesize(peer, data, epsilon, other_python)
     except TimeoutError as error:
         return [peer, epsilon, *["-"] * 5, str(error)]
-    return [peer, epsilon, *_told([_compared(one, rows)]), f"{seconds:.1f}"]
+    return [peer, epsilon, *_cells([_compare(data, rows)]), f"{seconds:.1f}"]
 
 
-def _told(found: list[Figures]) -> list[str]:
+def _cells(draws: list[Figures]) -> list[str]:
     """Means, and the largest distance of a draw from them; accuracy and AUC share a cell."""
 
     def cell(name: str) -> str:
-        values = [one[name] for one in found if name in one]
+        values = [figures[name] for figures in draws if name in figures]
         if not values:
             return "-"
         mean = float(np.mean(values))
-        off = max(abs(value - mean) for value in values)
-        return f"{mean:.3f}" + (f" ±{off:.3f}" if len(values) > 1 else "")
+        largest_distance = max(abs(value - mean) for value in values)
+        return f"{mean:.3f}" + (f" ±{largest_distance:.3f}" if len(values) > 1 else "")
 
-    ways = [cell(name) for name in ("1", "2", "3", "correlations")]
-    return [*ways, f"{cell('accuracy')} ({cell('auc')})"]
+    measures = [cell(name) for name in ("1", "2", "3", "correlations")]
+    return [*measures, f"{cell('accuracy')} ({cell('auc')})"]
 
 
-def _compared(one: Table, rows: pd.DataFrame) -> Figures:
-    """All figures of synthetic rows."""
-    kinds: dict[str, Any] = dict.fromkeys(one.listed, str) | dict.fromkeys(one.bounds, float)
-    rows = rows[list(one.rows)].astype(kinds)
-    cut = [_cut(one, c) for c in one.rows]
-    both = pd.concat([one.rows, rows], ignore_index=True)
-    codes = [part(both[c]) for part, c in zip(cut, one.rows, strict=True)]
-    found = {str(k): _apart(codes, len(one.rows), k) for k in (1, 2, 3)}
-    if len(one.bounds) > 1:
-        numbers = list(one.bounds)
+def _compare(data: Table, rows: pd.DataFrame) -> Figures:
+    """Compute all figures of synthetic rows."""
+    kinds: dict[str, Any] = dict.fromkeys(data.listed, str) | dict.fromkeys(data.bounds, float)
+    rows = rows[list(data.rows)].astype(kinds)
+    cell_functions = [_cell_function(data, c) for c in data.rows]
+    all_rows = pd.concat([data.rows, rows], ignore_index=True)
+    codes = [part(all_rows[c]) for part, c in zip(cell_functions, data.rows, strict=True)]
+    figures = {str(k): _total_variation(codes, len(data.rows), k) for k in (1, 2, 3)}
+    if len(data.bounds) > 1:
+        numbers = list(data.bounds)
         with np.errstate(invalid="ignore"):
-            real, other = (np.corrcoef(t[numbers].T.to_numpy(float)) for t in (one.rows, rows))
+            real, other = (np.corrcoef(t[numbers].T.to_numpy(float)) for t in (data.rows, rows))
         upper = np.triu_indices(len(numbers), 1)
-        found["correlations"] = float(np.abs(real - np.nan_to_num(other))[upper].mean())
-    return found | _classified(one, rows)
+        figures["correlations"] = float(np.abs(real - np.nan_to_num(other))[upper].mean())
+    return figures | _classify(data, rows)
 
 
-def _cut(one: Table, column: str) -> Callable[[pd.Series[Any]], np.ndarray[Any, Any]]:
-    """The cell of each value: categories and whole numbers as they are, others by deciles."""
-    if column not in one.bounds or column in one.whole:
+def _cell_function(data: Table, column: str) -> Callable[[pd.Series[Any]], np.ndarray[Any, Any]]:
+    """Return a function to cells: categories and integers directly, other numbers by deciles."""
+    if column not in data.bounds or column in data.integers:
         return lambda values: pd.factorize(values.astype(str).str.removesuffix(".0"))[0]
-    edges = np.unique(np.quantile(one.rows[column], np.linspace(0, 1, PARTS + 1)[1:-1]))
+    edges = np.unique(np.quantile(data.rows[column], np.linspace(0, 1, PARTS + 1)[1:-1]))
     return lambda values: np.searchsorted(edges, values.to_numpy(float), side="right")
 
 
-def _apart(codes: list[np.ndarray[Any, Any]], n: int, k: int) -> float:
-    """The mean total variation of all tables of k columns; the first n rows are the real ones."""
-    found = []
-    for chosen in combinations(codes, k):
-        joint = np.zeros(len(chosen[0]), np.int64)
-        for column in chosen:
+def _total_variation(codes: list[np.ndarray[Any, Any]], n: int, k: int) -> float:
+    """Mean total variation over all tables of k columns; the first n rows are the real ones."""
+    distances = []
+    for column_codes in combinations(codes, k):
+        joint = np.zeros(len(column_codes[0]), np.int64)
+        for column in column_codes:
             joint = joint * (int(column.max()) + 1) + column
         cells = np.unique(joint, return_inverse=True)[1]
-        wide = int(cells.max()) + 1
+        n_cells = int(cells.max()) + 1
         real, other = (
-            np.bincount(part, minlength=wide) / len(part) for part in (cells[:n], cells[n:])
+            np.bincount(part, minlength=n_cells) / len(part) for part in (cells[:n], cells[n:])
         )
-        found.append(np.abs(real - other).sum() / 2)
-    return float(np.mean(found))
+        distances.append(np.abs(real - other).sum() / 2)
+    return float(np.mean(distances))
 
 
-def _classified(one: Table, rows: pd.DataFrame) -> Figures:
-    """Accuracy and area under the curve on the rows held out, of a classifier of synthetic ones."""
+def _classify(data: Table, rows: pd.DataFrame) -> Figures:
+    """Accuracy and AUC on the held-out rows, of a classifier trained on the synthetic ones."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
 
-    known = [c for c in one.rows if c != one.target]
-    places = {c: {value: at for at, value in enumerate(one.listed[c])} for c in one.listed}
+    features_used = [c for c in data.rows if c != data.target]
+    value_codes = {c: {value: at for at, value in enumerate(data.listed[c])} for c in data.listed}
 
     def features(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
         return np.column_stack(
-            [frame[c].map(places[c]) if c in places else frame[c].astype(float) for c in known]
+            [
+                frame[c].map(value_codes[c]) if c in value_codes else frame[c].astype(float)
+                for c in features_used
+            ]
         ).astype(float)
 
-    high = one.listed[one.target][-1]
-    truth = (one.held_out[one.target] == high).to_numpy()
-    labels = (rows[one.target] == high).to_numpy()
+    high = data.listed[data.target][-1]
+    truth = (data.held_out[data.target] == high).to_numpy()
+    labels = (rows[data.target] == high).to_numpy()
     if labels.all() or not labels.any():
         return {"accuracy": float((truth == labels[0]).mean()), "auc": 0.5}
     model = HistGradientBoostingClassifier(random_state=0, max_iter=60)
     model.fit(features(rows), labels)
-    chance = model.predict_proba(features(one.held_out))[:, 1]
+    probabilities = model.predict_proba(features(data.held_out))[:, 1]
     return {
-        "accuracy": float(((chance > 0.5) == truth).mean()),
-        "auc": float(roc_auc_score(truth, chance)),
+        "accuracy": float(((probabilities > 0.5) == truth).mean()),
+        "auc": float(roc_auc_score(truth, probabilities)),
     }
 
 

@@ -1,7 +1,7 @@
-"""MST, AIM and PrivBayes of dpmm, by an interpreter that has it: each call in its own process.
+"""Run MST, AIM and PrivBayes of dpmm in separate processes, with an interpreter that has it.
 
-Their pipelines as they come, with the public domain of each column and one process. What they made
-is kept beside this file, as AIM takes ten minutes: a later call reads it again.
+Their pipelines have default settings, the public domain of each column and one process. Results are
+cached next to this file, because AIM takes ten minutes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pandas as pd
 from benchmarks.synthesis_tables import Table, tables
 from tests.reference.data import data_directory
 
-KEPT = Path(__file__).resolve().parent / ".rows"
+CACHE = Path(__file__).resolve().parent / ".rows"
 DELTA = 1e-9
-# CPU seconds that one call may take.
-MOST = 900
+# Limit on the CPU seconds of one call.
+MAX_SECONDS = 900
 PEERS = {"MST": "MSTPipeline", "PrivBayes": "PrivBayesPipeline", "AIM": "AIMPipeline"}
 CALL = """
 import json, resource, sys, time, warnings
@@ -44,49 +44,51 @@ print("\\n" + json.dumps(seconds))
 """
 
 
-def made(peer: str, of: Table, epsilon: float, beside: str | None) -> tuple[pd.DataFrame, float]:
-    """Rows, and CPU seconds.
+def synthesize(
+    peer: str, data: Table, epsilon: float, other_python: str | None
+) -> tuple[pd.DataFrame, float]:
+    """Return rows, and CPU seconds.
 
     Raises
     ------
-    TimeoutError : it was ended, or there is nothing and no interpreter is named.
+    TimeoutError : it exceeded the limit, or nothing is cached and no interpreter is given.
     """
-    folder = KEPT / f"{of.name}-{peer}-{epsilon:g}"
-    told = folder / "seconds.json"
-    if not told.exists():
-        if beside is None:
+    folder = CACHE / f"{data.name}-{peer}-{epsilon:g}"
+    result_file = folder / "seconds.json"
+    if not result_file.exists():
+        if other_python is None:
             raise TimeoutError("not measured")
         folder.mkdir(parents=True, exist_ok=True)
-        of.rows.to_csv(folder / "rows.csv", index=False)
-        (folder / "domain.json").write_text(json.dumps(of.domain()))
-        asked = (str(folder), PEERS[peer], str(epsilon), str(DELTA), str(MOST))
-        done = subprocess.run(
-            [beside, "-c", CALL, *asked], capture_output=True, text=True, check=False
+        data.rows.to_csv(folder / "rows.csv", index=False)
+        (folder / "domain.json").write_text(json.dumps(data.domain()))
+        arguments = (str(folder), PEERS[peer], str(epsilon), str(DELTA), str(MAX_SECONDS))
+        process = subprocess.run(
+            [other_python, "-c", CALL, *arguments], capture_output=True, text=True, check=False
         )
-        (folder / "err.txt").write_text(done.stderr)
-        if done.returncode < 0:
-            told.write_text(json.dumps(None))
-        elif done.returncode:
-            raise TimeoutError(f"failed: {done.stderr[-300:]}")
+        (folder / "err.txt").write_text(process.stderr)
+        if process.returncode < 0:
+            result_file.write_text(json.dumps(None))
+        elif process.returncode:
+            raise TimeoutError(f"failed: {process.stderr[-300:]}")
         else:
-            told.write_text(done.stdout.splitlines()[-1])
-    seconds = json.loads(told.read_text())
+            result_file.write_text(process.stdout.splitlines()[-1])
+    seconds = json.loads(result_file.read_text())
     if seconds is None:
-        raise TimeoutError(f"ended after {MOST} CPU s")
+        raise TimeoutError(f"ended after {MAX_SECONDS} CPU s")
     return pd.read_csv(folder / "made.csv"), float(seconds)
 
 
-def main(beside: str, wanted: list[str]) -> None:
-    """Make the rows of all peers at epsilon = 1, and keep them."""
+def main(other_python: str, runs: list[str]) -> None:
+    """Generate and cache the rows of peers at epsilon = 1."""
     directory = data_directory()
     assert directory is not None
-    of = {table.name: table for table in tables(directory)}
-    for one in wanted:
-        name, peer = one.split("-")
+    data_by_name = {table.name: table for table in tables(directory)}
+    for run in runs:
+        name, peer = run.split("-")
         try:
-            print(one, made(peer, of[name], 1.0, beside)[1], flush=True)
+            print(run, synthesize(peer, data_by_name[name], 1.0, other_python)[1], flush=True)
         except TimeoutError as error:
-            print(one, error, flush=True)
+            print(run, error, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The tables that synthetic rows are made of and compared with: Adult, MAGIC and Census.
+"""The tables that synthetic rows are generated from and compared with: Adult, MAGIC and Census.
 
-A tenth of the rows is held out: nothing is made of them, and classifiers are tried on them.
+A tenth of the rows is held out to evaluate classifiers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ HELD_OUT = 10
 
 @dataclass(frozen=True)
 class Table:
-    """Rows to make others of, and rows held out.
+    """Rows to imitate, and held-out rows.
 
     Parameters
     ----------
-    bounds : by column of numbers, public.
-    target : the column of two values that a classifier finds.
+    bounds : public bounds by numeric column.
+    target : the binary column that a classifier predicts.
     """
 
     name: str
@@ -33,18 +33,18 @@ class Table:
     held_out: pd.DataFrame
     bounds: dict[str, tuple[float, float]]
     target: str
-    whole: tuple[str, ...] = ()
+    integers: tuple[str, ...] = ()
 
     @property
     def listed(self) -> dict[str, list[str]]:
-        """The columns of categories, and their public values: those of all rows."""
-        both = pd.concat([self.rows, self.held_out])
-        return {c: sorted(both[c].unique()) for c in both if c not in self.bounds}
+        """The categorical columns with their public values: those of all rows."""
+        all_rows = pd.concat([self.rows, self.held_out])
+        return {c: sorted(all_rows[c].unique()) for c in all_rows if c not in self.bounds}
 
     @property
     def types(self) -> dict[str, str]:
-        """What each column is declared as."""
-        kinds = {c: "integer" if c in self.whole else "number" for c in self.bounds}
+        """The declared type of each column."""
+        kinds = {c: "integer" if c in self.integers else "number" for c in self.bounds}
         return {c: kinds.get(c, "text") for c in self.rows}
 
     def domain(self) -> dict[str, dict[str, Any]]:
@@ -54,15 +54,15 @@ class Table:
 
 
 def tables(directory: Path) -> list[Table]:
-    """All three, without those of ``quick``."""
+    """All three tables."""
     adult = pd.read_csv(directory / "adult" / "adult.csv", sep=";")
     magic = pd.read_csv(directory / "magic" / "magic04.csv")
     numbers = load_casc("census", directory)
     census = pd.DataFrame(numbers.values, columns=list(numbers.names))
     census_high = census_bounds(numbers.values)[1]
-    # What a person earns above the median is found from the other columns.
-    middle = census["PEARNVAL"].median()
-    census["PEARNVAL"] = np.where(census["PEARNVAL"] > middle, "more", "less")
+    # Whether a person earns more than the median is predicted from the other columns.
+    median = census["PEARNVAL"].median()
+    census["PEARNVAL"] = np.where(census["PEARNVAL"] > median, "more", "less")
     return [
         _table("Adult", adult, {"age": (17, 90)}, "salary-class", ("age",)),
         _table("MAGIC", magic, dict(zip(magic, map(tuple, MAGIC_BOUNDS), strict=False)), "class"),
@@ -76,12 +76,19 @@ def _table(
     frame: pd.DataFrame,
     bounds: dict[str, Any],
     target: str,
-    whole: tuple[str, ...] = (),
+    integers: tuple[str, ...] = (),
 ) -> Table:
     order = np.random.default_rng(0).permutation(len(frame))
     cut = len(frame) // HELD_OUT
-    plain = {c: (float(low), float(high)) for c, (low, high) in bounds.items() if c != target}
+    numeric_bounds = {
+        c: (float(low), float(high)) for c, (low, high) in bounds.items() if c != target
+    }
     rows, held_out = frame.iloc[order[cut:]], frame.iloc[order[:cut]]
     return Table(
-        name, rows.reset_index(drop=True), held_out.reset_index(drop=True), plain, target, whole
+        name,
+        rows.reset_index(drop=True),
+        held_out.reset_index(drop=True),
+        numeric_bounds,
+        target,
+        integers,
     )

@@ -19,15 +19,15 @@ SEEDS = (0, 1, 2, 3, 4)
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of loss and CPU seconds."""
+    """Measure loss and CPU seconds; return Markdown."""
     rows: list[list[object]] = []
     for name, data in reference(quick):
         cells: dict[int, list[tuple[float, float]]] = {k: [] for k in SIZES}
         for seed in SEEDS[:1] if quick else SEEDS:
             for k in SIZES:
                 cells[k].append(timed(data, k, method="mdav", refine="thorough", seed=seed))
-            told = [f"{cells[k][-1][0]:.4f} ({cells[k][-1][1]:.2g})" for k in SIZES]
-            rows.append([name, f"seed {seed}", *told])
+            cells_of_seed = [f"{cells[k][-1][0]:.4f} ({cells[k][-1][1]:.2g})" for k in SIZES]
+            rows.append([name, f"seed {seed}", *cells_of_seed])
             print(*rows[-1], flush=True)
         losses = {k: [loss for loss, _ in cells[k]] for k in SIZES}
         medians = {k: statistics.median(losses[k]) for k in SIZES}

@@ -1,11 +1,11 @@
-"""Tables beyond one machine: the same blocks as on one, worked on by Spark."""
+"""Anonymize tables beyond one machine on Spark, with the same blocks as on one machine."""
 
 from __future__ import annotations
 
 from dbanon.errors import MissingDependency
 
-# Of the packages that the extra brings: what is imported, and what it is called.
-_NEEDED = {"pyspark": "pyspark", "py4j": "pyspark", "pyarrow": "pyarrow",
+# Import names and package names of the extra.
+_PACKAGES = {"pyspark": "pyspark", "py4j": "pyspark", "pyarrow": "pyarrow",
            "sqlalchemy": "SQLAlchemy"}  # fmt: skip
 
 try:
@@ -13,7 +13,7 @@ try:
     from dbanon.spark.session import open_session
     from dbanon.spark.table import anonymize_table
 except ModuleNotFoundError as error:
-    package = _NEEDED.get((error.name or "").partition(".")[0])
+    package = _PACKAGES.get((error.name or "").partition(".")[0])
     if package is None:
         raise
     raise MissingDependency.of_spark(f"Spark needs the package {package}.") from None

@@ -1,4 +1,4 @@
-"""Anonymizing a DataFrame of Spark: in blocks on its workers, counted again before it is given."""
+"""Anonymize a Spark DataFrame in blocks on its workers, and recount the release."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,
     DataFrameSource,
-    LaidOut,
+    SourceRows,
     column,
-    laid_out,
+    lay_out_rows,
     layout_of,
     require_key,
     type_of,
@@ -40,16 +40,16 @@ from dbanon.spark.disclosure import ReleasedRows, SourceFindings, findings_on
 from dbanon.spark.facts import Facts, measures_of, values_of
 from dbanon.spark.layout import FACTS, Layout
 from dbanon.spark.pieces import TableContext
-from dbanon.spark.refusals import check_facts, check_job, check_known, check_method
-from dbanon.spark.report import counted, lost_of, released_columns, report_of
+from dbanon.spark.refusals import check_context, check_facts, check_job, check_method
+from dbanon.spark.report import count_classes, losses_of, released_columns, report_of
 from dbanon.spark.session import (
     fit_shuffle_partitions,
     own_shuffle_partitions,
     require_session,
     warn_unless_private,
 )
-from dbanon.spark.stages import Stages, sample_limit
-from dbanon.spark.tasks import PACKETS, Disks, collect_facts, mapped, translated
+from dbanon.spark.stages import ClusterStages, sample_limit
+from dbanon.spark.tasks import PACKETS, DiskCache, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import GatherFacts
 from dbanon.stores.ports import Source
@@ -78,24 +78,24 @@ def anonymize(
     tasks: int | None = None,
     **options: Unpack[PolicyOptions],
 ) -> tuple[DataFrame, Report]:
-    """Anonymize a DataFrame in blocks; the result is counted again before it is returned.
+    """Anonymize a DataFrame in blocks and recount the result before returning it.
 
-    The release is kept on the disks of the executors (``DISK_ONLY``), where it was counted, until
-    the session ends or ``spark.catalog.clearCache()``: write it somewhere before. Rows come in
-    fresh random order within their tasks. Columns named nowhere are left out.
+    The release stays on the executors' disks (``DISK_ONLY``), where it was counted, until the
+    session ends or ``spark.catalog.clearCache()`` is called, so write it somewhere before that.
+    Rows are in a new random order within their tasks. Columns that you do not name are left out.
 
     Parameters
     ----------
     frame : the records.
-    key : columns that tell every row from every other; one whole number needs no sorting. Empty:
-        rows are ordered by all their columns.
-    tasks : how many work on blocks; None for as many as there are cores, or more.
-    quasi_identifiers, k, sensitive, keep, by, entity, entity_normalize, hierarchies, options : as
-        of ``anonymize_frame``; ``block_size`` is 50,000 unless it is given.
+    key : columns that identify each row; a single integer column avoids a sort. If empty, rows are
+        ordered by all their columns.
+    tasks : number of tasks that work on blocks; None for at least as many as there are cores.
+    quasi_identifiers, k, sensitive, keep, by, entity, entity_normalize, hierarchies, options : see
+        ``anonymize_frame``; ``block_size`` defaults to 50,000.
 
     Raises
     ------
-    DbanonError : its class says what went wrong.
+    DbanonError : of the class that describes the problem.
     """
     check_method(options)
     options.setdefault("block_size", BLOCK_SIZE)
@@ -126,16 +126,17 @@ def anonymize(
 
 def released(
     job: Job, frame: DataFrame, tasks: int | None = None, findings: SourceFindings | None = None
-) -> tuple[DataFrame, Report, Disks]:
-    """The released columns, what was counted on them, and the disks of executors that have them.
+) -> tuple[DataFrame, Report, DiskCache]:
+    """Return the released columns, their report, and the disks that hold them.
 
     Parameters
     ----------
-    findings : what the source has shown already; None to look at the first rows of ``frame``.
+    findings : knowledge about the source's columns; None to inspect the first rows of
+        ``frame``.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing is kept then.
+    DbanonError : of the class that describes the problem; nothing is left on the disks.
     """
     started = time.perf_counter()
     check_job(job)
@@ -144,129 +145,148 @@ def released(
     if findings is None:
         findings = SourceFindings.of(source, planned.relation, job)
     planned = replace(
-        planned, identifiers=findings.identifiers, numbers=tuple(findings.numbers_of_persons)
+        planned, identifiers=findings.identifiers, numbers=tuple(findings.person_identifiers)
     )
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
     layout = layout_of(planned)
-    laid = laid_out(frame, job, layout, planned.relation)
-    disks, packed = Disks(), Disks()
+    source_rows = lay_out_rows(frame, job, layout, planned.relation)
+    disks, packed = DiskCache(), DiskCache()
     try:
-        kept, facts, sample = _gather(laid, planned, layout, packed)
+        packets, facts, sample = _gather(source_rows, planned, layout, packed)
         fit_shuffle_partitions(frame.sparkSession, facts.rows)
-        require_key(kept, facts)
-        check_facts(facts, planned, laid.withheld)
-        known, strata = _known(facts, planned, layout)
-        check_known(known)
-        columns = released_columns(known)
-        names = [one.attribute.name for one in columns]
-        with_unique([*names, *layout.kept], frame, columns)
-        stages = Stages(known, disks, tasks)
+        require_key(packets, facts)
+        check_facts(facts, planned, source_rows.withheld)
+        context, strata = _table_context(facts, planned, layout)
+        check_context(context)
+        columns = released_columns(context)
+        names = [column.attribute.name for column in columns]
+        with_unique([*names, *layout.retained], frame, columns)
+        stages = ClusterStages(context, disks, tasks)
         schema = _schema(frame, layout, columns)
-        forest = stages.forest(kept, strata, sample)
-        rows, told, _ = stages.classes(kept, forest, lambda: schema)
-        disks.done(but=True)
-        answers = counted(rows, planned, names, layout)
+        forest = stages.forest(packets, strata, sample)
+        rows, block_facts, _ = stages.classes(packets, forest, lambda: schema)
+        disks.release(keep_last=True)
+        counts = count_classes(rows, planned, names, layout)
         expected = Expected(
-            facts.rows, sum(one.rows for one in strata if not all(one.pattern)), planned.sensitive
+            facts.rows,
+            sum(stratum.rows for stratum in strata if not all(stratum.pattern)),
+            planned.sensitive,
         )
-        verdict = planned.guarantee.check(answers, expected)
-        rows_beside = ReleasedRows(kept, laid.rows, rows, layout, tuple(names))
-        found = findings_on(
+        verdict = planned.guarantee.check(counts, expected)
+        release_rows = ReleasedRows(packets, source_rows.rows, rows, layout, tuple(names))
+        release_counts = findings_on(
             planned,
-            rows_beside,
-            told,
-            answers,
+            release_rows,
+            block_facts,
+            counts,
             verdict,
-            laid.withheld,
+            source_rows.withheld,
             (identifiers, spellings),
         )
         elapsed = time.perf_counter() - started
-        report = report_of(planned, known, names, found, lost_of(told, known, columns), elapsed)
+        report = report_of(
+            planned,
+            context,
+            names,
+            release_counts,
+            losses_of(block_facts, context, columns),
+            elapsed,
+        )
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
         order = _order(frame, layout, columns)
         return rows.select(*order), report, disks
     except BaseException:
-        disks.done()
+        disks.release()
         raise
     finally:
-        packed.done()
-        laid.disks.done()
+        packed.release()
+        source_rows.disks.release()
 
 
 def _gather(
-    laid: LaidOut, planned: Plan, layout: Layout, disks: Disks
+    laid: SourceRows, planned: Plan, layout: Layout, disks: DiskCache
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
-    """The rows as packets, and what all pieces tell: the source is read here, and not again.
+    """Read the source once: return its rows as packets, the facts of all pieces, and a sample.
 
-    Beside them rows of the smallest hashes, enough for one stratum of all, where counting before
-    costs little.
+    The sample has the rows with the smallest hashes, enough for a single stratum, and is taken only
+    if counting the rows in advance is cheap.
     """
-    given = {**planned.policy.hierarchies, **planned.given.trees}
-    made = frozenset(planned.given.trees)
-    limit = sample_limit(planned.policy, laid.rows.count()) if laid.counted else None
-    work = GatherFacts(layout, frozenset(given), made, limit)
+    hierarchies = {**planned.policy.hierarchies, **planned.given.trees}
+    built_trees = frozenset(planned.given.trees)
+    limit = sample_limit(planned.policy, laid.rows.count()) if laid.is_countable else None
+    work = GatherFacts(layout, frozenset(hierarchies), built_trees, limit)
     at_once = None if layout.persons else AT_ONCE
-    kept = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
-    found, sample = Facts(), []
-    for one in collect_facts(kept):
-        if isinstance(one, Facts):
-            found.add(one)
+    packets = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
+    facts, sample = Facts(), []
+    for fact in collect_facts(packets):
+        if isinstance(fact, Facts):
+            facts.add(fact)
         else:
-            sample.append(pa.Table.from_batches(one))
-    return kept, found, sample
+            sample.append(pa.Table.from_batches(fact))
+    return packets, facts, sample
 
 
-def _known(facts: Facts, planned: Plan, layout: Layout) -> tuple[TableContext, list[Stratum]]:
-    """The measures of the table, its policy with its hierarchies, and its strata in an order."""
+def _table_context(
+    facts: Facts, planned: Plan, layout: Layout
+) -> tuple[TableContext, list[Stratum]]:
+    """Build the table's measures and policy with hierarchies, and its strata in a fixed order."""
     persons = layout.persons
     attributes = layout.quasi_identifiers
     measured = measures_of(facts.records, facts.records, layout.sensitive, persons)
-    own = facts.clustered
-    clustered = measured if own is None else measures_of(own, facts.records, (), False)
-    dictionaries = {name: known.values for name, known in measured.categories.items()}
+    clustered_sums = facts.clustered
+    clustered = (
+        measured
+        if clustered_sums is None
+        else measures_of(clustered_sums, facts.records, (), False)
+    )
+    dictionaries = {name: measure.values for name, measure in measured.categories.items()}
     values: Microdata = values_of(facts, attributes, dictionaries)
     policy = planned.policy_for(values)
-    places = sorted({by for by, _ in facts.strata}, key=_with_null_first)
-    number = {by: i for i, by in enumerate(places)}
-    known = TableContext(layout, policy, measured, clustered, number, frozenset(facts.wide))
+    strata_values = sorted({by for by, _ in facts.strata}, key=_nulls_first)
+    stratum_numbers = {by: i for i, by in enumerate(strata_values)}
+    context = TableContext(
+        layout, policy, measured, clustered, stratum_numbers, frozenset(facts.wide)
+    )
     strata = [
-        Stratum(number[by], pattern, rows, size)
+        Stratum(stratum_numbers[by], pattern, rows, size)
         for (by, pattern), (rows, size) in facts.strata.items()
     ]
-    return known, sorted(strata, key=lambda one: (one.by, one.pattern))
+    return context, sorted(strata, key=lambda stratum: (stratum.by, stratum.pattern))
 
 
-def _with_null_first(by: tuple[str | None, ...]) -> tuple[tuple[bool, str], ...]:
+def _nulls_first(by: tuple[str | None, ...]) -> tuple[tuple[bool, str], ...]:
     return tuple((text is not None, text or "") for text in by)
 
 
 def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
-    """The columns of the release as they stand while it is made."""
+    """The schema of the release with its internal column names."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-    own = [StructField(f"r{i}", type_of(one, frame)) for i, one in enumerate(columns)]
-    kept = [
-        StructField(name, frame.schema[given].dataType)
-        for name, given in zip(layout.kept_columns, layout.kept, strict=True)
+    class_fields = [
+        StructField(f"r{i}", type_of(column, frame)) for i, column in enumerate(columns)
     ]
-    kept += [
-        StructField(name, frame.schema[given].dataType)
-        for name, given in zip(layout.number_columns, layout.numbers, strict=True)
+    other_fields = [
+        StructField(name, frame.schema[source_name].dataType)
+        for name, source_name in zip(layout.kept_columns, layout.retained, strict=True)
+    ]
+    other_fields += [
+        StructField(name, frame.schema[source_name].dataType)
+        for name, source_name in zip(layout.number_columns, layout.numbers, strict=True)
     ]
     persons = [StructField(name, StringType()) for name in layout.entity]
-    return StructType([*own, *kept, *persons, StructField(FACTS, BinaryType())])
+    return StructType([*class_fields, *other_fields, *persons, StructField(FACTS, BinaryType())])
 
 
 def _order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
-    """The released columns in the order of the source; bounds stand where their column stood."""
-    kept = dict(zip(layout.kept, layout.kept_columns, strict=True))
-    found = []
+    """The released columns in the source's order; bounds replace their column."""
+    retained = dict(zip(layout.retained, layout.kept_columns, strict=True))
+    columns_in_order = []
     for name in frame.columns:
-        if name in kept:
-            found.append(column(kept[name]).alias(name))
-        for i, one in enumerate(columns):
-            if one.source == name:
-                found.append(sql.col(f"r{i}").alias(one.attribute.name))
-    return found
+        if name in retained:
+            columns_in_order.append(column(retained[name]).alias(name))
+        for i, released_column in enumerate(columns):
+            if released_column.source == name:
+                columns_in_order.append(sql.col(f"r{i}").alias(released_column.attribute.name))
+    return columns_in_order

@@ -1,4 +1,4 @@
-"""A DataFrame of Spark as the source of a plan, and its columns laid out for the stages."""
+"""A Spark DataFrame as the source of a plan, and its columns in the layout of the stages."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from dbanon.recoding.columns import ReleasedColumn
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
-from dbanon.spark.facts import MOST_VALUES, Facts, require_few
+from dbanon.spark.facts import MAX_VALUES, Facts, require_few
 from dbanon.spark.layout import KEY, ROWS, Layout
 from dbanon.spark.profile import identifiers_of, numbers_of_persons
 from dbanon.spark.refusals import check_names
-from dbanon.spark.tasks import Disks, mapped
+from dbanon.spark.tasks import DiskCache, mapped
 
 NAME, KIND = "DataFrame", "spark"
 
@@ -49,17 +49,17 @@ _PLAIN = {
     types.BooleanType: Kind.BOOLEAN,
     types.StringType: Kind.CATEGORY,
 }
-# Of the rows of a partition, as ``monotonically_increasing_id`` numbers them.
-_ROWS_OF_PARTITION = (1 << 33) - 1
+# ``monotonically_increasing_id`` numbers the rows of a partition in these bits.
+_ROW_MASK = (1 << 33) - 1
 
 
 def column(name: str) -> Column:
-    """A column by its name, whatever stands in it."""
+    """Return a column by name, whatever characters the name has."""
     return sql.col("`" + name.replace("`", "``") + "`")
 
 
 def attribute_of(field: types.StructField) -> Attribute:
-    """What a column of a DataFrame is; a type that no release has is of kind ``other``."""
+    """Describe a DataFrame's column; types that cannot be released are of kind ``other``."""
     kind, plain = field.dataType, Attribute(field.name, Kind.OTHER)
     plain = replace(plain, sql_type=kind.simpleString(), nullable=field.nullable)
     if type(kind) in _BITS:
@@ -67,30 +67,30 @@ def attribute_of(field: types.StructField) -> Attribute:
     if isinstance(kind, types.FloatType):
         return replace(plain, kind=Kind.FLOAT, bits=32)
     if isinstance(kind, types.DecimalType):
-        found = replace(plain, precision=kind.precision, scale=kind.scale)
-        return replace(found, kind=Kind.DECIMAL)
+        decimal = replace(plain, precision=kind.precision, scale=kind.scale)
+        return replace(decimal, kind=Kind.DECIMAL)
     if isinstance(kind, (types.TimestampType, types.TimestampNTZType)):
         zoned = isinstance(kind, types.TimestampType)
         return replace(plain, kind=Kind.TIMESTAMP, scale=6, zoned=zoned)
-    for family, of_kind in _PLAIN.items():
+    for family, attribute_kind in _PLAIN.items():
         if isinstance(kind, family):
-            return replace(plain, kind=of_kind)
+            return replace(plain, kind=attribute_kind)
     return plain
 
 
 @dataclass(frozen=True, eq=False)
 class DataFrameSource:
-    """A DataFrame, of which a plan asks what its columns are."""
+    """A DataFrame whose columns a plan can inspect."""
 
     frame: DataFrame
 
     def describe(self, job: Job) -> Relation:
-        """The DataFrame as a relation.
+        """Describe the DataFrame as a relation.
 
         Raises
         ------
-        ColumnNotFound, InvalidParameter : a name is no column, or two, or one but for its case.
-        UnsupportedType : a column that is read has a type that no release has.
+        ColumnNotFound, InvalidParameter : a name matches no column or several, or differs in case.
+        UnsupportedType : a column to read has a type that cannot be released.
         """
         names = list(self.frame.columns)
         for name in dict.fromkeys(job.read):
@@ -106,11 +106,11 @@ class DataFrameSource:
         return Relation(RelationName(None, NAME), Schema(attributes), KIND, required=required)
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The DataFrame, whose types are all that is looked at.
+        """Check the types of quasi-identifiers; rows need no locator here.
 
         Raises
         ------
-        UnsupportedType : a quasi-identifier is of a type that no release has.
+        UnsupportedType : a quasi-identifier has a type that cannot be released.
         """
         for name in job.quasi_identifiers:
             attribute = relation.attribute(name)
@@ -122,96 +122,96 @@ class DataFrameSource:
         return relation
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
-        """Nothing: no ledger keeps what it is known by."""
+        """Return an empty state, since no ledger records a DataFrame."""
         return {}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The DataFrame; ``laid_out`` keeps it where its rows could change."""
+        """Return the DataFrame; ``lay_out_rows`` caches it if its rows could change."""
         return relation
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes: types tell all."""
+        """Return the attributes; the declared types are sufficient."""
         return tuple(attributes)
 
     def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """No hierarchy: those of databases are not here; raises InvalidParameter."""
+        """Build a hierarchy without database access; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
-        """The columns that look like numbers of persons, and why; the first rows tell it."""
+        """Find columns that look like person identifiers, with reasons, in the first rows."""
         return numbers_of_persons(self.frame, relation.schema.attributes)
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Those of these columns that look like identifiers, and why; the first rows tell it."""
+        """Return those columns that look like identifiers, with reasons, from the first rows."""
         return identifiers_of(self.frame, [relation.attribute(name) for name in names])
 
     def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
-        """The persons by how the identifier is normalized."""
+        """Count the persons under each normalization of the identifier."""
         kinds = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
-        texts = (_spelled(self.frame, person.name, kind or None) for kind in kinds)
+        texts = (_person_text(self.frame, person.name, kind or None) for kind in kinds)
         [counts] = self.frame.agg(*map(sql.count_distinct, texts)).collect()
         return dict(zip(kinds, map(int, counts), strict=True))
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Nothing to check: Spark spells all values in one way."""
+        """Do nothing: Spark formats all values consistently."""
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The values of a column but for NULL, as leaves spell them, in the column's order.
+        """The non-NULL values of a column as leaves spell them, in the column's order.
 
         Raises
         ------
         MemoryLimit : there are too many.
         """
         texts = self.frame.select(column(attribute.name).cast("string").alias("text"))
-        rows = texts.where(sql.col("text").isNotNull()).distinct().limit(MOST_VALUES + 1).collect()
+        rows = texts.where(sql.col("text").isNotNull()).distinct().limit(MAX_VALUES + 1).collect()
         require_few(attribute.name, len(rows))
         return sort_values([row[0] for row in rows], attribute)
 
 
 @dataclass(frozen=True, eq=False)
-class LaidOut:
-    """The rows that may be released, with a number each that has their order.
+class SourceRows:
+    """The rows that may be released, each with a number that gives their order.
 
     Parameters
     ----------
-    rows : columns as ``Layout`` has them.
-    withheld : how many more rows there are, which have a NULL where none may be.
-    counted : whether counting them costs little: they are on disks, or in files that tell it.
-    disks : what is held on disks for it.
+    rows : columns in the form of ``Layout``.
+    withheld : number of other rows, which have NULL in a required column.
+    is_countable : whether counting them is cheap, because they are cached or in Parquet files.
+    disks : the caches that they use.
     """
 
     rows: DataFrame
     withheld: int
-    counted: bool
-    disks: Disks
+    is_countable: bool
+    disks: DiskCache
 
 
-def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> LaidOut:
-    """The rows of a DataFrame under the names that the stages know.
+def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> SourceRows:
+    """Prepare the rows of a DataFrame under the column names that the stages use.
 
-    Keys of one whole number are not looked at here: see ``require_key``.
+    Keys of one integer column are checked later, by ``require_key``.
 
     Raises
     ------
     KeyRequired : a row has no key.
-    DuplicateKeys : two have the same.
+    DuplicateKeys : two rows have the same key.
     """
     names = [*job.named, *job.guarantee.persons, *job.key]
     rows = frame.select(*(column(name) for name in dict.fromkeys([*names, *layout.numbers])))
-    plain, still = _is_number(relation, job.key), _stands_still(frame)
-    disks = Disks()
-    if relation.required and not still:
-        # What is withheld and what is not have to be of one reading.
+    has_number_key, is_repeatable = _is_number(relation, job.key), _is_repeatable(frame)
+    disks = DiskCache()
+    if relation.required and not is_repeatable:
+        # Withheld and other rows must come from the same evaluation.
         rows = disks.keep(rows)
     withheld = 0
     if relation.required:
-        held = rows
+        complete = rows
         for name in relation.required:
-            held = held.where(column(name).isNotNull())
-        withheld, rows = rows.count() - held.count(), held
-    if not plain:
+            complete = complete.where(column(name).isNotNull())
+        withheld, rows = rows.count() - complete.count(), complete
+    if not has_number_key:
         _require_key(rows, job.key)
-    if plain:
+    if has_number_key:
         number = column(job.key[0]).cast("long")
     else:
         order = [column(name) for name in job.key or dict.fromkeys(names)]
@@ -219,42 +219,51 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
         number = _numbered(rows)
     columns = [number.alias(KEY)]
     for i, attribute in enumerate(layout.quasi_identifiers):
-        given = column(attribute.name)
-        columns.append((given.cast("string") if attribute.kind.is_coded else given).alias(f"q{i}"))
+        source_column = column(attribute.name)
+        columns.append(
+            (source_column.cast("string") if attribute.kind.is_coded else source_column).alias(
+                f"q{i}"
+            )
+        )
     texts = [
         *zip(layout.strata, layout.by, strict=True),
         *zip(layout.entity, job.guarantee.persons, strict=True),
         *((f"s{i}", attribute.name) for i, attribute in enumerate(layout.sensitive)),
     ]
-    own = {name: _spelled(rows, name, job.entity_normalize) for name in job.guarantee.persons}
-    columns += [own.get(name, column(name).cast("string")).alias(held) for held, name in texts]
+    person_texts = {
+        name: _person_text(rows, name, job.entity_normalize) for name in job.guarantee.persons
+    }
     columns += [
-        column(name).alias(held)
-        for held, name in (
-            *zip(layout.kept_columns, layout.kept, strict=True),
+        person_texts.get(name, column(name).cast("string")).alias(staged_name)
+        for staged_name, name in texts
+    ]
+    columns += [
+        column(name).alias(staged_name)
+        for staged_name, name in (
+            *zip(layout.kept_columns, layout.retained, strict=True),
             *zip(layout.number_columns, layout.numbers, strict=True),
         )
     ]
-    laid = rows.select(*columns)
+    source_rows = rows.select(*columns)
     if layout.persons:
-        # All records of a person are looked at together.
-        laid = laid.repartition(*layout.entity)
-    counted = (still or not plain) and not layout.persons
-    return LaidOut(laid, withheld, counted, disks)
+        # The stages process all records of a person together.
+        source_rows = source_rows.repartition(*layout.entity)
+    is_countable = (is_repeatable or not has_number_key) and not layout.persons
+    return SourceRows(source_rows, withheld, is_countable, disks)
 
 
-def _spelled(rows: DataFrame, name: str, normalize: str | None) -> Column:
-    """The text of a person's identifier as it is compared."""
+def _person_text(rows: DataFrame, name: str, normalize: str | None) -> Column:
+    """The text of a person identifier in normalized form."""
     text = column(name).cast("string")
     if normalize is None or not isinstance(rows.schema[name].dataType, types.StringType):
         return text
-    return spelled_alike(text, normalize)
+    return normalize_text(text, normalize)
 
 
-def spelled_alike(text: Column, normalize: str) -> Column:
-    """A text as it is compared: without white space around it, and without capitals."""
-    around = r"^[ \t\n\x0b\f\r]+|[ \t\n\x0b\f\r]+$"
-    trimmed = sql.regexp_replace(text, around, "")
+def normalize_text(text: Column, normalize: str) -> Column:
+    """Trim white space from a text, and convert it to lowercase if requested."""
+    outer_space = r"^[ \t\n\x0b\f\r]+|[ \t\n\x0b\f\r]+$"
+    trimmed = sql.regexp_replace(text, outer_space, "")
     return sql.lower(trimmed) if normalize == CASEFOLD else trimmed
 
 
@@ -265,53 +274,53 @@ def _is_number(relation: Relation, key: Sequence[str]) -> bool:
 def _require_key(rows: DataFrame, key: Sequence[str]) -> None:
     if not key:
         return
-    one = sql.struct(*(column(name) for name in key))
-    no_key = sql.lit(False)
+    key_struct = sql.struct(*(column(name) for name in key))
+    has_null = sql.lit(False)
     for name in key:
-        no_key = no_key | column(name).isNull()
-    found = rows.select(one.alias("key"), no_key.alias("none")).agg(
+        has_null = has_null | column(name).isNull()
+    key_counts = rows.select(key_struct.alias("key"), has_null.alias("none")).agg(
         sql.count(sql.lit(1)), sql.count_distinct("key"), sql.sum(sql.col("none").cast("long"))
     )
-    count, distinct, without = found.collect()[0]
-    if without:
-        raise _no_key(without, count)
+    count, distinct, n_null_keys = key_counts.collect()[0]
+    if n_null_keys:
+        raise _no_key(n_null_keys, count)
     if distinct != count:
         raise duplicate_keys()
 
 
-def require_key(kept: DataFrame, facts: Facts) -> None:
-    """Check that all rows have a key of their own, by what a look told, or else by sorting keys.
+def require_key(packets: DataFrame, facts: Facts) -> None:
+    """Check that all rows have unique keys, by the gathered facts, or else by sorting keys.
 
     Parameters
     ----------
-    kept : packets of all rows.
+    packets : packets of all rows.
 
     Raises
     ------
-    KeyRequired, DuplicateKeys : they have not.
+    KeyRequired, DuplicateKeys : a key is missing or repeated.
     """
     if facts.no_key:
         raise _no_key(facts.no_key, facts.rows)
-    if facts.keys.twice:
+    if facts.keys.has_duplicates:
         raise duplicate_keys()
-    if facts.keys.sparse:
+    if facts.keys.is_sparse:
         keys = types.StructType([types.StructField(KEY, types.LongType())])
-        _require_key(mapped(kept, _keys, keys, AT_ONCE, ROWS), [KEY])
+        _require_key(mapped(packets, _keys, keys, AT_ONCE, ROWS), [KEY])
 
 
 def _keys(rows: pa.Table) -> Iterator[pa.Table]:
     yield rows.select([KEY]).cast(pa.schema([pa.field(KEY, pa.int64())]))
 
 
-def _no_key(without: int, rows: int) -> KeyRequired:
+def _no_key(n_null_keys: int, rows: int) -> KeyRequired:
     return KeyRequired(
-        f"{without} of {rows} rows have NULL in their key.",
+        f"{n_null_keys} of {rows} rows have NULL in their key.",
         hint='Name columns that are never NULL, or none: `key=["…"]`.',
     )
 
 
-def _stands_still(frame: DataFrame) -> bool:
-    """Whether each reading gives the same rows: files of a fixed list, and nothing drawn."""
+def _is_repeatable(frame: DataFrame) -> bool:
+    """Return whether every evaluation gives the same rows: a fixed list of files, no randomness."""
     try:
         plan: Any = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
@@ -320,38 +329,39 @@ def _stands_still(frame: DataFrame) -> bool:
 
 
 def _numbered(rows: DataFrame) -> Column:
-    """The place of each row among all, in the order they are kept in."""
+    """The index of each row in the order of the cached rows."""
     partition = sql.spark_partition_id()
-    found = rows.groupBy(partition.alias("p")).count().collect()
-    counts: dict[int, int] = {int(row[0]): int(row[1]) for row in found}
+    partition_rows = rows.groupBy(partition.alias("p")).count().collect()
+    counts: dict[int, int] = {int(row[0]): int(row[1]) for row in partition_rows}
     starts, start = [], 0
-    for at in range(max(counts, default=-1) + 1):
+    for partition_index in range(max(counts, default=-1) + 1):
         starts.append(start)
-        start += counts.get(at, 0)
+        start += counts.get(partition_index, 0)
     first = sql.element_at(
         sql.array(*(sql.lit(x).cast("long") for x in starts or [0])), partition + 1
     )
-    return first + sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROWS_OF_PARTITION))
+    return first + sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_MASK))
 
 
 def type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
-    """The type of a released column."""
+    """The Spark type of a released column."""
     if column.attribute.kind is Kind.CATEGORY:
         return types.StringType()
     return frame.schema[column.source].dataType
 
 
 def sees_case(session: SparkSession) -> bool:
-    """Whether a session tells names apart that differ in case only."""
+    """Return whether the session distinguishes column names by case."""
     return str(session.conf.get("spark.sql.caseSensitive", "false")) == "true"
 
 
 def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]) -> None:
     """Check that no two columns of a release have one name; raises InvalidParameter."""
     check_names(names, (), sees_case(frame.sparkSession))
-    for one in released:
-        name = one.attribute.name
-        if list(names).count(name) > 1 or (one.source_name is not None and name in frame.columns):
+    for released_column in released:
+        name = released_column.attribute.name
+        is_bound = released_column.source_name is not None
+        if list(names).count(name) > 1 or (is_bound and name in frame.columns):
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
 

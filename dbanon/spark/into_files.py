@@ -1,4 +1,4 @@
-"""A release of a cluster in a directory of Parquet files."""
+"""Publish a cluster's release as a directory of Parquet files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT = "_dbanon.json"
-# Where renaming a directory is one step.
+# File systems that rename a directory atomically.
 _ATOMIC = ("file", "hdfs", "viewfs")
 
 
 @dataclass
 class ParquetTarget:
-    """A directory of Parquet files, staged beside the place that it gets by one renaming.
+    """A directory of Parquet files, staged next to its destination and published by a rename.
 
     Parameters
     ----------
-    session : of the cluster, which sees the directory.
-    directory : that is made; there may be none of its name.
+    session : of the cluster, which can access the directory.
+    directory : to create; it must not exist.
     job, release_id : of the release.
     """
 
@@ -43,12 +43,12 @@ class ParquetTarget:
     release_id: str
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
-        """Look at the place.
+        """Check the destination.
 
         Raises
         ------
-        OutputExists : something has the name.
-        InvalidParameter : renaming is not one step there, or what is asked for is of databases.
+        OutputExists : the name is taken.
+        InvalidParameter : renames are not atomic there, or an option applies to databases only.
         """
         job = self.job
         if job.if_exists != "error" or job.output_kind != "table":
@@ -59,73 +59,79 @@ class ParquetTarget:
             )
         with translated("the place of the release was looked at"):
             scheme = str(self._system(self.directory).getScheme())
-            there = self._exists(self.directory)
+            is_taken = self._exists(self.directory)
         if scheme not in _ATOMIC:
             raise InvalidParameter(
                 f"In a store of files of kind {scheme} renaming a directory is many steps.",
                 hint="Name a directory of HDFS or of a disk that all workers have, or release into"
                 " PostgreSQL.",
             )
-        if there:
-            raise self._taken()
+        if is_taken:
+            raise self._output_exists()
 
     def failed(self, elapsed: float, error: BaseException) -> None:
-        """Files have no ledger."""
+        """Do nothing: files have no ledger."""
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
-        """Write, read back and count, rename; raises as ``Target``, and OutputExists."""
-        staged = self._staged()
+        """Write, read back, count and rename; raises as ``ReleaseTarget``, and OutputExists."""
+        staging_path = self._staging_path()
         try:
             with translated("the release was staged"):
-                # For this account alone until it was counted, whatever the umask is.
-                self._system(staged).mkdirs(self._path(staged), self._permission("700"))
-                rows.write.mode("append").option("compression", "zstd").parquet(staged)
-            self._require_same(staged, rows, report)
+                # Restrict access to this account until the recount, regardless of the umask.
+                self._system(staging_path).mkdirs(self._path(staging_path), self._permission("700"))
+                rows.write.mode("append").option("compression", "zstd").parquet(staging_path)
+            self._require_same(staging_path, rows, report)
             report = report.requested(output=self.directory, output_kind="parquet").made(
                 release_id=self.release_id,
                 relation=self.directory,
                 seconds={**report.seconds, "total": elapsed()},
             )
             with translated("the report was written"):
-                self._write(f"{staged}/{REPORT}", json.dumps(report.to_dict(), indent=1))
+                self._write(f"{staging_path}/{REPORT}", json.dumps(report.to_dict(), indent=1))
             with translated("the release was given its place"):
-                self._system(staged).setPermission(self._path(staged), self._permission(None))
-            self._rename(staged)
+                self._system(staging_path).setPermission(
+                    self._path(staging_path), self._permission(None)
+                )
+            self._rename(staging_path)
         except BaseException:
             with suppress(Exception):
-                self._system(staged).delete(self._path(staged), True)
+                self._system(staging_path).delete(self._path(staging_path), True)
             raise
         return report
 
-    def _require_same(self, staged: str, rows: DataFrame, report: Report) -> None:
+    def _require_same(self, staging_path: str, rows: DataFrame, report: Report) -> None:
         with translated("the staged release was looked at"):
-            found = self.session.read.parquet(staged)
-        require_staged(self.job, rows, report, partial(counted_in, found))
+            staged_rows = self.session.read.parquet(staging_path)
+        require_staged(self.job, rows, report, partial(counted_in, staged_rows))
 
-    def _staged(self) -> str:
-        place, _, name = self.directory.rstrip("/").rpartition("/")
-        beside = staged_name(name, self.release_id)
-        return f"{place}/{beside}" if place or self.directory.startswith("/") else beside
+    def _staging_path(self) -> str:
+        parent, _, name = self.directory.rstrip("/").rpartition("/")
+        staging_name = staged_name(name, self.release_id)
+        return (
+            f"{parent}/{staging_name}" if parent or self.directory.startswith("/") else staging_name
+        )
 
-    def _rename(self, staged: str) -> None:
+    def _rename(self, staging_path: str) -> None:
         java = self._java()
         options = getattr(java.org.apache.hadoop.fs, "Options$Rename")
-        none = self.session.sparkContext._gateway.new_array(options, 0)  # type: ignore[union-attr]
+        no_options = self.session.sparkContext._gateway.new_array(options, 0)  # type: ignore[union-attr]
         try:
             with translated("the release was given its place"):
-                source, place = self._path(staged), self._path(self.directory)
-                system = self._system(staged)
-                # That of an open file system would move it into a directory of the same name.
+                source, destination = self._path(staging_path), self._path(self.directory)
+                system = self._system(staging_path)
+                # FileSystem.rename would move it into an existing directory of the same name.
                 context = java.org.apache.hadoop.fs.FileContext.getFileContext(
                     system.getUri(), self._conf()
                 )
-                context.rename(system.makeQualified(source), system.makeQualified(place), none)
+                context.rename(
+                    system.makeQualified(source), system.makeQualified(destination), no_options
+                )
         except DatabaseFailure:
             if self._exists(self.directory):
-                raise self._taken() from None
+                raise self._output_exists() from None
             raise
 
-    def _taken(self) -> OutputExists:
+    def _output_exists(self) -> OutputExists:
         return OutputExists(
             "The directory that the release was to be written to exists already.",
             hint="Name another one.",
@@ -141,12 +147,12 @@ class ParquetTarget:
     def _exists(self, name: str) -> bool:
         return bool(self._system(name).exists(self._path(name)))
 
-    def _permission(self, given: str | None) -> Any:
-        """Rights as Hadoop has them: those of directories under its umask where none are given."""
-        known = self._java().org.apache.hadoop.fs.permission.FsPermission
-        if given is not None:
-            return known(given)
-        return known.getDirDefault().applyUMask(known.getUMask(self._conf()))
+    def _permission(self, octal: str | None) -> Any:
+        """Hadoop's permission object; without ``octal``, the default for directories."""
+        permission_class = self._java().org.apache.hadoop.fs.permission.FsPermission
+        if octal is not None:
+            return permission_class(octal)
+        return permission_class.getDirDefault().applyUMask(permission_class.getUMask(self._conf()))
 
     def _system(self, name: str) -> Any:
         return self._path(name).getFileSystem(self._conf())

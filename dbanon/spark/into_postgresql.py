@@ -1,4 +1,4 @@
-"""A release of a cluster in a table or view of PostgreSQL."""
+"""Publish a cluster's release as a table or view of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.spark.dataframe import attribute_of
-from dbanon.spark.staging import released_of, require_staged
+from dbanon.spark.staging import released_columns_of, require_staged
 from dbanon.spark.tasks import errors_without_values, translated
 from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class PostgresqlTarget:
-    """A table or view of PostgreSQL, staged in pieces that nobody else may read.
+    """A table or view of PostgreSQL, staged in pieces that only this role can read.
 
     Parameters
     ----------
-    url : with all that workers need to connect.
+    url : with everything that workers need to connect.
     job, release_id : of the release.
     """
 
@@ -56,19 +56,19 @@ class PostgresqlTarget:
     release_id: str
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
-        """Look at output and types; raises as ``plan_output``."""
-        job, self._source = self.job, {a.name: a for a in attributes}
+        """Check the output and types; raises as ``plan_output``."""
+        job, self._source_attributes = self.job, {a.name: a for a in attributes}
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
             if relation is not None:
-                then = SqlTarget(session).last_types(job, relation.name)
-                require_types(job, relation, then)
-            self._planned(session)
+                last_types = SqlTarget(session).last_types(job, relation.name)
+                require_types(job, relation, last_types)
+            self._plan_output(session)
             if relation is not None:
                 require_first(job, relation.name, self._history(session, str(relation.name)))
             for name in job.named:
-                session.type_of(self._source[name])
+                session.type_of(self._source_attributes[name])
 
-    def _planned(self, session: PsycopgSession) -> Output:
+    def _plan_output(self, session: PsycopgSession) -> Output:
         job = self.job
         name, strict = parse_relation(job.output), job.policy.strict
         return plan_output(
@@ -76,68 +76,68 @@ class PostgresqlTarget:
         )
 
     def failed(self, elapsed: float, error: BaseException) -> None:
-        """Note the run in the ledger, where there is one."""
+        """Record the failed run in the ledger, if there is one."""
         if not isinstance(error, NOT_ASKED):
             run = run_of(self.job, elapsed, error_code(error))
             entries.note_failure(PostgresqlStore(self.url), run)
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
-        """Fill pieces, gather them, count, record and show; raises as ``Target``."""
+        """Fill pieces, gather them, recount, record and publish; raises as ``ReleaseTarget``."""
         store = PostgresqlStore(self.url)
         with ExitStack() as stack:
             stack.enter_context(store.job_lock(pieces.lock_name(self.release_id)))
             with store.session(write=True) as session:
                 columns = self._columns(session, rows)
-                output = self._planned(session)
+                output = self._plan_output(session)
                 with translated("the release was laid out"):
                     count = rows.rdd.getNumPartitions()
                 limit = session.name_limit
-                made = pieces.names(output.name, self.release_id, max(count, 1), limit)
+                piece_names = pieces.names(output.name, self.release_id, max(count, 1), limit)
                 session.make_schema(output.name)
-                pieces.make(session, made, columns, self.release_id)
-            # Whatever happens from here on: what nobody reads is not left.
-            stack.callback(self._cleared, store, made)
-            self._fill(rows, made)
+                pieces.make(session, piece_names, columns, self.release_id)
+            # Drop the pieces whatever happens next.
+            stack.callback(self._drop_pieces, store, piece_names)
+            self._fill(rows, piece_names)
             with store.session(write=True) as session:
-                pieces.lock(session, made)
-                return self._published(session, made, columns, rows, report, elapsed)
+                pieces.lock(session, piece_names)
+                return self._publish_pieces(session, piece_names, columns, rows, report, elapsed)
 
     def _history(self, session: PsycopgSession, source: str) -> SourceHistory:
         return SourceHistory(earlier_releases(session, source, {}))
 
     def _columns(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
-        """Names and SQL types: a column keeps the type that it has in the source."""
-        found = []
+        """Names and SQL types; a column keeps its type from the source."""
+        column_types = []
         for attribute in map(attribute_of, rows.schema.fields):
-            own = self._source.get(attribute.name)
-            if own is not None and own.kind is attribute.kind:
-                attribute = own
-            found.append((attribute.name, session.type_of(attribute)))
-        return found
+            source_attribute = self._source_attributes.get(attribute.name)
+            if source_attribute is not None and source_attribute.kind is attribute.kind:
+                attribute = source_attribute
+            column_types.append((attribute.name, session.type_of(attribute)))
+        return column_types
 
-    def _fill(self, rows: DataFrame, made: Sequence[RelationName]) -> None:
-        work = _filler(self.url.render_as_string(hide_password=False), made)
+    def _fill(self, rows: DataFrame, piece_names: Sequence[RelationName]) -> None:
+        work = _filler(self.url.render_as_string(hide_password=False), piece_names)
         with translated("the release was staged"):
-            # What each wrote is counted where it lies: a task's own word is not asked for.
+            # The pieces are counted in the database, so ignore what tasks report.
             rows.mapInArrow(work, "piece int").collect()
 
-    def _published(
+    def _publish_pieces(
         self,
         session: PsycopgSession,
-        made: Sequence[RelationName],
+        piece_names: Sequence[RelationName],
         columns: Sequence[tuple[str, str]],
         rows: DataFrame,
         report: Report,
         elapsed: Callable[[], float],
     ) -> Report:
-        """Gather the pieces in one table, in random order, count it, and give it its place."""
-        job, read = self.job, list(self._source.values())
-        output, names = self._planned(session), [name for name, _ in columns]
+        """Gather the pieces in one table in random order, recount and publish it."""
+        job, source_attributes = self.job, list(self._source_attributes.values())
+        output, names = self._plan_output(session), [name for name, _ in columns]
         session.create_released(output, columns, self.release_id)
-        pieces.gather(session, output, made, names)
+        pieces.gather(session, output, piece_names, names)
         session.analyze(output.written)
         recount = require_staged(
-            job, rows, report, lambda asked, _: session.recount(output.written, asked)
+            job, rows, report, lambda columns, _: session.recount(output.written, columns)
         )
         report = report.requested(output=str(output.name), output_kind=output.kind)
         history = self._history(session, report.source)
@@ -145,29 +145,31 @@ class PostgresqlTarget:
         warn_of_history(caution)
         joint = unmeasured_histories(job, history)
         report = report.after(len(history.releases), caution, joint).found(**joint)
-        taken = digest.take(session, output.written)
-        pieces.drop(session, made)
-        run = run_of(job, elapsed(), read=read)
+        table_digest = digest.take(session, output.written)
+        pieces.drop(session, piece_names)
+        run = run_of(job, elapsed(), read=source_attributes)
         report = report.made(
             release_id=self.release_id,
             relation=str(output.relation),
-            digest=taken,
+            digest=table_digest,
             seconds={**report.seconds, "total": run.elapsed},
         )
-        of = released_of(job, names)
-        noted = publish_table(session, job, output, report, recount, read, of, run)
-        return report.made(created_at=noted)
+        released_columns = released_columns_of(job, names)
+        created_at = publish_table(
+            session, job, output, report, recount, source_attributes, released_columns, run
+        )
+        return report.made(created_at=created_at)
 
-    def _cleared(self, store: PostgresqlStore, made: Sequence[RelationName]) -> None:
-        # What stays for whatever reason, ``dbanon gc`` drops after a day.
+    def _drop_pieces(self, store: PostgresqlStore, piece_names: Sequence[RelationName]) -> None:
+        # ``dbanon gc`` drops anything left after a day.
         with suppress(Exception), store.session(write=True) as session:
-            pieces.drop(session, made)
+            pieces.drop(session, piece_names)
 
 
 def _filler(
-    url: str, made: Sequence[RelationName]
+    url: str, piece_names: Sequence[RelationName]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a worker runs: the rows of its partition into the piece of the same number."""
+    """Return a worker function that copies its partition's rows into the piece of that number."""
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
@@ -176,7 +178,7 @@ def _filler(
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
         with errors_without_values(f"Piece {number} of the release"):
-            fill_piece(url, made[number], batches)
+            fill_piece(url, piece_names[number], batches)
         yield pyarrow.RecordBatch.from_pylist(
             [{"piece": number}], pyarrow.schema([("piece", pyarrow.int32())])
         )
@@ -185,14 +187,14 @@ def _filler(
 
 
 def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch]) -> None:
-    """Make these rows all that a piece has, in one transaction.
+    """Replace the rows of a piece in one transaction.
 
-    TRUNCATE waits for another attempt at the same piece, and takes away what it committed.
+    TRUNCATE waits for another attempt at the same piece and removes what it committed.
 
     Raises
     ------
-    UnsupportedType : a text holds what PostgreSQL has no place for.
-    DatabaseFailure : of the class that says what went wrong.
+    UnsupportedType : PostgreSQL cannot store a text.
+    DatabaseFailure : of the class that describes the problem.
     """
     from sqlalchemy import make_url
 
@@ -202,13 +204,13 @@ def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch])
 
 
 def _csv(batch: pa.RecordBatch) -> bytes:
-    """Rows as CSV in which NULL is nothing, and every value stands in quotes."""
+    """Write rows as CSV in which NULL is empty and every value is quoted."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv
 
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        # The server would refuse it, and quote the row in its log.
+        # The server would reject it and quote the row in its log.
         if pa.types.is_string(field.type) and pc.any(pc.match_substring(column, "\0")).as_py():
             raise UnsupportedType(
                 f'Column "{field.name}" holds a text with a NUL character, which PostgreSQL has'

@@ -1,6 +1,6 @@
-"""How rows stand while Spark moves them: columns by role, packed as bytes of Arrow.
+"""How rows are stored while Spark moves them: columns by role, packed as Arrow bytes.
 
-What Java only hands on costs it nothing for each row.
+Java passes packets on without any cost per row.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ import pyarrow as pa
 
 from dbanon.data.schema import Attribute
 
-# Beside the columns of the table: the row's number, the block and the task that it is in, its class
-# there, where the class stands, its size and sensitive values, and what a worker says, pickled.
+# Internal columns: row number, block, task, class in the block, class coordinates, class size,
+# counts of sensitive values, and pickled worker results.
 KEY, BLOCK, TASK, LABEL = "_key", "_block", "_task", "_label"
 PLACE, SIZE, VALUES, FACTS = "_place", "_size", "_values", "_facts"
-# What rows and classes are packed in, on their way from stage to stage.
+# Columns for packed rows and classes on their way between stages.
 ROWS, CLASSES = "_rows", "_classes"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that are read, by role.
+    """The columns to read, by role.
 
     Parameters
     ----------
-    quasi_identifiers : with their kinds; they stand as q0, q1, …
-    by : the columns of strata, told apart by their texts: b0, b1, …
-    persons : whether a column says whose a row is, by its text: e0.
-    sensitive : what privacy models ask for, as texts: s0, s1, …
-    kept : what is released as it is, as it is: o0, o1, …
-    numbers : what looks like numbers of persons and is counted in classes, as it is: p0, p1, …
+    quasi_identifiers : with their kinds; named q0, q1, …
+    by : the columns of strata, compared as text: b0, b1, …
+    persons : whether a column has person identifiers, compared as text: e0.
+    sensitive : the columns that privacy models need, as text: s0, s1, …
+    retained : retained columns, unchanged: o0, o1, …
+    numbers : columns that look like person identifiers and are counted in classes: p0, p1, …
     """
 
     quasi_identifiers: tuple[Attribute, ...]
     by: tuple[str, ...] = ()
     persons: bool = False
     sensitive: tuple[Attribute, ...] = ()
-    kept: tuple[str, ...] = ()
+    retained: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
 
     @property
-    def looked_at(self) -> list[str]:
-        """What classes depend on, as it stands."""
+    def class_inputs(self) -> list[str]:
+        """Internal names of all columns that classes depend on."""
         return [
             KEY,
             *_numbered("q", len(self.quasi_identifiers)),
@@ -56,37 +56,37 @@ class Layout:
 
     @property
     def strata(self) -> list[str]:
-        """The columns of strata, as they stand."""
+        """Internal names of the strata columns."""
         return _numbered("b", len(self.by))
 
     @property
     def entity(self) -> list[str]:
-        """The column of persons, as it stands; none where records are one each."""
+        """Internal name of the person column; empty if each record is a person."""
         return ["e0"] if self.persons else []
 
     @property
     def kept_columns(self) -> list[str]:
-        """What is released as it is, as it stands."""
-        return _numbered("o", len(self.kept))
+        """Internal names of the retained columns."""
+        return _numbered("o", len(self.retained))
 
     @property
     def number_columns(self) -> list[str]:
-        """What looks like numbers of persons, as it stands."""
+        """Internal names of the columns that look like person identifiers."""
         return _numbered("p", len(self.numbers))
 
-    def place(self, found: Callable[[Attribute], bool]) -> list[int]:
-        """The positions of some of the quasi-identifiers."""
-        return [i for i, attribute in enumerate(self.quasi_identifiers) if found(attribute)]
+    def indices_of(self, matches: Callable[[Attribute], bool]) -> list[int]:
+        """The indices of the matching quasi-identifiers."""
+        return [i for i, attribute in enumerate(self.quasi_identifiers) if matches(attribute)]
 
 
 def _numbered(letter: str, count: int) -> list[str]:
     return [f"{letter}{i}" for i in range(count)]
 
 
-# About; Java copies a packet whole, and holds some of them at a time.
-MOST_BYTES = 1 << 22
+# Approximate size of a packet; Java copies packets whole and holds several at a time.
+MAX_BYTES = 1 << 22
 
-# What packets travel as: the task they are for, rows, classes, or what a worker tells.
+# The schema of packets: destination task, rows, classes, or a worker's result.
 SCHEMA = pa.schema(
     [
         pa.field(TASK, pa.int32()),
@@ -96,19 +96,19 @@ SCHEMA = pa.schema(
     ]
 )
 
-# As the bodies of Arrow's messages lie, which a packet's length keeps to, too.
+# Alignment of Arrow message bodies, and so of a packet's length.
 _ALIGNED = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Packet:
-    """Rows that go on together.
+    """Rows that are sent together.
 
     Parameters
     ----------
-    rows : of any columns.
-    task : that they go to, where they are shuffled.
-    column : what they are: ``ROWS`` of a table, or ``CLASSES``.
+    rows : with any columns.
+    task : the destination in a shuffle.
+    column : their type: ``ROWS`` of a table, or ``CLASSES``.
     """
 
     rows: pa.Table
@@ -116,41 +116,41 @@ class Packet:
     column: str = ROWS
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """A row of ``SCHEMA`` for each few megabytes; none where there are no rows."""
+        """Yield a row of ``SCHEMA`` per few megabytes; none if there are no rows."""
         count = self.rows.num_rows
-        each = max(count // max(-(-self.rows.nbytes // MOST_BYTES), 1), 1)
-        for start in range(0, count, each):
+        rows_per_packet = max(count // max(-(-self.rows.nbytes // MAX_BYTES), 1), 1)
+        for start in range(0, count, rows_per_packet):
             sink = pa.BufferOutputStream()
-            part = self.rows.slice(start, each).combine_chunks()
-            with pa.ipc.new_stream(sink, part.schema) as stream:
-                stream.write_table(part)
-            made = {
+            rows = self.rows.slice(start, rows_per_packet).combine_chunks()
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_table(rows)
+            arrays_by_name = {
                 TASK: pa.array([self.task], pa.int32()),
-                self.column: _one(sink.getvalue()),
+                self.column: _binary_array(sink.getvalue()),
             }
-            arrays = [made.get(one.name, pa.nulls(1, one.type)) for one in SCHEMA]
+            arrays = [arrays_by_name.get(field.name, pa.nulls(1, field.type)) for field in SCHEMA]
             yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _one(held: pa.Buffer) -> pa.Array:
-    """One value of these bytes, without a copy."""
-    ends = np.array([0, held.size], np.int32)
-    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), held])
+def _binary_array(buffer: pa.Buffer) -> pa.Array:
+    """Wrap a buffer as an array of one value without copying."""
+    offsets = np.array([0, buffer.size], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), buffer])
 
 
-def unpacked(column: Any) -> Iterator[pa.RecordBatch]:
-    """The rows in a column of packets."""
+def unpack(column: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in a column of packets."""
     for packet in column:
         if not packet.is_valid:
             continue
-        held = packet.as_buffer()
-        if held.address % _ALIGNED:
-            held = pa.py_buffer(packet.as_py())
-        with pa.ipc.open_stream(held) as stream:
+        buffer = packet.as_buffer()
+        if buffer.address % _ALIGNED:
+            buffer = pa.py_buffer(packet.as_py())
+        with pa.ipc.open_stream(buffer) as stream:
             yield from stream
 
 
-def opened(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """The rows in the packets of one column of some batches."""
+def unpack_column(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in a packet column of several batches."""
     for batch in batches:
-        yield from unpacked(batch.column(name))
+        yield from unpack(batch.column(name))

@@ -1,6 +1,6 @@
-"""Pieces of a table as microdata: some rows in record order, with the table's dictionaries.
+"""Pieces of a table as microdata, in record order and with the table's dictionaries.
 
-Privacy models are asked by the table's distribution, whatever a piece holds.
+Privacy models compare with the table's distribution, not the piece's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dbanon.partitioning.entities import Units, units_of
 from dbanon.partitioning.merge import Guard
 from dbanon.partitioning.protect import guard_of
 from dbanon.partitioning.strata import released_places
-from dbanon.spark.arrow import codes_of, integers_of, numbers_of, one_array, valid_of
+from dbanon.spark.arrow import codes_of, combine_chunks, integers_of, is_valid, numbers_of
 from dbanon.spark.layout import KEY, Layout
 
 # The texts of a stratum's columns, None where NULL.
@@ -30,16 +30,16 @@ By = tuple["str | None", ...]
 
 @dataclass(frozen=True, eq=False)
 class TableContext:
-    """What is known of a table before its pieces are given classes; workers are sent it.
+    """What workers need to know about the table before its pieces are clustered.
 
     Parameters
     ----------
-    layout : how rows stand.
+    layout : of the rows.
     policy : with its hierarchies.
     released : the measures of the table's records.
-    clustered : those of what is clustered: the records, or the units of their entities.
-    by : the number of each combination of the columns of strata.
-    wide : as in ``Microdata``, of the whole table.
+    clustered : the measures of the clustered records or persons' units.
+    by : the number of each combination of values in the strata columns.
+    wide : see ``Microdata``, for the whole table.
     """
 
     layout: Layout
@@ -51,15 +51,15 @@ class TableContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class TablePiece:
     """Some rows of a table.
 
     Parameters
     ----------
     rows : in record order.
-    microdata : of them.
-    by : the combinations of the columns of strata, by the numbers that ``microdata`` has.
-    unknown : by ordinal attribute, the values that are not in its order, with their rows.
+    microdata : the same rows.
+    by : the combinations of values in the strata columns, by their numbers in ``microdata``.
+    unknown : values that are not in the attribute's order, with their row counts.
     """
 
     rows: pa.Table
@@ -75,49 +75,53 @@ class Piece:
     def exact_totals(
         self, partition: Partition, attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
-        """Sums in each class, by Python's integers, which have no limit."""
-        places = {a.name: f"q{i}" for i, a in enumerate(self.microdata.attributes)}
-        found = {}
+        """Sums in each class as Python integers, which cannot overflow."""
+        column_names = {a.name: f"q{i}" for i, a in enumerate(self.microdata.attributes)}
+        totals = {}
         for attribute in attributes:
-            integers = integers_of(one_array(self.rows[places[attribute.name]]), attribute)
+            integers = integers_of(
+                combine_chunks(self.rows[column_names[attribute.name]]), attribute
+            )
             sums = np.add.reduceat(integers[partition.members], partition.starts)
-            found[attribute.name] = np.asarray(sums, object)
-        return found
+            totals[attribute.name] = np.asarray(sums, object)
+        return totals
 
 
-def piece_of(rows: pa.Table, layout: Layout, known: TableContext | None = None) -> Piece:
-    """Rows in any order as a piece of their table.
+def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None) -> TablePiece:
+    """Build a piece of a table from rows in any order.
 
     Parameters
     ----------
-    known : of the table; None where nothing is, and dictionaries are those of the rows.
+    context : of the table; None to build dictionaries from the rows.
     """
-    keys = one_array(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
+    keys = combine_chunks(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
     if not bool((keys[1:] >= keys[:-1]).all()):
         order = np.argsort(keys, kind="stable")
         rows, keys = rows.take(pa.array(order)), keys[order]
     attributes = layout.quasi_identifiers
-    columns = [one_array(rows[f"q{i}"]) for i in range(len(attributes))]
-    valid = np.column_stack([valid_of(column) for column in columns])
+    columns = [combine_chunks(rows[f"q{i}"]) for i in range(len(attributes))]
+    valid = np.column_stack([is_valid(column) for column in columns])
     numbers, codes, categories = [], [], []
     unknown: dict[str, dict[str, int]] = {}
-    wide = set() if known is None else set(known.wide)
-    for attribute, column, held in zip(attributes, columns, valid.T, strict=True):
+    wide = set() if context is None else set(context.wide)
+    for attribute, column, is_present in zip(attributes, columns, valid.T, strict=True):
         if attribute.kind is Kind.ORDINAL:
             ranks, unknown[attribute.name] = _ranks(column, attribute)
             numbers.append(ranks)
         elif attribute.kind.is_numeric:
             values = numbers_of(column, attribute)
-            if known is None and is_wide(values[held], attribute):
+            if context is None and is_wide(values[is_present], attribute):
                 wide.add(attribute.name)
             numbers.append(values)
         else:
-            own = None if known is None else known.released.categories[attribute.name].values
-            found, texts = codes_of(column, own)
-            codes.append(found)
+            dictionary = (
+                None if context is None else context.released.categories[attribute.name].values
+            )
+            column_codes, texts = codes_of(column, dictionary)
+            codes.append(column_codes)
             categories.append(texts)
     n = len(keys)
-    strata, by = _strata(rows, layout, known)
+    strata, by = _strata(rows, layout, context)
     microdata = Microdata(
         attributes=attributes,
         keys=keys.reshape(-1, 1),
@@ -127,16 +131,16 @@ def piece_of(rows: pa.Table, layout: Layout, known: TableContext | None = None) 
         valid=None if bool(valid.all()) else valid,
         wide=frozenset(wide),
         strata=strata,
-        entities=codes_of(one_array(rows["e0"]))[0] if layout.persons else None,
-        sensitive=_sensitive(rows, layout, known),
+        entities=codes_of(combine_chunks(rows["e0"]))[0] if layout.persons else None,
+        sensitive=_sensitive(rows, layout, context),
     )
-    return Piece(rows, microdata, by, unknown)
+    return TablePiece(rows, microdata, by, unknown)
 
 
 def clustered_of(
     microdata: Microdata, with_trees: Collection[str]
 ) -> tuple[Microdata, Units | None]:
-    """What is put into classes: the records, or the units of their entities.
+    """Return the records to cluster, or the units of their persons.
 
     Parameters
     ----------
@@ -149,66 +153,66 @@ def clustered_of(
 
 
 def _ranks(column: pa.Array, attribute: Attribute) -> tuple[NDArray[np.float64], dict[str, int]]:
-    """Places in the attribute's order, float64 (n,); 0 where NULL. Beside them what has none."""
+    """Ranks in the attribute's order, float64 (n,), 0 where NULL; and the values without rank."""
     codes, values = codes_of(column)
     rank_of = {value: rank for rank, value in enumerate(attribute.order)}
-    # One more place for the code -1 of NULL.
+    # The last element is for the code -1 of NULL.
     ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    lost = {v: int(n) for v, n in zip(values, counts, strict=True) if v not in rank_of}
-    return ranks[codes], lost
+    unknown_values = {v: int(n) for v, n in zip(values, counts, strict=True) if v not in rank_of}
+    return ranks[codes], unknown_values
 
 
 def _strata(
-    rows: pa.Table, layout: Layout, known: TableContext | None
+    rows: pa.Table, layout: Layout, context: TableContext | None
 ) -> tuple[NDArray[np.int32] | None, tuple[By, ...]]:
-    """The stratum of each row by the columns that say it, int32 (n,), and what they hold."""
+    """The stratum of each row, int32 (n,), and the combinations of values in the strata columns."""
     if not layout.by:
         return None, ((),)
-    parts = [codes_of(one_array(rows[name])) for name in layout.strata]
-    found, number = np.unique(
+    parts = [codes_of(combine_chunks(rows[name])) for name in layout.strata]
+    combinations, number = np.unique(
         np.column_stack([codes for codes, _ in parts]), axis=0, return_inverse=True
     )
     by = tuple(
         tuple(
             None if code < 0 else values[code] for code, (_, values) in zip(row, parts, strict=True)
         )
-        for row in found.tolist()
+        for row in combinations.tolist()
     )
-    if known is None:
+    if context is None:
         return number.reshape(-1).astype(np.int32), by
-    numbers = np.array([known.by[one] for one in by], np.int32)
-    return numbers[number.reshape(-1)], tuple(known.by)
+    numbers = np.array([context.by[combination] for combination in by], np.int32)
+    return numbers[number.reshape(-1)], tuple(context.by)
 
 
-def _sensitive(rows: pa.Table, layout: Layout, known: TableContext | None) -> dict[str, Coded]:
-    found = {}
+def _sensitive(rows: pa.Table, layout: Layout, context: TableContext | None) -> dict[str, Coded]:
+    coded_columns = {}
     for i, attribute in enumerate(layout.sensitive):
-        own = None if known is None else known.released.sensitive[attribute.name].values
-        found[attribute.name] = Coded(*codes_of(one_array(rows[f"s{i}"]), own))
-    return found
+        dictionary = None if context is None else context.released.sensitive[attribute.name].values
+        coded_columns[attribute.name] = Coded(*codes_of(combine_chunks(rows[f"s{i}"]), dictionary))
+    return coded_columns
 
 
-def guard_on(microdata: Microdata, partition: Partition, known: TableContext) -> Guard:
-    """The models, and what they look at, of records that all have classes."""
-    attributes = {attribute.name: attribute for attribute in known.layout.sensitive}
-    places, table = released_places(
-        microdata, partition, known.policy.models, attributes, known.released, None
+def guard_on(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
+    """Build the guard that checks the models on records that all have classes."""
+    attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
+    released, table = released_places(
+        microdata, partition, context.policy.models, attributes, context.released, None
     )
-    return guard_of(microdata, known.policy, places, table)
+    return guard_of(microdata, context.policy, released, table)
 
 
-def guard_of_table(known: TableContext) -> Guard:
-    """The models as the driver asks them of counts: of no record."""
-    return guard_on(nobody(known), Partition(np.zeros(0, np.int32)), known)
+def guard_of_table(context: TableContext) -> Guard:
+    """Build the guard that the driver uses on counts, without records."""
+    return guard_on(empty_microdata(context), Partition(np.zeros(0, np.int32)), context)
 
 
-def nobody(known: TableContext) -> Microdata:
-    """The table without any record."""
-    layout, none = known.layout, np.zeros(0, np.int32)
+def empty_microdata(context: TableContext) -> Microdata:
+    """The table without records."""
+    layout, no_records = context.layout, np.zeros(0, np.int32)
     attributes = layout.quasi_identifiers
     dictionaries = tuple(
-        known.released.categories[a.name].values for a in attributes if not a.kind.is_numeric
+        context.released.categories[a.name].values for a in attributes if not a.kind.is_numeric
     )
     return Microdata(
         attributes,
@@ -216,8 +220,9 @@ def nobody(known: TableContext) -> Microdata:
         np.zeros((0, len(attributes) - len(dictionaries))),
         np.zeros((0, len(dictionaries)), np.int32),
         dictionaries,
-        entities=none if layout.persons else None,
+        entities=no_records if layout.persons else None,
         sensitive={
-            a.name: Coded(none, known.released.sensitive[a.name].values) for a in layout.sensitive
+            a.name: Coded(no_records, context.released.sensitive[a.name].values)
+            for a in layout.sensitive
         },
     )

@@ -1,4 +1,4 @@
-"""What the first rows of a DataFrame show of its columns: identifiers, and numbers of persons."""
+"""Profile the first rows of a DataFrame to find columns of identifiers and persons."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from dbanon.spark.tasks import translated
 
 
 def identifiers_of(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
-    """Those of these columns that look like identifiers, and why; the first rows tell it."""
+    """Return those columns that look like identifiers, with reasons, from the first rows."""
     profiles = _profiles(frame, attributes)
-    # Of types that no release reads, the type alone is looked at.
+    # For types that cannot be read, only the type is inspected.
     profiles += [Column(a, 0, 0) for a in attributes if a.kind is Kind.OTHER]
-    order = {attribute.name: place for place, attribute in enumerate(attributes)}
+    order = {attribute.name: index for index, attribute in enumerate(attributes)}
     return identifying(sorted(profiles, key=lambda profile: order[profile.name]))
 
 
 def numbers_of_persons(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
-    """The columns that look like numbers of persons, and why, as ``advice.persons`` says it."""
+    """Find columns that look like person identifiers, with reasons; see ``advice.persons``."""
     candidates = [a for a in attributes if a.name in suspects(attributes)]
     constant = [a for a in attributes if a.name in constant_within(attributes)]
     if not candidates:
@@ -45,27 +45,27 @@ def numbers_of_persons(frame: DataFrame, attributes: Sequence[Attribute]) -> dic
         constant,
         _profiles(frame, candidates),
         lambda name: _agreement(frame, name),
-        lambda profile: _shared(frame, profile.name, [a.name for a in constant]),
+        lambda profile: _shared_values(frame, profile.name, [a.name for a in constant]),
     )
 
 
 def _profiles(frame: DataFrame, attributes: Sequence[Attribute]) -> list[Column]:
-    """What counts show of the first rows of columns."""
+    """Profile the first rows of columns."""
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if not readable:
         return []
     head = frame.select(
-        *(_column(a.name).alias(f"c{place}") for place, a in enumerate(readable))
+        *(_column(a.name).alias(f"c{index}") for index, a in enumerate(readable))
     ).limit(HEAD)
     with translated("the first rows were looked at"):
         rows: pa.Table = head.toArrow()
-    return [_profile(a, rows[f"c{place}"]) for place, a in enumerate(readable)]
+    return [_profile(a, rows[f"c{index}"]) for index, a in enumerate(readable)]
 
 
 def _profile(attribute: Attribute, values: pa.ChunkedArray) -> Column:
     texts = [str(value) for value in values.drop_null().to_pylist()]
-    different = dict.fromkeys(texts)
-    profile = Column(attribute, len(texts), len(different))
+    distinct_texts = dict.fromkeys(texts)
+    profile = Column(attribute, len(texts), len(distinct_texts))
     if attribute.kind is Kind.CATEGORY and texts:
         profile = replace(
             profile,
@@ -74,11 +74,11 @@ def _profile(attribute: Attribute, values: pa.ChunkedArray) -> Column:
         )
     if not may_have(attribute):
         return profile
-    return replace(profile, form=form_of_texts(islice(different, LOOKED_AT)))
+    return replace(profile, form=form_of_texts(islice(distinct_texts, LOOKED_AT)))
 
 
 def _agreement(frame: DataFrame, name: str) -> float:
-    """The share of pairs of the first rows that have one value of a column."""
+    """The share of pairs of the first rows that agree in a column."""
     head = frame.select(_column(name).alias("value")).limit(HEAD)
     counts = head.where(sql.col("value").isNotNull()).groupBy("value").count()
     with translated("the first rows were looked at"):
@@ -88,22 +88,24 @@ def _agreement(frame: DataFrame, name: str) -> float:
     return (squares - rows) / (rows * (rows - 1)) if rows and rows > 1 else 1.0
 
 
-def _shared(frame: DataFrame, name: str, others: Sequence[str]) -> Iterator[list[int]]:
-    """Of some values that several rows share: for each other column, the rows with a value there,
-    and how many different ones they have."""
-    columns = [_column(other).alias(f"c{place}") for place, other in enumerate(others)]
+def _shared_values(frame: DataFrame, name: str, others: Sequence[str]) -> Iterator[list[int]]:
+    """For some values that several rows share, count the non-NULL and the distinct values.
+
+    Yields one list per value, with both counts for each other column.
+    """
+    columns = [_column(other_name).alias(f"c{index}") for index, other_name in enumerate(others)]
     rows = frame.select(_column(name).alias("value"), *columns).limit(LOOKED_UP)
-    probed = frame.select(_column(name).alias("value")).where(sql.col("value").isNotNull())
+    probe_values = frame.select(_column(name).alias("value")).where(sql.col("value").isNotNull())
     counts = [
-        count(f"c{place}").alias(f"n{2 * place + number}")
-        for place in range(len(others))
+        count(f"c{index}").alias(f"n{2 * index + number}")
+        for index in range(len(others))
         for number, count in enumerate((sql.count, sql.count_distinct))
     ]
-    values = rows.join(probed.limit(PROBED).distinct(), "value").groupBy("value")
-    counted = values.agg(sql.count(sql.lit(1)).alias("rows"), *counts)
+    values = rows.join(probe_values.limit(PROBED).distinct(), "value").groupBy("value")
+    value_counts = values.agg(sql.count(sql.lit(1)).alias("rows"), *counts)
     with translated("the first rows were looked at"):
-        found = counted.where(sql.col("rows") > 1).drop("value", "rows").collect()
-    yield from (list(row) for row in found)
+        shared_counts = value_counts.where(sql.col("rows") > 1).drop("value", "rows").collect()
+    yield from (list(row) for row in shared_counts)
 
 
 def _column(name: str) -> SparkColumn:

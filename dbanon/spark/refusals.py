@@ -1,4 +1,4 @@
-"""What is refused on Spark, and what a look at a table refuses: never other settings instead."""
+"""Refuse what Spark does not support, and tables that do not fit; never change settings."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from dbanon.run.plan import Plan
 from dbanon.spark.facts import Facts
 from dbanon.spark.pieces import TableContext
 
-_ELSEWHERE = "Leave it out, or anonymize without Spark."
+_HINT = "Leave it out, or anonymize without Spark."
 
 
 def check_method(options: Mapping[str, Any]) -> None:
-    """Refuse the method that no cluster has, before its options are asked about.
+    """Refuse methods that no cluster supports, before their options are checked.
 
     Raises
     ------
-    InvalidParameter : it is asked for.
+    InvalidParameter : such a method is requested.
     """
     if options.get("method") in PRIVATE_METHODS:
         raise refused("engine")
 
 
 def check_job(job: Job) -> None:
-    """Refuse what Spark does not do.
+    """Refuse what Spark does not support.
 
     Raises
     ------
-    InvalidParameter : the job asks for it.
+    InvalidParameter : the job requests it.
     """
     policy = job.policy
     if policy.block_size is None:
@@ -58,7 +58,7 @@ def check_job(job: Job) -> None:
             "On Spark a table is anonymized in blocks.",
             hint="Say how large they are: `block_size=50000`.",
         )
-    asked = {
+    unsupported = {
         "standardize=mahalanobis": policy.standardize == MAHALANOBIS,
         "also_k": bool(policy.also_k),
         "withhold_failing": policy.withhold_failing,
@@ -78,9 +78,9 @@ def check_job(job: Job) -> None:
         "exports": bool(job.exports),
         **{name: name != "foreign_files" for name in job.reading.asked},
     }
-    for name, wanted in asked.items():
-        if wanted:
-            raise InvalidParameter(f"Spark does not have {name}.", hint=_ELSEWHERE)
+    for name, is_requested in unsupported.items():
+        if is_requested:
+            raise InvalidParameter(f"Spark does not have {name}.", hint=_HINT)
     for model in policy.models:
         if not model.holds_together(bool(job.guarantee.persons)):
             raise InvalidParameter(
@@ -96,40 +96,40 @@ def check_job(job: Job) -> None:
 
 
 def check_names(names: Sequence[str], columns: Sequence[str], exact: bool = False) -> None:
-    """Refuse names that Spark would take for one another: it sees no case, unless it is told to.
+    """Refuse names that Spark would confuse because it ignores case by default.
 
     Parameters
     ----------
     names : of columns that are read or written.
-    columns : all that stand beside them.
-    exact : whether Spark tells them apart: ``spark.sql.caseSensitive``.
+    columns : all columns next to them.
+    exact : whether Spark distinguishes case: ``spark.sql.caseSensitive``.
 
     Raises
     ------
-    InvalidParameter : two differ in case only.
+    InvalidParameter : two names differ only in case.
     """
     if exact:
         return
-    known: dict[str, set[str]] = {}
+    names_by_lowercase: dict[str, set[str]] = {}
     for name in (*columns, *names):
-        known.setdefault(name.lower(), set()).add(name)
+        names_by_lowercase.setdefault(name.lower(), set()).add(name)
     for name in names:
-        if len(alike := sorted(known[name.lower()])) > 1:
+        if len(clash := sorted(names_by_lowercase[name.lower()])) > 1:
             raise InvalidParameter(
-                f'The columns "{alike[0]}" and "{alike[1]}" differ in case only, and Spark takes'
+                f'The columns "{clash[0]}" and "{clash[1]}" differ in case only, and Spark takes'
                 " one for the other.",
                 hint="Rename one of them in the source, or in a view of it.",
             )
 
 
 def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
-    """Refuse what a look at all rows tells.
+    """Refuse tables because of facts about their rows.
 
     Raises
     ------
-    NullInEntity, NonFiniteValue, ValueNotInOrder, NullInQuasiIdentifier,
-        SuppressionOverBudget : as elsewhere.
-    TooFewRecords : in all, or in a stratum.
+    NullInEntity, NonFiniteValue, ValueNotInOrder, NullInQuasiIdentifier, SuppressionOverBudget : as
+        elsewhere.
+    TooFewRecords : in total, or in a stratum.
     """
     policy = planned.policy
     attributes = planned.wanted.quasi_identifiers
@@ -137,26 +137,26 @@ def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
         [name] = planned.job.guarantee.persons
         raise null_in_entity(name, facts.no_entity, facts.rows)
     for attribute in attributes:
-        if lost := facts.unknown.get(attribute.name):
-            values = (len(lost), len(lost) + len(attribute.order))
-            raise not_in_order(attribute, values, (sum(lost.values()), facts.rows))
+        if unknown_values := facts.unknown.get(attribute.name):
+            values = (len(unknown_values), len(unknown_values) + len(attribute.order))
+            raise not_in_order(attribute, values, (sum(unknown_values.values()), facts.rows))
         if count := facts.not_finite[attribute.name]:
             raise non_finite(attribute, count, facts.rows)
     if policy.nulls != "category" and any(facts.nulls.values()):
         raise null_refused({a.name: facts.nulls[a.name] for a in attributes})
     require_budget(policy, withheld, facts.rows + withheld)
     strata = facts.strata or {((), (True,) * len(attributes)): (0, 0)}
-    for (_, pattern), (_, size) in sorted(strata.items(), key=lambda one: one[1][1]):
+    for (_, pattern), (_, size) in sorted(strata.items(), key=lambda item: item[1][1]):
         if size < policy.k:
-            of_persons = bool(planned.job.guarantee.persons)
-            few = _records(size, planned, pattern, withheld, of_persons)
-            raise too_few(few, policy, np.arange(size), len(strata))
+            counts_persons = bool(planned.job.guarantee.persons)
+            stratum_records = _records(size, planned, pattern, withheld, counts_persons)
+            raise too_few(stratum_records, policy, np.arange(size), len(strata))
 
 
 def _records(
     size: int, planned: Plan, pattern: tuple[bool, ...], withheld: int, of_persons: bool
 ) -> Microdata:
-    """So many records of a stratum, of which nothing else is known."""
+    """Build placeholder records of a stratum, for its error."""
     attributes = planned.wanted.quasi_identifiers
     return Microdata(
         attributes,
@@ -171,7 +171,7 @@ def _records(
 
 
 def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasible:
-    """The error of a stratum that does not keep to the models as one class."""
+    """Return the error for a stratum that violates the models even as one class."""
     models = "; ".join(model.describe() for model in policy.models)
     if n_strata == 1:
         return ModelInfeasible(
@@ -184,24 +184,24 @@ def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasi
     )
 
 
-def check_known(known: TableContext) -> None:
-    """Refuse what the values of a table do not allow.
+def check_context(context: TableContext) -> None:
+    """Refuse tables because of the values in their columns.
 
     Raises
     ------
-    UnsupportedType : numbers beyond 2**53, and the recoding is no mean.
+    UnsupportedType : numbers exceed 2**53 and the recoding is not a mean.
     InvalidParameter : labels of instants, whose digits depend on all classes.
     """
-    policy = known.policy
-    if known.wide and policy.recoding not in ("mean", "representative"):
+    policy = context.policy
+    if context.wide and policy.recoding not in ("mean", "representative"):
         raise UnsupportedType(
-            f'Column "{min(known.wide)}" holds numbers beyond 2**53, of which Spark releases means'
-            " alone.",
+            f'Column "{min(context.wide)}" holds numbers beyond 2**53, of which Spark releases'
+            " means alone.",
             hint='Use `recoding="mean"`, or give the column as a smaller type.',
         )
-    labels = find_recoding(str(policy.recoding)).name == "generalization"
-    if labels and policy.intervals == "text":
-        for attribute in known.layout.quasi_identifiers:
+    uses_labels = find_recoding(str(policy.recoding)).name == "generalization"
+    if uses_labels and policy.intervals == "text":
+        for attribute in context.layout.quasi_identifiers:
             if attribute.kind is Kind.TIMESTAMP and attribute.name not in policy.hierarchies:
                 raise InvalidParameter(
                     f'Intervals of "{attribute.name}", which holds instants, are not written as'

@@ -1,4 +1,4 @@
-"""The session of a cluster: opened with what a run needs, and its workers compared with us."""
+"""Open a cluster session with the settings that a run needs, and check its workers."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGES = ("dbanon", "numpy", "pyarrow")
-# What workers run, the compiled core among it.
-WORKS = "dbanon.spark.workers"
-_LEAST = (4, 1)
-# Seconds in which a master that is there has answered.
-_ANSWERS = 10.0
-# What a run needs whatever a cluster's own settings are.
-_NEEDED = {
-    # Two attempts of one task at once gain nothing: blocks are packed by what they cost.
+# The module that workers run, which loads the compiled core.
+WORKER_MODULE = "dbanon.spark.workers"
+_MIN_VERSION = (4, 1)
+# Seconds in which a running master answers.
+_CONNECT_SECONDS = 10.0
+# Settings that a run needs regardless of the cluster's own.
+_REQUIRED = {
+    # A second attempt of a task gains nothing: blocks are already packed by cost.
     "spark.speculation": "false",
-    # Days and instants are what they are, wherever driver and workers stand.
+    # Dates and instants must not depend on the machines' time zones.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # One core a task: the libraries' own threads would take those of other tasks.
+    # Each task has one core; library threads would take those of other tasks.
     "spark.executorEnv.OMP_NUM_THREADS": "1",
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     "spark.executorEnv.ARROW_NUM_THREADS": "1",
 }
-# What others may say.
-_USUAL = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
-_LOCAL = "spark.local.dir"
-# What sorts and groups of rows are cut into: Spark's own number is left for one that fits the rows,
-# another one is the caller's.
-SHUFFLE_PARTITIONS, _SPARKS_OWN = "spark.sql.shuffle.partitions", "200"
-_ROWS_A_PARTITION = 500_000
-# Where shuffled records are encrypted and kept from others, and what says so.
+# Defaults that the caller may override.
+_DEFAULTS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
+_LOCAL_DIR = "spark.local.dir"
+# Partitions of sorts and groupings. Spark's default is replaced by a number that fits the rows; any
+# other value is the caller's choice.
+SHUFFLE_PARTITIONS, _DEFAULT_PARTITIONS = "spark.sql.shuffle.partitions", "200"
+_ROWS_PER_PARTITION = 500_000
+# Settings that encrypt shuffled records and restrict access to them.
 PRIVATE = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -60,21 +60,21 @@ PRIVATE = {
 
 
 def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session of a cluster, with what a run needs set, and all workers as this process is.
+    """Open a session of a cluster with the required settings, and check its workers.
 
     Parameters
     ----------
-    master : as Spark has it: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
-    conf : settings of Spark by name, over its own files; whoever opens it stops it. What Spark
-        writes to disks is encrypted unless they say otherwise, and lies in a directory of this
-        account alone below each of ``spark.local.dir``.
+    master : in Spark's form: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
+    conf : Spark settings by name, which override its files; the caller stops the session. What
+        Spark writes to disk is encrypted unless they say otherwise, in a directory that only this
+        account can access, below each of ``spark.local.dir``.
 
     Raises
     ------
-    MissingDependency : pyspark, Java or the name localhost is not here.
-    InvalidParameter : a setting is not Spark's, or one that a run needs otherwise; or this process
-        has a session already.
-    SparkFailed : the cluster cannot be reached; a master that does not answer is told of at once.
+    MissingDependency : pyspark, Java or the name localhost is missing.
+    InvalidParameter : a setting is not Spark's, or conflicts with a required one; or this process
+        already has a session.
+    SparkFailed : the cluster cannot be reached; an unreachable master is reported at once.
     WorkersDiffer : a worker has other versions.
     """
     settings = dict(conf or {})
@@ -88,21 +88,21 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
             hint="Give that one to anonymize_table, or stop it first.",
         )
     _require_localhost()
-    _require_answer(master)
+    _require_reachable(master)
     if master.startswith("local"):
-        # Workers are this machine's: as they were not started by hand, they have this Python.
+        # Local workers are child processes, so they must use this Python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("dbanon")
-    settings = {**_USUAL, **settings, **_NEEDED}
+    settings = {**_DEFAULTS, **settings, **_REQUIRED}
     try:
         with translated("no session with the master"):
-            settings[_LOCAL] = _own_directories(master, settings)
+            settings[_LOCAL_DIR] = _private_directories(master, settings)
             for name, value in settings.items():
                 builder = builder.config(name, value)
             session: SparkSession = builder.getOrCreate()
     except SparkFailed as error:
         _end_context()
-        raise _unreached(error.detail) from None
+        raise _unreachable(error.detail) from None
     try:
         require_session(session)
     except BaseException:
@@ -111,29 +111,29 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     return session
 
 
-def _own_directories(master: str, settings: Mapping[str, str]) -> str:
-    """Where this driver's Java puts files: below what is set for it, for this account alone."""
+def _private_directories(master: str, settings: Mapping[str, str]) -> str:
+    """Directories for this driver's files, below the configured ones, for this account only."""
     from pyspark import SparkConf, SparkContext
 
-    # Java knows Spark's own files of settings, and it takes this variable before them.
-    named = os.environ.pop("SPARK_LOCAL_DIRS", None)
+    # Java prefers this variable to Spark's settings files, which only Java reads.
+    local_dirs = os.environ.pop("SPARK_LOCAL_DIRS", None)
     try:
-        given = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
-        SparkContext._ensure_initialized(conf=given)
+        spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+        SparkContext._ensure_initialized(conf=spark_conf)
     finally:
-        if named is not None:
-            os.environ["SPARK_LOCAL_DIRS"] = named
+        if local_dirs is not None:
+            os.environ["SPARK_LOCAL_DIRS"] = local_dirs
     java: Any = SparkContext._jvm
     conf = SparkConf(_jvm=java)
-    if _LOCAL in settings:
-        conf.set(_LOCAL, settings[_LOCAL])
-    places = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
-    found = named.split(",") if named else [str(place) for place in places]
-    return ",".join(str(held_among_others(place)) for place in found)
+    if _LOCAL_DIR in settings:
+        conf.set(_LOCAL_DIR, settings[_LOCAL_DIR])
+    configured = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
+    directories = local_dirs.split(",") if local_dirs else [str(path) for path in configured]
+    return ",".join(str(held_among_others(path)) for path in directories)
 
 
 def _require_localhost() -> None:
-    """Check that this machine knows localhost, where pyspark listens; minimal images may not."""
+    """Check that localhost resolves, where pyspark listens; minimal images may lack it."""
     try:
         socket.getaddrinfo("localhost", None)
     except OSError:
@@ -143,34 +143,34 @@ def _require_localhost() -> None:
         ) from None
 
 
-def _require_answer(master: str) -> None:
-    """Check that somebody listens where a master should: Spark asks for a minute before it tells.
+def _require_reachable(master: str) -> None:
+    """Check that the master's port is open; Spark would retry for a minute.
 
     Parameters
     ----------
-    master : of a standalone cluster, one or more of ``spark://host:port,host:port``; what others
-        are is left to Spark.
+    master : for a standalone cluster, one or more of ``spark://host:port,host:port``; other kinds
+        are left to Spark.
     """
-    kind, _, places = master.partition("://")
+    kind, _, addresses = master.partition("://")
     if kind != "spark":
         return
-    failed = ""
-    for place in places.split(","):
-        host, _, port = place.rpartition(":")
+    error_name = ""
+    for address in addresses.split(","):
+        host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) >= 1 << 16:
             raise InvalidParameter(
                 "A master of Spark is named by its host and its port.",
                 hint="Write it as `spark://host:7077`.",
             )
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), _ANSWERS):
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
                 return
         except OSError as error:
-            failed = type(error).__name__
-    raise _unreached(failed)
+            error_name = type(error).__name__
+    raise _unreachable(error_name)
 
 
-def _unreached(detail: str | None) -> SparkFailed:
+def _unreachable(detail: str | None) -> SparkFailed:
     return SparkFailed(
         "The Spark master cannot be reached, or refused this driver.",
         detail=detail,
@@ -179,7 +179,7 @@ def _unreached(detail: str | None) -> SparkFailed:
 
 
 def _end_context() -> None:
-    """End what a session that failed was begun with: another try would be given it."""
+    """Stop the context of a failed session, which the next attempt would otherwise reuse."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -190,17 +190,17 @@ def _end_context() -> None:
 
 
 def require_pyspark() -> None:
-    """Check that pyspark and a Java are here.
+    """Check that pyspark and Java are installed.
 
     Raises
     ------
-    MissingDependency : one is not.
+    MissingDependency : one is missing.
     """
     try:
-        found = version("pyspark")
+        installed = version("pyspark")
     except PackageNotFoundError:
         raise MissingDependency.of_spark("Spark needs the package pyspark.") from None
-    if tuple(int(part) for part in found.split(".")[:2]) < _LEAST:
+    if tuple(int(part) for part in installed.split(".")[:2]) < _MIN_VERSION:
         raise MissingDependency.of_spark("Spark needs pyspark 4.1 or newer.")
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java") if not home else str(Path(home) / "bin" / "java")
@@ -214,27 +214,27 @@ def _require_settings(settings: Mapping[Any, Any]) -> None:
             raise InvalidParameter(
                 "A setting of Spark has a name that begins with spark. and a text as its value."
             )
-        needed = _NEEDED.get(name)
-        if needed is not None and value != needed:
-            raise InvalidParameter(f"A run needs {name} {needed}.", hint="Leave the setting out.")
+        required = _REQUIRED.get(name)
+        if required is not None and value != required:
+            raise InvalidParameter(f"A run needs {name} {required}.", hint="Leave the setting out.")
 
 
 def require_session(session: SparkSession) -> None:
-    """Check that a session's workers have the versions of this process, and its settings a run's.
+    """Check that workers have this process's versions, and the session the required settings.
 
     Raises
     ------
-    InvalidParameter : a setting that a run needs is another one.
+    InvalidParameter : a required setting has another value.
     WorkersDiffer : a worker has other versions, or lacks a package.
     """
-    for name, needed in _NEEDED.items():
+    for name, required in _REQUIRED.items():
         if name.startswith("spark.executorEnv."):
             continue
-        if session.conf.get(name, needed) != needed:
+        if session.conf.get(name, required) != required:
             raise InvalidParameter(
-                f"A run needs {name} {needed}.", hint="Set it when the session is built."
+                f"A run needs {name} {required}.", hint="Set it when the session is built."
             )
-    differing = differences(versions(), versions_of_workers(session))
+    differing = differences(own_versions(), versions_of_workers(session))
     if differing:
         raise WorkersDiffer(
             "Workers have other versions than this driver, or lack a package.",
@@ -243,89 +243,94 @@ def require_session(session: SparkSession) -> None:
         )
 
 
-def versions() -> dict[str, str]:
-    """The versions of this process, by package; of one that is missing or does not load, none."""
-    return _asked()(0)
+def own_versions() -> dict[str, str]:
+    """The version of each package in this process; ``none`` if it is missing or fails to load."""
+    return _version_reader()(0)
 
 
-def _asked() -> Callable[[Any], dict[str, str]]:
-    """What tells the versions of a process, with nothing of ours around it: it may have no dbanon.
+def _version_reader() -> Callable[[Any], dict[str, str]]:
+    """Return a function that reads a process's versions, even without dbanon installed.
 
-    Made here, it travels as its code: the name of a function of a module would be imported.
+    A local function is pickled by value; a module's function would be imported on the worker.
     """
-    names, loaded = PACKAGES, WORKS
+    names, worker_module = PACKAGES, WORKER_MODULE
 
-    def tell(_: Any) -> dict[str, str]:
+    def read_versions(_: Any) -> dict[str, str]:
         import importlib
         import importlib.metadata
         import sys
 
-        told = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+        versions = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
         for name in names:
             try:
-                told[name] = importlib.metadata.version(name)
+                versions[name] = importlib.metadata.version(name)
             except Exception:
-                told[name] = "none"
+                versions[name] = "none"
         try:
-            importlib.import_module(loaded)
-            told[loaded] = "loads"
+            importlib.import_module(worker_module)
+            versions[worker_module] = "loads"
         except Exception as error:
-            # Its words have a path of the worker's.
-            told[loaded] = f"fails with {type(error).__name__}"
-        return told
+            # The error's text may contain a path of the worker.
+            versions[worker_module] = f"fails with {type(error).__name__}"
+        return versions
 
-    return tell
+    return read_versions
 
 
 def versions_of_workers(session: SparkSession) -> list[dict[str, str]]:
-    """The versions that the workers have which are there now, each once.
+    """The distinct versions of the workers that are available now.
 
-    More tasks than there are cores: each worker that is free gets one. No Arrow is used, which a
-    worker may lack.
+    Twice as many tasks as cores, so that each free worker gets one. Avoids Arrow, which a worker
+    may lack.
     """
     tasks = max(int(session.sparkContext.defaultParallelism), 1) * 2
     with translated("the workers' versions were asked for"):
-        # Not ``parallelize``, which leaves a connection open where disks are encrypted.
-        found = session.range(0, tasks, 1, tasks).rdd.map(_asked()).collect()
-    return [dict(one) for one in sorted({tuple(sorted(told.items())) for told in found})]
+        # Unlike range, parallelize leaves a connection open if disks are encrypted.
+        worker_versions = session.range(0, tasks, 1, tasks).rdd.map(_version_reader()).collect()
+    return [
+        dict(pairs)
+        for pairs in sorted({tuple(sorted(versions.items())) for versions in worker_versions})
+    ]
 
 
-def differences(mine: Mapping[str, str], others: list[dict[str, str]]) -> list[str]:
-    """What other processes have otherwise, in words."""
-    found = {
-        f"no {name} on a worker, {mine[name]} here"
+def differences(
+    driver_versions: Mapping[str, str], worker_versions: list[dict[str, str]]
+) -> list[str]:
+    """Describe how workers differ from the driver."""
+    messages = {
+        f"no {name} on a worker, {driver_versions[name]} here"
         if other.get(name, "none") == "none"
-        else f"{name} {other[name]} on a worker, {mine[name]} here"
-        for other in others
-        for name in mine
-        if other.get(name) != mine[name]
+        else f"{name} {other[name]} on a worker, {driver_versions[name]} here"
+        for other in worker_versions
+        for name in driver_versions
+        if other.get(name) != driver_versions[name]
     }
-    return sorted(found)
+    return sorted(messages)
 
 
 @contextmanager
 def own_shuffle_partitions(session: SparkSession) -> Iterator[None]:
     """Restore the session's number of shuffle partitions at the end of the block."""
-    before = session.conf.get(SHUFFLE_PARTITIONS)
+    previous = session.conf.get(SHUFFLE_PARTITIONS)
     try:
         yield
     finally:
-        session.conf.set(SHUFFLE_PARTITIONS, str(before))
+        session.conf.set(SHUFFLE_PARTITIONS, str(previous))
 
 
 def fit_shuffle_partitions(session: SparkSession, rows: int) -> None:
-    """Set the number of shuffle partitions for so many rows, unless the session names one.
+    """Fit the number of shuffle partitions to the rows, unless the caller configured one.
 
-    Each core has one at least, and a partition some 500,000 rows at most.
+    At least one partition per core, and at most about 500,000 rows per partition.
     """
-    if session.conf.get(SHUFFLE_PARTITIONS) == _SPARKS_OWN:
+    if session.conf.get(SHUFFLE_PARTITIONS) == _DEFAULT_PARTITIONS:
         cores = max(int(session.sparkContext.defaultParallelism), 1)
-        fitting = max(cores, -(-rows // _ROWS_A_PARTITION))
+        fitting = max(cores, -(-rows // _ROWS_PER_PARTITION))
         session.conf.set(SHUFFLE_PARTITIONS, str(fitting))
 
 
 def warn_unless_private(session: SparkSession) -> None:
-    """Warn with ``WorkersNotPrivate`` where others may read records that Spark has on its way."""
+    """Warn with ``WorkersNotPrivate`` if others could read records that Spark moves or stores."""
     missing = not_private(session)
     if missing:
         warn_caller(
@@ -337,10 +342,10 @@ def warn_unless_private(session: SparkSession) -> None:
 
 
 def not_private(session: SparkSession) -> list[str]:
-    """The settings that keep records private, and that this session lacks."""
+    """List the settings that keep records private and that this session lacks."""
     context: Any = session.sparkContext
-    wanted = dict(PRIVATE)
+    required = dict(PRIVATE)
     if str(context.master).startswith("local"):
-        del wanted["spark.authenticate"], wanted["spark.network.crypto.enabled"]
+        del required["spark.authenticate"], required["spark.network.crypto.enabled"]
     conf = context.getConf()
-    return [name for name, value in wanted.items() if conf.get(name, "false") != value]
+    return [name for name, value in required.items() if conf.get(name, "false") != value]

@@ -1,8 +1,8 @@
-"""What is read on a cluster, as one state of it has it: files that are listed once, one snapshot.
+"""Read a source in one state on a cluster: a fixed list of files, or one database snapshot.
 
-Workers read a table of PostgreSQL by COPY, each its range of pages, all in the one snapshot that
-the driver's transaction exported and holds: a task that runs again reads what it read before. When
-the holder is lost they fail; there is no other state to fall back to.
+Workers read ranges of pages of a PostgreSQL table with COPY, in the snapshot that the driver's
+transaction exports: a task that is repeated reads the same rows. If the driver's connection is
+lost, they fail, because no other state would be consistent.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-# Bytes that the parser takes at a time: more than a row has.
+# Bytes per block of the CSV parser; a row must fit in one block.
 _BLOCK = 1 << 23
 _SNAPSHOT = re.compile(r"[0-9A-Fa-f-]+")
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """What is read, as one state of it has it.
+class PinnedSource:
+    """A source that is read in one state.
 
     Parameters
     ----------
-    name : what the report calls it.
-    frame : its rows, with the columns of the job and its key; each action reads them anew.
-    key : columns that tell every row from every other; empty where none are known.
-    attributes : all columns that it has, with the types of where they come from.
-    relation : of a database; None of files.
-    settled : raises SourceChanged where it is no longer what it was; called before the end.
-    count : the number of its rows, asked where it lies: to compare with those that were read.
-    findings : what it has shown of its columns; None where the first rows of ``frame`` tell it.
+    name : the name in the report.
+    frame : its rows, with the columns of the job and its key; each action reads them again.
+    key : columns that identify each row; empty if unknown.
+    attributes : all its columns, with the types of their origin.
+    relation : for a database; None for files.
+    require_unchanged : raises SourceChanged if the source changed; called before publishing.
+    count : counts the rows at their origin, to compare with those that were read.
+    findings : knowledge about its columns; None to inspect the first rows of ``frame``.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Pinned:
     key: tuple[str, ...]
     attributes: tuple[Attribute, ...]
     relation: Relation | None
-    settled: Callable[[], None]
+    require_unchanged: Callable[[], None]
     count: Callable[[], int]
     findings: SourceFindings | None = None
 
@@ -77,51 +77,51 @@ class Pinned:
 
 
 @contextmanager
-def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterator[Pinned]:
-    """A table of PostgreSQL in one snapshot, which this block holds.
+def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterator[PinnedSource]:
+    """Read a PostgreSQL table in one snapshot, which lasts for the block.
 
     Parameters
     ----------
-    url : with all that workers need to connect: they do, from where they run.
-    tasks : how many the table is read by; a view, or one with children, is read by one.
+    url : with everything that workers need to connect from their machines.
+    tasks : number of tasks that read the table; views, and tables with children, are read by one.
 
     Raises
     ------
-    DbanonError : the table cannot be read, of the class that says why.
+    DbanonError : the table cannot be read, of the class that describes why.
     """
     store = open_postgresql(url)
-    with store.session(write=False) as held:
-        source = SqlSource(held)
+    with store.session(write=False) as snapshot_session:
+        source = SqlSource(snapshot_session)
         relation = source.describe(job)
         require_roles(job, relation)
         relation = source.locate(relation, job, job.read)
         key = job.key or pieces.own_key(relation)
         findings = SourceFindings.of(source, relation, job)
-        wanted = {*job.read, *key, *findings.numbers_of_persons}
-        # In the table's own order, which is the release's.
-        read = [a for a in relation.schema.attributes if a.name in wanted]
-        attributes = source.inspect(relation, read)
-        [(snapshot,)] = held.rows("SELECT pg_catalog.pg_export_snapshot()")
+        column_names = {*job.read, *key, *findings.person_identifiers}
+        # The table's column order is also that of the release.
+        read_attributes = [a for a in relation.schema.attributes if a.name in column_names]
+        attributes = source.inspect(relation, read_attributes)
+        [(snapshot,)] = snapshot_session.rows("SELECT pg_catalog.pg_export_snapshot()")
         schema = arrow_schema(attributes)
-        queries = pieces.queries(held, relation, attributes, tasks)
-        told = url.render_as_string(hide_password=False)
-        reader = _reader(told, str(snapshot), queries, schema)
+        queries = pieces.queries(snapshot_session, relation, attributes, tasks)
+        worker_url = url.render_as_string(hide_password=False)
+        reader = _reader(worker_url, str(snapshot), queries, schema)
         with translated("a table was to be read"):
             frame = session.range(0, len(queries), 1, len(queries)).mapInArrow(
                 reader, spark_schema(schema)
             )
 
-        def settled() -> None:
-            held.rows("SELECT 1")
+        def require_unchanged() -> None:
+            snapshot_session.rows("SELECT 1")
 
         relation = relation.with_attributes(attributes)
-        yield Pinned(
+        yield PinnedSource(
             str(relation.name),
             frame,
             tuple(key),
             relation.schema.attributes,
             relation,
-            settled,
+            require_unchanged,
             lambda: source.count(relation),
             findings,
         )
@@ -130,7 +130,7 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
 def _reader(
     url: str, snapshot: str, queries: Sequence[str], schema: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a worker runs: the rows of the queries whose numbers it is given."""
+    """Return a worker function that runs the queries with the given numbers."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -142,12 +142,12 @@ def _reader(
 
 
 def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a query in an exported snapshot.
+    """Yield the rows of a query in an exported snapshot.
 
     Raises
     ------
     SourceChanged : the snapshot is gone, with the driver or its connection.
-    NonFiniteValue : a value has no place in its column's type, as an infinite date.
+    NonFiniteValue : Arrow cannot represent a value, such as an infinite date.
     """
     from sqlalchemy import make_url
 
@@ -167,28 +167,28 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
 
 
 class _Stream(io.RawIOBase):
-    """Pieces of bytes as a file."""
+    """A file-like object over chunks of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
+        self._pieces, self._buffer = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, room: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
+    def readinto(self, target: Any) -> int:
+        while not self._buffer:
+            chunk = next(self._pieces, None)
+            if chunk is None:
                 return 0
-            self._rest = memoryview(piece)
-        n = min(len(room), len(self._rest))
-        room[:n] = self._rest[:n]
-        self._rest = self._rest[n:]
+            self._buffer = memoryview(chunk)
+        n = min(len(target), len(self._buffer))
+        target[:n] = self._buffer[:n]
+        self._buffer = self._buffer[n:]
         return n
 
 
 def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """CSV as PostgreSQL writes it, as batches of the schema."""
+    """Parse PostgreSQL's CSV into batches of the schema."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -200,8 +200,8 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
         yield first
         yield from pieces
 
-    # An instant comes as the time that it is in UTC.
-    plain = {
+    # Instants arrive as UTC times without zone.
+    column_types = {
         field.name: pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type
         for field in schema
     }
@@ -211,7 +211,7 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
             csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=_BLOCK),
             csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             csv.ConvertOptions(
-                column_types=plain,
+                column_types=column_types,
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -223,7 +223,7 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
             columns = [c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
     except pa.ArrowException:
-        # Its words hold the value.
+        # Arrow's message quotes the value.
         raise NonFiniteValue(
             "A value of the source has no place in Spark's types: an infinite date or time, one"
             " before the year 1 or after 9999, or a number of more than 38 digits.",
@@ -234,14 +234,14 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
 # -- files ----------------------------------------------------------------------------------------
 
 
-def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
-    """The Parquet files that a directory has now; files that come later are not read.
+def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
+    """Read the Parquet files that a directory contains now; later files are ignored.
 
     Raises
     ------
-    TableNotFound : there is no such directory, or no Parquet file in it.
-    ColumnNotFound, UnsupportedType : it has not the columns of the job.
-    InvalidParameter : two of its columns differ in case only.
+    TableNotFound : the directory does not exist or has no Parquet file.
+    ColumnNotFound, UnsupportedType : it lacks the columns of the job.
+    InvalidParameter : two of its columns differ only in case.
     """
     from pyspark.errors import AnalysisException
 
@@ -253,37 +253,37 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
             hint="Name a directory with files that end in .parquet, as Spark sees it.",
         )
     with translated("the source's files were looked at"):
-        # Columns that stand in the names of directories are columns, too.
+        # Directory names of the form column=value are columns too.
         try:
             frame = session.read.option("basePath", directory).parquet(*files)
         except AnalysisException as error:
             if error.getCondition() != "COLUMN_ALREADY_EXISTS":
                 raise
-            # Spark's own words name one of the two. A session that sees case names both.
-            seeing = session.newSession()
-            seeing.conf.set("spark.sql.caseSensitive", "true")
-            names = seeing.read.option("basePath", directory).parquet(*files).columns
+            # Spark's message names only one of the columns. A case-sensitive session lists both.
+            case_session = session.newSession()
+            case_session.conf.set("spark.sql.caseSensitive", "true")
+            names = case_session.read.option("basePath", directory).parquet(*files).columns
             check_names(names, ())
             raise
 
-    def settled() -> None:
-        now = list_files(session, directory, policy)
-        if any(now.get(name) != known for name, known in files.items()):
+    def require_unchanged() -> None:
+        current_files = list_files(session, directory, policy)
+        if any(current_files.get(name) != file_state for name, file_state in files.items()):
             raise SourceChanged(
                 "A file of the source was changed or removed while it was read.", hint="Try again."
             )
 
-    return of_frame(frame, job, directory, settled)
+    return of_frame(frame, job, directory, require_unchanged)
 
 
 def of_frame(
-    frame: DataFrame, job: Job, name: str = "", settled: Callable[[], None] = lambda: None
-) -> Pinned:
-    """A DataFrame as it is: that it gives the same rows each time is the caller's word.
+    frame: DataFrame, job: Job, name: str = "", require_unchanged: Callable[[], None] = lambda: None
+) -> PinnedSource:
+    """Use a DataFrame directly; the caller guarantees that it always gives the same rows.
 
     Raises
     ------
-    ColumnNotFound, UnsupportedType : it has not the columns of the job.
+    ColumnNotFound, UnsupportedType : it lacks the columns of the job.
     """
     relation = DataFrameSource(frame).describe(job)
     if job.where is not None:
@@ -292,13 +292,13 @@ def of_frame(
             hint="Filter the DataFrame, or the files, and leave out `where`.",
         )
     arrow_schema([relation.attribute(name) for name in job.read])
-    return Pinned(
+    return PinnedSource(
         name or NAME,
         frame,
         job.key,
         relation.schema.attributes,
         None,
-        settled,
+        require_unchanged,
         frame.count,
     )
 
@@ -306,17 +306,17 @@ def of_frame(
 def list_files(
     session: SparkSession, directory: str, policy: str = REFUSE
 ) -> dict[str, tuple[int, int]]:
-    """Bytes and time of the Parquet files below a directory, by name, in order.
+    """Size and modification time of the Parquet files below a directory, by name, in order.
 
-    Files that are hidden, as those of writers at work, are none.
+    Hidden files, such as those of running writers, are skipped.
 
     Parameters
     ----------
-    policy : what of other accounts' files and links is taken from this machine's disk.
+    policy : how to treat other accounts' files and links on this machine's disk.
 
     Raises
     ------
-    ForeignFile : a file is another account's, or is reached by a link.
+    ForeignFile : a file belongs to another account, or is reached by a link.
     """
     context: Any = session.sparkContext
     with translated("the source's files were listed"):
@@ -326,22 +326,23 @@ def list_files(
             return {}
         root = system.getFileStatus(path).getPath().toString().rstrip("/")
         files = system.listFiles(path, True)
-        found, local = {}, []
+        file_states, local = {}, []
         while files.hasNext():
             status = files.next()
             name = status.getPath().toString()
-            below = name.removeprefix(root).strip("/").split("/")
-            # A directory `_name=value` is a column's, as Spark sees it.
-            hidden = any(
-                part.startswith(".") or (part.startswith("_") and "=" not in part) for part in below
+            path_parts = name.removeprefix(root).strip("/").split("/")
+            # Spark treats a directory `_name=value` as a column.
+            is_hidden = any(
+                part.startswith(".") or (part.startswith("_") and "=" not in part)
+                for part in path_parts
             )
-            if name.endswith(".parquet") and not hidden:
-                found[name] = (int(status.getLen()), int(status.getModificationTime()))
+            if name.endswith(".parquet") and not is_hidden:
+                file_states[name] = (int(status.getLen()), int(status.getModificationTime()))
                 if str(status.getPath().toUri().getScheme()) == "file":
                     local.append(Path(str(status.getPath().toUri().getPath())))
-        # Workers open them by name: who exchanges one after this look is found by the next.
-        folder = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
-        for place in local:
-            with opened(place, folder, policy):
+        # Workers open files by name, so a later exchange is detected by the next check.
+        local_root = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
+        for local_file in local:
+            with opened(local_file, local_root, policy):
                 pass
-    return dict(sorted(found.items()))
+    return dict(sorted(file_states.items()))

@@ -1,4 +1,4 @@
-"""The driver's side: what is asked of workers, and what is decided between."""
+"""The driver's side: it sends work to workers and decides between stages."""
 
 from __future__ import annotations
 
@@ -23,37 +23,50 @@ from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, sample_size, sampled
 from dbanon.partitioning.refine import Turn, turns_of
-from dbanon.spark.class_repartition import CountClasses, Move, SampleClasses, joined
+from dbanon.spark.class_repartition import (
+    CountClasses,
+    MoveClasses,
+    SampleClasses,
+    concatenate_classes,
+)
 from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
-from dbanon.spark.pieces import TableContext, guard_of_table, nobody
+from dbanon.spark.pieces import TableContext, empty_microdata, guard_of_table
 from dbanon.spark.refusals import infeasible_stratum
-from dbanon.spark.tasks import PACKETS, Disks, Through, collect_facts, collect_from, mapped, shuffle
-from dbanon.spark.trees import EVERYTHING, Forest, Stratum, Tree, packed, threshold
-from dbanon.spark.workers import Assign, Blocks, Count, OfBlock, Sample
+from dbanon.spark.tasks import (
+    PACKETS,
+    DiskCache,
+    UnpackPackets,
+    collect_facts,
+    collect_from,
+    mapped,
+    shuffle,
+)
+from dbanon.spark.trees import MAX_HASH, Forest, Stratum, Tree, assign_tasks, hash_limit
+from dbanon.spark.workers import AssignBlocks, BlockFacts, ClusterBlocks, CountLeaves, SampleRecords
 
-# Of blocks that a task works on, about, where there are more than cores.
-_BLOCKS_A_TASK = 4
+# Approximate number of blocks per task if there are more than cores.
+_BLOCKS_PER_TASK = 4
 
-# Rows that are sent on together hold about so many for each task: packets of few rows are costly.
+# Approximate rows per task that are sent together; packets of few rows are costly.
 ROWS_SENT = 256
 
-# The stage after which classes keep to privacy models.
+# The stage that makes classes satisfy privacy models.
 GUARDS = "guards"
 
 
 @dataclass
-class Stages:
+class ClusterStages:
     """The stages of a run.
 
     Parameters
     ----------
-    known : of the table.
-    disks : what is kept of them until the run ends.
-    tasks : how many work on blocks; None for as many as the cores, or more.
+    context : of the table.
+    disks : caches that last until the run ends.
+    tasks : number of tasks that work on blocks; None for at least as many as the cores.
     """
 
-    known: TableContext
-    disks: Disks
+    context: TableContext
+    disks: DiskCache
     tasks: int | None = None
 
     def __post_init__(self) -> None:
@@ -61,78 +74,88 @@ class Stages:
 
     @property
     def layout(self) -> Layout:
-        """How rows stand."""
-        return self.known.layout
+        """The layout of rows."""
+        return self.context.layout
 
     @property
     def policy(self) -> Policy:
         """The policy with its hierarchies."""
-        return self.known.policy
+        return self.context.policy
 
     def forest(
-        self, rows: DataFrame, strata: Sequence[Stratum], known: Sequence[pa.Table] = ()
+        self, rows: DataFrame, strata: Sequence[Stratum], sample_rows: Sequence[pa.Table] = ()
     ) -> Forest:
-        """How strata are cut into blocks: found on a sample, counted on all rows.
+        """Cut strata into blocks by a sample, and count the blocks on all rows.
 
         Parameters
         ----------
         rows : packets of them.
-        known : rows of the smallest hashes, all up to some hash: a sample, where they are enough.
+        sample_rows : the rows with the smallest hashes: a sample, if they are enough.
         """
         self._cores = max(rows.sparkSession.sparkContext.defaultParallelism, 1)
         sizes = _sizes(self.policy)
-        parts = {
-            number: cut
-            for number, one in enumerate(strata)
-            if (cut := sizes.cut_at(one.size)) is not None
+        n_parts = {
+            number: n_blocks
+            for number, stratum in enumerate(strata)
+            if (n_blocks := sizes.cut_at(stratum.size)) is not None
         }
         trees = [Tree() for _ in strata]
         bare = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
-        if not parts:
-            return self._finished(bare, Counter())
-        wanted = {n: min(sample_size(cut), strata[n].size) for n, cut in parts.items()}
-        everything = dict.fromkeys(parts, EVERYTHING)
-        found: list[Any] = []
-        if known:
-            found = list(Sample(self.known, bare, everything)(pa.concat_tables(known)))
-        have = {number: len(keys) for number, keys, _ in found}
-        lacking = [n for n in parts if have.get(n, 0) < wanted[n]]
-        if lacking:
-            limits = {n: threshold(wanted[n], strata[n].size) for n in lacking}
-            found = [one for one in found if one[0] not in limits]
-            found += collect_from(rows, Sample(self.known, bare, limits), self._at_once, ROWS)
-        axes = space_of(nobody(self.known), self.known.clustered, self.policy)(
+        if not n_parts:
+            return self._finish_forest(bare, Counter())
+        sample_sizes = {
+            n: min(sample_size(n_blocks), strata[n].size) for n, n_blocks in n_parts.items()
+        }
+        everything = dict.fromkeys(n_parts, MAX_HASH)
+        samples: list[Any] = []
+        if sample_rows:
+            samples = list(
+                SampleRecords(self.context, bare, everything)(pa.concat_tables(sample_rows))
+            )
+        counts_by_stratum = {number: len(keys) for number, keys, _ in samples}
+        undersampled = [n for n in n_parts if counts_by_stratum.get(n, 0) < sample_sizes[n]]
+        if undersampled:
+            limits = {n: hash_limit(sample_sizes[n], strata[n].size) for n in undersampled}
+            samples = [sample for sample in samples if sample[0] not in limits]
+            samples += collect_from(
+                rows, SampleRecords(self.context, bare, limits), self._at_once, ROWS
+            )
+        axes = space_of(empty_microdata(self.context), self.context.clustered, self.policy)(
             np.empty(0, np.int64)
         ).axes
-        for number, cut in parts.items():
-            own = [one for one in found if one[0] == number]
-            keys = np.concatenate([one[1] for one in own])
-            points = np.concatenate([one[2] for one in own])
+        for number, n_blocks in n_parts.items():
+            stratum_samples = [sample for sample in samples if sample[0] == number]
+            keys = np.concatenate([sample[1] for sample in stratum_samples])
+            points = np.concatenate([sample[2] for sample in stratum_samples])
             order = np.argsort(keys, kind="stable")
             keys, points = keys[order], points[order]
-            chosen = sampled(keys, cut)
-            trees[number] = Tree(cuts=Cuts.fit(points[chosen], cut, 0, keys[chosen], axes))
+            sampled_rows = sampled(keys, n_blocks)
+            trees[number] = Tree(
+                cuts=Cuts.fit(points[sampled_rows], n_blocks, 0, keys[sampled_rows], axes)
+            )
         bare = replace(bare, trees=tuple(trees))
-        counts = _added(collect_from(rows, Count(self.known, bare), self._at_once, ROWS))
-        return self._finished(bare, counts)
+        counts = _sum_counters(
+            collect_from(rows, CountLeaves(self.context, bare), self._at_once, ROWS)
+        )
+        return self._finish_forest(bare, counts)
 
     @property
     def _at_once(self) -> int | None:
-        """All records of a person are looked at together."""
+        """With persons, all records of a person must be processed together."""
         return None if self.layout.persons else AT_ONCE
 
-    def _finished(
+    def _finish_forest(
         self,
         bare: Forest,
         counts: Mapping[tuple[int, int], int],
-        held: Mapping[tuple[int, int], NDArray[np.int64]] | None = None,
+        leaf_values: Mapping[tuple[int, int], NDArray[np.int64]] | None = None,
     ) -> Forest:
-        """The trees with small blocks joined to others, and the tasks of all.
+        """Merge small blocks with others, and assign blocks to tasks.
 
         Parameters
         ----------
-        counts : what lies in each part of the cuts, by stratum and part.
-        held : where privacy models are to be kept to, the counts of sensitive values there.
+        counts : the records in each leaf, by stratum and leaf.
+        leaf_values : the counts of sensitive values in each leaf, if privacy models apply.
         """
         sizes = _sizes(self.policy)
         trees, loads, first = [], [], 0
@@ -141,101 +164,127 @@ class Stages:
                 trees.append(Tree(first))
                 loads.append(stratum.size)
             else:
-                own = np.array(
+                leaf_counts = np.array(
                     [counts.get((number, leaf), 0) for leaf in range(tree.cuts.n_blocks)], np.int64
                 )
-                owner = tree.cuts.joined(own, sizes.least, self._failing(number, len(own), held))
-                trees.append(Tree(first, tree.cuts, owner))
-                loads += np.bincount(owner, own).astype(np.int64).tolist()
+                block_of_leaf = tree.cuts.joined(
+                    leaf_counts,
+                    sizes.least,
+                    self._violates_models(number, len(leaf_counts), leaf_values),
+                )
+                trees.append(Tree(first, tree.cuts, block_of_leaf))
+                loads += np.bincount(block_of_leaf, leaf_counts).astype(np.int64).tolist()
             first += trees[-1].n_blocks
-        return Forest(bare.strata, tuple(trees), packed(loads, self._tasks(len(loads), bare)))
+        return Forest(bare.strata, tuple(trees), assign_tasks(loads, self._tasks(len(loads), bare)))
 
-    def _failing(
+    def _violates_models(
         self,
         stratum: int,
         n_blocks: int,
-        held: Mapping[tuple[int, int], NDArray[np.int64]] | None,
+        leaf_values: Mapping[tuple[int, int], NDArray[np.int64]] | None,
     ) -> Callable[[list[int]], bool] | None:
-        """Whether parts of a stratum together do not keep to the models; None where none are."""
-        if held is None:
+        """Return a check whether merged leaves violate the models; None without models."""
+        if leaf_values is None:
             return None
-        guard = guard_of_table(self.known)
+        guard = guard_of_table(self.context)
         width = sum(guard.models.widths)
-        nothing = np.zeros(width, np.int64)
-        values = np.array([held.get((stratum, leaf), nothing) for leaf in range(n_blocks)])
+        no_counts = np.zeros(width, np.int64)
+        values = np.array([leaf_values.get((stratum, leaf), no_counts) for leaf in range(n_blocks)])
         return failing(guard.allows, values)
 
     def _tasks(self, n_blocks: int, forest: Forest) -> int:
         if self.tasks is not None:
             return min(self.tasks, n_blocks)
-        most = _BLOCKS_A_TASK * _sizes(self.policy).size
-        rows = sum(one.rows for one in forest.strata)
+        most = _BLOCKS_PER_TASK * _sizes(self.policy).size
+        rows = sum(stratum.rows for stratum in forest.strata)
         return max(min(n_blocks, max(self._cores, -(-rows // most))), 1)
 
     def classes(
         self, rows: DataFrame, forest: Forest, released: Callable[[], StructType]
-    ) -> tuple[DataFrame, list[OfBlock], Forest]:
-        """The released rows, kept on disks, and what their blocks tell.
+    ) -> tuple[DataFrame, list[BlockFacts], Forest]:
+        """Release the rows, cache them on disk, and return their blocks' facts.
 
         Parameters
         ----------
         rows : packets of them.
-        released : the columns of the release as they stand.
+        released : returns the internal schema of the release.
         """
         turns = _turns(self.policy, forest)
         at_once = self._at_once and max(self._at_once, ROWS_SENT * forest.n_tasks)
-        assigned = mapped(rows, Assign(self.known, forest), PACKETS, at_once, ROWS)
-        held, facts = self._blocks(assigned, forest, turns[0], turns[1:], released)
-        for place, turn in enumerate(turns[1:], 1):
-            following = self._moved(held, forest, facts, turn)
-            moved = mapped(held, Through(Move(forest, following), classes=True), PACKETS, None)
-            forest, before = following, facts
-            held, facts = self._blocks(moved, forest, turn, turns[place + 1 :], released)
-            for one in facts:
-                one.told = {}
-            facts[0].told = dict(_count_facts(before))
-        return held, facts, forest
+        assigned = mapped(rows, AssignBlocks(self.context, forest), PACKETS, at_once, ROWS)
+        class_rows, facts = self._blocks(assigned, forest, turns[0], turns[1:], released)
+        for turn_index, turn in enumerate(turns[1:], 1):
+            next_forest = self._next_forest(class_rows, forest, facts, turn)
+            moved = mapped(
+                class_rows,
+                UnpackPackets(MoveClasses(forest, next_forest), classes=True),
+                PACKETS,
+                None,
+            )
+            forest, previous_facts = next_forest, facts
+            class_rows, facts = self._blocks(moved, forest, turn, turns[turn_index + 1 :], released)
+            for block in facts:
+                block.method_counts = {}
+            facts[0].method_counts = dict(_sum_method_counts(previous_facts))
+        return class_rows, facts, forest
 
-    def _moved(
-        self, held: DataFrame, forest: Forest, facts: Sequence[OfBlock], turn: Turn | str | None
+    def _next_forest(
+        self,
+        class_rows: DataFrame,
+        forest: Forest,
+        facts: Sequence[BlockFacts],
+        turn: Turn | str | None,
     ) -> Forest:
-        """Where the blocks of a turn are."""
+        """Cut the classes into the blocks of the next round."""
         classes, members = Counter[int](), Counter[int]()
-        for one in facts:
-            classes[one.stratum] += one.classes
-            members[one.stratum] += one.rows if turn == GUARDS else one.size
+        for block in facts:
+            classes[block.stratum] += block.classes
+            members[block.stratum] += block.rows if turn == GUARDS else block.size
         sizes = _sizes(self.policy)
-        parts = {
+        n_parts = {
             number: sizes.parts_of_classes(classes[number], members[number])
             for number in range(len(forest.strata))
             if sizes.cut_at(members[number]) is not None
         }
-        limits = {n: threshold(sample_size(cut), classes[n]) for n, cut in parts.items()}
-        told = collect_from(held, SampleClasses(forest, limits), AT_ONCE, CLASSES)
+        limits = {
+            n: hash_limit(sample_size(n_blocks), classes[n]) for n, n_blocks in n_parts.items()
+        }
+        samples = collect_from(class_rows, SampleClasses(forest, limits), AT_ONCE, CLASSES)
         trees = [Tree() for _ in forest.trees]
-        across = turn.direction if isinstance(turn, Turn) else 0
-        for number, cut in parts.items():
-            own = joined([found for which, found in told if which == number])
-            chosen = sampled(own.keys, cut)
-            trees[number] = Tree(cuts=Cuts.fit(own.places[chosen], cut, across, own.keys[chosen]))
+        direction = turn.direction if isinstance(turn, Turn) else 0
+        for number, n_blocks in n_parts.items():
+            classes_of_stratum = concatenate_classes(
+                [sample for stratum_number, sample in samples if stratum_number == number]
+            )
+            sampled_classes = sampled(classes_of_stratum.keys, n_blocks)
+            trees[number] = Tree(
+                cuts=Cuts.fit(
+                    classes_of_stratum.coordinates[sampled_classes],
+                    n_blocks,
+                    direction,
+                    classes_of_stratum.keys[sampled_classes],
+                )
+            )
         bare = replace(forest, trees=tuple(trees))
-        found = collect_from(held, CountClasses(forest, bare), AT_ONCE, CLASSES)
+        leaf_counts = collect_from(class_rows, CountClasses(forest, bare), AT_ONCE, CLASSES)
         values = None
         if turn == GUARDS:
             values = dict[tuple[int, int], NDArray[np.int64]]()
-            for _, own_values in found:
-                for key, counts in own_values.items():
+            for _, block_values in leaf_counts:
+                for key, counts in block_values.items():
                     values[key] = values.get(key, 0) + counts
             self._require_feasible(forest, values)
-        return self._finished(bare, _added(counts for counts, _ in found), values)
+        return self._finish_forest(bare, _sum_counters(counts for counts, _ in leaf_counts), values)
 
     def _require_feasible(
         self, forest: Forest, values: Mapping[tuple[int, int], NDArray[np.int64]]
     ) -> None:
-        """Check that each stratum as one class keeps to the models; raises ModelInfeasible."""
-        guard = guard_of_table(self.known)
+        """Check that each stratum satisfies the models as one class; raises ModelInfeasible."""
+        guard = guard_of_table(self.context)
         for number, stratum in enumerate(forest.strata):
-            counts = sum(count for (own, _), count in values.items() if own == number)
+            counts = sum(
+                count for (stratum_number, _), count in values.items() if stratum_number == number
+            )
             if not guard.allows(np.asarray(counts)):
                 raise infeasible_stratum(self.policy, stratum.rows, len(forest.strata))
 
@@ -244,41 +293,41 @@ class Stages:
         assigned: DataFrame,
         forest: Forest,
         turn: Turn | str | None,
-        following: Sequence[Turn | str | None],
+        remaining_turns: Sequence[Turn | str | None],
         released: Callable[[], StructType],
-    ) -> tuple[DataFrame, list[OfBlock]]:
-        """What blocks give, kept on disks, and what they tell; errors are raised."""
+    ) -> tuple[DataFrame, list[BlockFacts]]:
+        """Process the blocks, cache their rows, and return their facts; raises their errors."""
         names, schema = None, PACKETS
-        if not following:
+        if not remaining_turns:
             schema = _nullable(released())
             names = tuple(
-                (one.name, int(one.name[1:])) for one in schema.fields if one.name[0] == "r"
+                (field.name, int(field.name[1:])) for field in schema.fields if field.name[0] == "r"
             )
-        # An error of the stage before travels on among the rows.
-        work = Blocks(
-            self.known,
+        # Errors of the previous stage arrive among the rows.
+        work = ClusterBlocks(
+            self.context,
             forest,
             None if names is None else to_arrow_schema(schema),
             turn if isinstance(turn, Turn) else None,
             names,
-            guards=turn == GUARDS,
-            guarded=following[:1] == (GUARDS,),
+            merges_for_models=turn == GUARDS,
+            precedes_merge=remaining_turns[:1] == (GUARDS,),
         )
         shuffled = shuffle(assigned, forest.n_tasks)
-        kept = self.disks.keep(mapped(shuffled, Through(work), schema, None))
-        facts = collect_facts(kept)
-        rows = kept.where(sql.col(FACTS).isNull())
-        return rows, sorted(facts, key=lambda one: one.block)
+        block_rows = self.disks.keep(mapped(shuffled, UnpackPackets(work), schema, None))
+        facts = collect_facts(block_rows)
+        rows = block_rows.where(sql.col(FACTS).isNull())
+        return rows, sorted(facts, key=lambda block: block.block)
 
 
 def sample_limit(policy: Policy, rows: int) -> int | None:
-    """The hash up to which rows are enough for one stratum of all; None where none is cut."""
-    parts = _sizes(policy).cut_at(rows)
-    return None if parts is None else threshold(sample_size(parts), rows)
+    """The hash limit for a sample that suffices for a single stratum; None if it is not cut."""
+    n_blocks = _sizes(policy).cut_at(rows)
+    return None if n_blocks is None else hash_limit(sample_size(n_blocks), rows)
 
 
 def _nullable(schema: StructType) -> StructType:
-    return StructType([StructField(one.name, one.dataType, True) for one in schema.fields])
+    return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
 
 
 def _sizes(policy: Policy) -> Sizes:
@@ -288,26 +337,26 @@ def _sizes(policy: Policy) -> Sizes:
 
 
 def _turns(policy: Policy, forest: Forest) -> tuple[Turn | str | None, ...]:
-    """What is done to blocks: classes are found, then refined, then kept to models.
+    """The rounds: clustering, refinement, then merging for privacy models.
 
-    They are refined where strata are cut; others were at once.
+    Refinement needs rounds only if strata are cut; otherwise clustering includes it.
     """
     refine = find_method(policy.method).refine
     turns: tuple[Turn | str | None, ...] = (None,)
-    if policy.refine and refine and any(one.cuts is not None for one in forest.trees):
+    if policy.refine and refine and any(tree.cuts is not None for tree in forest.trees):
         turns += turns_of(refine)
     return (*turns, GUARDS) if policy.models else turns
 
 
-def _added(parts: Iterable[Counter[tuple[int, int]]]) -> Counter[tuple[int, int]]:
-    found: Counter[tuple[int, int]] = Counter()
+def _sum_counters(parts: Iterable[Counter[tuple[int, int]]]) -> Counter[tuple[int, int]]:
+    total: Counter[tuple[int, int]] = Counter()
     for part in parts:
-        found.update(part)
-    return found
+        total.update(part)
+    return total
 
 
-def _count_facts(facts: Sequence[OfBlock]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for one in facts:
-        found.update(one.told)
-    return found
+def _sum_method_counts(facts: Sequence[BlockFacts]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for block in facts:
+        total.update(block.method_counts)
+    return total

@@ -1,8 +1,8 @@
-"""Where a cluster puts a release: staged by many tasks, counted again as a whole, then published.
+"""Publish a cluster's release: many tasks stage it, it is recounted as a whole, then published.
 
-Each task writes a piece by itself, and all of it anew when it runs again. What was written is
-counted by GROUP BY before anybody sees it, and has to be what was counted in Spark: the same rows,
-as many classes of each size. It gets its place in one step, or is taken away.
+Each task writes its own piece, and replaces it completely when it is repeated. Before anyone sees
+the result, GROUP BY recounts it. It must match what Spark counted: the same number of rows and the
+same class sizes. Then it is published in one step, or else removed.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Target(Protocol):
-    """Where a release goes."""
+class ReleaseTarget(Protocol):
+    """Where a release is published."""
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
-        """Check that it may go there, before anything is read.
+        """Check the destination before anything is read.
 
         Parameters
         ----------
         attributes : of the source.
-        relation : the source, where it is one of a database.
+        relation : the source, if it is in a database.
 
         Raises
         ------
-        DbanonError : it may not, of the class that says why.
+        DbanonError : the destination cannot be used, of the class that describes why.
         """
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
-        """Stage the rows, count them again, and give them their place; the report with it.
+        """Stage, recount and publish the rows; return the updated report.
 
         Parameters
         ----------
-        report : of what was counted in Spark, on these rows.
-        elapsed : seconds since the run began.
+        report : with the counts of these rows in Spark.
+        elapsed : seconds since the start of the run.
 
         Raises
         ------
@@ -55,20 +55,20 @@ class Target(Protocol):
         """
 
     def failed(self, elapsed: float, error: BaseException) -> None:
-        """Note that the run failed, where there is a ledger."""
+        """Record the failed run, if there is a ledger."""
 
 
 def counted_in(rows: DataFrame, columns: Sequence[str], may_be_null: Sequence[str]) -> Recount:
-    """The rows that share each combination of values of some columns, counted in Spark.
+    """Count in Spark the rows that share each combination of values of some columns.
 
     Parameters
     ----------
-    may_be_null : those of them whose NULL is counted.
+    may_be_null : the columns whose NULL is reported.
     """
     has_null = functions.lit(False)
     for name in may_be_null:
         has_null = has_null | column(name).isNull()
-    # By numbers: a column may have any name, that of a count, too.
+    # Numbered aliases, because a column could be named like the count.
     classes = rows.groupBy(*(column(name).alias(f"c{i}") for i, name in enumerate(columns))).agg(
         functions.count(functions.lit(1)).alias("size"), functions.max(has_null).alias("has_null")
     )
@@ -80,45 +80,48 @@ def require_staged(
     job: Job,
     rows: DataFrame,
     report: Report,
-    counted: Callable[[Sequence[str], Sequence[str]], Recount],
+    recount_columns: Callable[[Sequence[str], Sequence[str]], Recount],
 ) -> Recount:
-    """Check what was staged by its counts; those of its classes.
+    """Check the staged rows by their counts, and return the counts of their classes.
 
     Parameters
     ----------
-    rows : what was to be staged, as Spark keeps and counted it.
-    counted : as ``counted_in``, of what was staged.
+    rows : the rows to stage, as cached and counted by Spark.
+    recount_columns : counts the staged rows as ``counted_in`` does.
 
     Raises
     ------
-    RecountFailed : it is not what was to be staged.
+    RecountFailed : the staged rows differ.
     """
-    names = [name for name, _ in released_of(job, rows.columns)]
+    names = [name for name, _ in released_columns_of(job, rows.columns)]
     columns = [*names, *job.by]
-    recount = counted(columns, names)
+    recount = recount_columns(columns, names)
     require_same(recount, report.counts.rows, report.k_requested)
     for name in dict.fromkeys(model.attribute for model in job.policy.models):
-        # What a privacy model looks at: how often each value stands in each class.
-        known = counted_in(rows, [*columns, name], [*columns, name])
-        require_same(counted([*columns, name], [*columns, name]), known)
+        # Privacy models depend on the counts of each value in each class.
+        expected = counted_in(rows, [*columns, name], [*columns, name])
+        require_same(recount_columns([*columns, name], [*columns, name]), expected)
     return recount
 
 
-def require_same(written: Recount, kept: Recount, k: int = 1) -> None:
-    """Check that what was written is what was counted before, class for class, and k holds.
+def require_same(written: Recount, expected: Recount, k: int = 1) -> None:
+    """Check that the written classes are those that were counted before, and satisfy k.
 
     Raises
     ------
-    RecountFailed : it is not.
+    RecountFailed : they are not.
     """
     hint = "The earlier release stays as it was. Nothing but this run may write to its staging."
-    if written.rows != kept.rows:
+    if written.rows != expected.rows:
         raise RecountFailed(
-            f"{kept.rows} rows were to be released, and {written.rows} were written; nothing was"
-            " published.",
+            f"{expected.rows} rows were to be released, and {written.rows} were written; nothing"
+            " was published.",
             hint=hint,
         )
-    if dict(written.histogram) != dict(kept.histogram) or written.null_rows != kept.null_rows:
+    if (
+        dict(written.histogram) != dict(expected.histogram)
+        or written.null_rows != expected.null_rows
+    ):
         raise RecountFailed(
             "The classes that were written are not those that were counted before; nothing was"
             " published.",
@@ -128,12 +131,12 @@ def require_same(written: Recount, kept: Recount, k: int = 1) -> None:
         raise RecountFailed("A class that was written is too small; nothing was published.")
 
 
-def released_of(job: Job, names: Sequence[str]) -> list[tuple[str, str]]:
-    """The released quasi-identifiers with the column that each stands for: a bound has two."""
-    found = []
+def released_columns_of(job: Job, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair the released columns with their quasi-identifiers; bounds are two columns of one."""
+    pairs = []
     for name in names:
         if name in job.quasi_identifiers:
-            found.append((name, name))
+            pairs.append((name, name))
         elif name not in job.kept:
-            found.append((name, name.rpartition("_")[0]))
-    return found
+            pairs.append((name, name.rpartition("_")[0]))
+    return pairs

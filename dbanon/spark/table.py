@@ -1,4 +1,4 @@
-"""A table anonymized on a cluster: read in one state, staged, counted, published."""
+"""Anonymize a table on a cluster: read it in one state, stage, recount and publish it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.into_files import ParquetTarget
 from dbanon.spark.refusals import check_job, check_method
 from dbanon.spark.session import own_shuffle_partitions, require_session, warn_unless_private
-from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
-from dbanon.spark.staging import Target
+from dbanon.spark.source import PinnedSource, of_frame, parquet, postgresql
+from dbanon.spark.staging import ReleaseTarget
 from dbanon.spark.tasks import translated
 from dbanon.stores.files import read_url
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _POSTGRESQL = ("postgresql", "postgres")
 _DATABASES = (*_POSTGRESQL, "duckdb", "sqlite", "mysql", "mariadb", "oracle", "mssql")
-# Tasks that a table is read by, for each core that the cluster has.
-_TASKS_A_CORE = 4
+# Number of reading tasks per core.
+_TASKS_PER_CORE = 4
 
 
 def anonymize_table(
@@ -59,107 +59,115 @@ def anonymize_table(
     tasks: int | None = None,
     **options: Unpack[JobOptions],
 ) -> Report:
-    """Anonymize a table on a cluster into one that was counted again before it is visible.
+    """Anonymize a table on a cluster, and recount the result before it becomes visible.
 
     Parameters
     ----------
-    session : of the cluster: ``dbanon.spark.open_session``, or one of the caller's.
-    source : the URL of a PostgreSQL database, a directory of Parquet files as Spark names it, or a
-        DataFrame that gives the same rows each time.
-    target : the URL of a PostgreSQL database, or a directory that is made.
-    table, output : of databases: what is read, and what is made. Files have no names but their own.
-    key : columns that tell every row from every other; a table's primary key where none are named.
-    tasks : how many work on blocks; None for as many as the cluster has cores, or more.
-    quasi_identifiers, k, sensitive, keep, by, entity, hierarchies, options : as of
-        ``dbanon.anonymize``; ``block_size`` is 50,000 unless it is given.
+    session : of the cluster, from ``dbanon.spark.open_session`` or the caller.
+    source : the URL of a PostgreSQL database, a directory of Parquet files in Spark's notation, or
+        a DataFrame that always gives the same rows.
+    target : the URL of a PostgreSQL database, or a directory to create.
+    table, output : for databases, the relations to read and to create; files have no other name.
+    key : columns that identify each row; a table's primary key by default.
+    tasks : number of tasks that work on blocks; None for at least as many as the cluster's cores.
+    quasi_identifiers, k, sensitive, keep, by, entity, hierarchies, options : see
+        ``dbanon.anonymize``; ``block_size`` defaults to 50,000.
 
     Raises
     ------
-    DbanonError : its class says what went wrong; nothing was published.
+    DbanonError : of the class that describes the problem; nothing was published.
     """
     check_method(options)
-    given = {"quasi_identifiers": quasi_identifiers, "k": k, "sensitive": sensitive, "keep": keep,
+    roles = {"quasi_identifiers": quasi_identifiers, "k": k, "sensitive": sensitive, "keep": keep,
              "by": by, "entity": entity, "key": key}  # fmt: skip
-    named = {"table": table or "source", "output": output or "release"}
-    for what, name, place in (("table", table, source), ("output", output, target)):
-        if bool(name) != (_database(place) is not None):
+    relation_names = {"table": table or "source", "output": output or "release"}
+    for option, name, location in (("table", table, source), ("output", output, target)):
+        if bool(name) != (_database(location) is not None):
             raise InvalidParameter(
-                f"{what} names a relation of a database: it is needed for one, and for nothing"
+                f"{option} names a relation of a database: it is needed for one, and for nothing"
                 " else.",
                 hint="Name table and output where source and target are URLs of PostgreSQL.",
             )
     job = make(
-        Job, {**options, **given, **named, "hierarchies": parse_all(hierarchies, files=True)}
+        Job,
+        {
+            **options,
+            **roles,
+            **relation_names,
+            "hierarchies": parse_all(hierarchies, files=True),
+        },
     )
-    return run_on_spark(session, checked(job, source, target), source, target, tasks)
+    return run_on_spark(session, with_block_size(job, source, target), source, target, tasks)
 
 
 def run_on_spark(
     session: SparkSession, job: Job, source: Any, target: str, tasks: int | None = None
 ) -> Report:
-    """Run a job on a cluster; when it fails, leave a row in the ledger of its target.
+    """Run a job on a cluster; a failure is recorded in the target's ledger.
 
     Parameters
     ----------
-    job : as ``checked`` gives it.
-    source, target : as of ``anonymize_table``.
+    job : as returned by ``with_block_size``.
+    source, target : see ``anonymize_table``.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : of the class that describes the problem; nothing was published.
     """
     started = time.perf_counter()
     require_session(session)
     warn_unless_private(session)
     release_id = str(uuid.uuid4())
     url = _database(target)
-    to: Target
+    release_target: ReleaseTarget
     if url is None:
-        to = ParquetTarget(session, str(target), job, release_id)
+        release_target = ParquetTarget(session, str(target), job, release_id)
     else:
         parse_relation(job.output)
         open_postgresql(url)
-        # Needs psycopg, as other tables of Spark do not.
+        # Import lazily: only this target needs psycopg.
         from dbanon.spark.into_postgresql import PostgresqlTarget
 
-        to = PostgresqlTarget(url, job, release_id)
+        release_target = PostgresqlTarget(url, job, release_id)
     try:
         with own_shuffle_partitions(session), _pinned(session, job, source, tasks) as pinned:
-            to.prepare(pinned.attributes, pinned.relation)
-            return _made(job, pinned, to, tasks, started)
+            release_target.prepare(pinned.attributes, pinned.relation)
+            return _release(job, pinned, release_target, tasks, started)
     except (Exception, KeyboardInterrupt) as error:
         with suppress(Exception):
-            to.failed(time.perf_counter() - started, error)
+            release_target.failed(time.perf_counter() - started, error)
         raise
 
 
-def checked(job: Job, source: Any, target: str) -> Job:
-    """The job with the size of its blocks, where a cluster can do it; no session is needed.
+def with_block_size(job: Job, source: Any, target: str) -> Job:
+    """Set the job's block size, and check that a cluster can run it; needs no session.
 
     Parameters
     ----------
-    source, target : as of ``anonymize_table``.
+    source, target : see ``anonymize_table``.
 
     Raises
     ------
-    InvalidParameter : it asks for what Spark does not do, or names a place that it cannot use.
+    InvalidParameter : Spark does not support an option, or cannot use a location.
     """
     if job.policy.block_size is None:
         job = replace(job, policy=replace(job.policy, block_size=BLOCK_SIZE))
-    # What the source chooses of its rows is chosen before Spark sees them.
+    # The source filters its rows before Spark sees them.
     check_job(replace(job, where=None))
-    for place in (source, target):
-        _database(place)
+    for location in (source, target):
+        _database(location)
     return job
 
 
-def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: float) -> Report:
-    # The memory is the workers' own: a limit is of one process.
-    wanted = replace(job, key=pinned.key, where=None, memory_limit=None)
+def _release(
+    job: Job, pinned: PinnedSource, release_target: ReleaseTarget, tasks: int | None, started: float
+) -> Report:
+    # A memory limit applies to one process, but workers have their own memory.
+    spark_job = replace(job, key=pinned.key, where=None, memory_limit=None)
     with translated("the release was made"):
-        rows, report, disks = released(wanted, pinned.frame, tasks, pinned.findings)
+        rows, report, disks = released(spark_job, pinned.frame, tasks, pinned.findings)
     try:
-        pinned.settled()
+        pinned.require_unchanged()
         with translated("the source's rows were counted"):
             count = pinned.count()
         if count != report.rows_in:
@@ -174,14 +182,16 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
             report = report.found(where=job.where)
         if job.reading.asked:
             report = report.found(reading=job.reading.to_dict())
-        return to.publish(rows, report, lambda: time.perf_counter() - started)
+        return release_target.publish(rows, report, lambda: time.perf_counter() - started)
     finally:
         with suppress(Exception):
-            disks.done()
+            disks.release()
 
 
 @contextmanager
-def _pinned(session: SparkSession, job: Job, source: Any, tasks: int | None) -> Iterator[Pinned]:
+def _pinned(
+    session: SparkSession, job: Job, source: Any, tasks: int | None
+) -> Iterator[PinnedSource]:
     if isinstance(source, DataFrame):
         job.reading.require_none()
         yield of_frame(source, job)
@@ -193,15 +203,15 @@ def _pinned(session: SparkSession, job: Job, source: Any, tasks: int | None) -> 
         yield parquet(session, str(source), job)
         return
     cores = max(int(session.sparkContext.defaultParallelism), 1)
-    with postgresql(session, url, job, tasks or _TASKS_A_CORE * cores) as pinned:
+    with postgresql(session, url, job, tasks or _TASKS_PER_CORE * cores) as pinned:
         yield pinned
 
 
-def _database(place: Any) -> URL | None:
-    """The URL of a PostgreSQL database; None for a DataFrame or files."""
-    if isinstance(place, DataFrame):
+def _database(location: Any) -> URL | None:
+    """Return the URL of a PostgreSQL database; None for a DataFrame or files."""
+    if isinstance(location, DataFrame):
         return None
-    if not isinstance(place, str) or not place:
+    if not isinstance(location, str) or not location:
         raise InvalidParameter(
             "Spark reads and writes PostgreSQL and Parquet files.",
             hint=(
@@ -209,9 +219,9 @@ def _database(place: Any) -> URL | None:
                 " also be a DataFrame."
             ),
         )
-    kind = place.partition(":")[0].partition("+")[0]
+    kind = location.partition(":")[0].partition("+")[0]
     if kind in _POSTGRESQL:
-        return read_url(place)
+        return read_url(location)
     if kind in _DATABASES:
         raise InvalidParameter(
             f"Workers of a cluster cannot read or write {kind} together.",

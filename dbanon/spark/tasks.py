@@ -1,9 +1,8 @@
-"""Work that is handed to tasks as Arrow has rows, and what they give: rows, facts and errors.
+"""Run work in tasks on Arrow rows, and return rows, facts and errors.
 
-A traceback carries what was passed around, values too, into the logs of driver and executors. So an
-error of ours travels as its class, message, detail and hint, and of any other no more than its type
-and the block: as data among the rows of a stage, or, where no row can carry it, as JSON in the
-message of a ``_TaskError``.
+A traceback can carry values into the logs of driver and executors. So dbanon's errors travel as
+class, message, detail and hint, and other errors only as their type and block: as data among the
+rows of a stage or, if rows cannot carry them, as JSON in the message of a ``_TaskError``.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dbanon.errors
 from dbanon.errors import DbanonError, SparkFailed, WorkersDiffer
-from dbanon.spark.layout import CLASSES, FACTS, ROWS, SCHEMA, TASK, Packet, opened, unpacked
+from dbanon.spark.layout import CLASSES, FACTS, ROWS, SCHEMA, TASK, Packet, unpack, unpack_column
 
 
 @dataclass(frozen=True)
-class Failed:
-    """An error of a task.
+class TaskFailure:
+    """The error of a task.
 
     Parameters
     ----------
-    kind : the class of a ``DbanonError``; of another error its type.
+    kind : the class of the error.
     ours : whether it is a ``DbanonError``.
-    where : what was worked on, in words.
+    where : a description of the work.
     """
 
     kind: str
@@ -48,14 +47,14 @@ class Failed:
     where: str = ""
 
     @classmethod
-    def of(cls, error: Exception, where: str) -> Failed:
-        """Of an error that a task met."""
+    def of(cls, error: Exception, where: str) -> TaskFailure:
+        """Describe an exception that a task raised."""
         if isinstance(error, DbanonError):
             return cls(type(error).__name__, True, error.message, error.detail, error._hint, where)
         return cls(type(error).__name__, False, where=where)
 
-    def raised(self) -> DbanonError:
-        """The error as the driver raises it."""
+    def to_exception(self) -> DbanonError:
+        """Return the exception for the driver to raise."""
         kind = getattr(dbanon.errors, self.kind, None) if self.ours else None
         if isinstance(kind, type) and issubclass(kind, DbanonError):
             return kind(self.message, detail=self.detail, hint=self.hint)
@@ -65,130 +64,135 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is done to the rows of a partition, as ``mapInArrow`` calls it.
+class PartitionTask:
+    """The work on the rows of a partition, in the form that ``mapInArrow`` calls.
 
     Parameters
     ----------
-    work : of some rows, what it gives: tables, and facts as anything else.
+    work : turns rows into results: tables and packets, or facts of any other type.
     schema : of the tables, with a column for facts.
-    at_once : rows that are worked on together; None for all of the partition.
-    packed : the column of packets whose rows these are; None where they come as they are.
-    where : what is worked on, in words.
+    at_once : number of rows to process together; None for the whole partition.
+    packet_column : the column of packets to unpack; None if rows are not packed.
+    where : a description of the work.
     """
 
     work: Callable[[pa.Table], Iterable[Any]]
     schema: pa.Schema
     at_once: int | None = None
-    packed: str | None = None
+    packet_column: str | None = None
     where: str = "A piece"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of what the work gives, packets as rows of theirs, and of what it says."""
-        # One core a task.
+        """Yield batches of the results: tables, packets as their rows, and facts."""
+        # Each task has one core.
         pa.set_cpu_count(1)
-        if self.packed is not None:
-            batches = opened(batches, self.packed)
+        if self.packet_column is not None:
+            batches = unpack_column(batches, self.packet_column)
         try:
-            for rows in _gathered(batches, self.at_once):
-                for found in self.work(rows):
-                    if isinstance(found, Packet):
-                        yield from found.batches()
+            for rows in _group_batches(batches, self.at_once):
+                for result in self.work(rows):
+                    if isinstance(result, Packet):
+                        yield from result.batches()
                         continue
-                    made = found if isinstance(found, pa.Table) else self._telling(found)
-                    yield from made.combine_chunks().to_batches()
+                    table = result if isinstance(result, pa.Table) else self._as_facts(result)
+                    yield from table.combine_chunks().to_batches()
         except Exception as error:
-            yield from self._telling(Failed.of(error, self.where)).to_batches()
+            yield from self._as_facts(TaskFailure.of(error, self.where)).to_batches()
 
-    def _telling(self, found: Any) -> pa.Table:
-        told = pa.array([pickle.dumps(found)], pa.binary())
-        columns = [told if one.name == FACTS else pa.nulls(1, one.type) for one in self.schema]
+    def _as_facts(self, result: Any) -> pa.Table:
+        pickled = pa.array([pickle.dumps(result)], pa.binary())
+        columns = [
+            pickled if field.name == FACTS else pa.nulls(1, field.type) for field in self.schema
+        ]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], at_once: int | None) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
+def _group_batches(batches: Iterable[pa.RecordBatch], at_once: int | None) -> Iterator[pa.Table]:
+    buffer: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
-        held.append(batch)
+        buffer.append(batch)
         count += batch.num_rows
         if at_once is not None and count >= at_once:
-            yield pa.Table.from_batches(held)
-            held, count = [], 0
+            yield pa.Table.from_batches(buffer)
+            buffer, count = [], 0
     if count:
-        yield pa.Table.from_batches(held)
+        yield pa.Table.from_batches(buffer)
 
 
 def read_facts(rows: Iterable[Any]) -> list[Any]:
-    """The facts in the columns of facts that were collected.
+    """Unpickle the facts in collected columns.
 
     Raises
     ------
-    DbanonError : a task says that it failed; of several errors the first by their words, so that
-        it does not depend on which task was first.
+    DbanonError : a task failed. Of several errors, the first one in alphabetical order, so that the
+        choice does not depend on timing.
     """
-    found = [pickle.loads(row[0]) for row in rows]
-    failed = [one for one in found if isinstance(one, Failed)]
-    if failed:
-        raise min(failed, key=lambda one: (not one.ours, one.kind, one.message, one.where)).raised()
-    return found
+    facts = [pickle.loads(row[0]) for row in rows]
+    failures = [fact for fact in facts if isinstance(fact, TaskFailure)]
+    if failures:
+        raise min(
+            failures,
+            key=lambda failure: (not failure.ours, failure.kind, failure.message, failure.where),
+        ).to_exception()
+    return facts
 
 
 _MARK = "dbanon-told:"
-_FOUND = re.compile(re.escape(_MARK) + r"(\{.*?\}):end")
+_ERROR_PATTERN = re.compile(re.escape(_MARK) + r"(\{.*?\}):end")
 
 
 class _TaskError(Exception):
-    """What a worker tells of an error."""
+    """A worker's error, as JSON."""
 
 
 @contextmanager
 def errors_without_values(where: str) -> Iterator[None]:
-    """On a worker: let an error leave the block as words without values.
+    """On a worker: replace exceptions by messages that contain no values.
 
     Parameters
     ----------
-    where : what is worked on, in words: ``Piece 3 of the source``.
+    where : a description of the work, such as ``Piece 3 of the source``.
     """
     try:
         yield
     except Exception as error:
-        words = json.dumps(asdict(Failed.of(error, where)), separators=(",", ":"))
+        words = json.dumps(asdict(TaskFailure.of(error, where)), separators=(",", ":"))
         raise _TaskError(f"{_MARK}{words}:end") from None
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """On the driver: raise what Spark raises as an error of ours, with none of Spark's own words.
+def translated(step: str) -> Iterator[None]:
+    """On the driver: replace Spark's exceptions by dbanon's, without Spark's messages.
 
     Parameters
     ----------
-    what : the step, in words.
+    step : a description of the step.
 
     Raises
     ------
-    DbanonError : what a worker told; SparkFailed for anything else of Spark's.
+    DbanonError : as reported by a worker, or SparkFailed for other exceptions of Spark.
     """
     try:
         with warnings.catch_warnings():
-            # Of pandas nothing is used: what passes between Java and Python is Arrow's.
+            # Data passes between Java and Python as Arrow, so pandas' version is irrelevant.
             warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
             yield
     except Exception as error:
         kind = type(error)
         if kind.__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise translation(error, what) from None
+        raise translate_error(error, step) from None
 
 
-def translation(error: BaseException, what: str) -> DbanonError:
-    """The error of ours for one of Spark's."""
+def translate_error(error: BaseException, step: str) -> DbanonError:
+    """Return dbanon's error for an exception of Spark."""
     text = str(error)
-    found = _FOUND.search(text)
-    if found is not None:
+    match = _ERROR_PATTERN.search(text)
+    if match is not None:
         try:
-            # Java may have written it once more as text.
-            return Failed(**json.loads(found[1])).raised()
+            # Java may have escaped the JSON once more.
+            return TaskFailure(**json.loads(match[1])).to_exception()
         except (TypeError, ValueError):
             pass
     if "No module named 'dbanon" in text or "PYTHON_VERSION_MISMATCH" in text:
@@ -203,7 +207,7 @@ def translation(error: BaseException, what: str) -> DbanonError:
             hint="Set PYSPARK_PYTHON to the path that it has on the workers:"
             " docs/scale-out.md#workers.",
         )
-    return SparkFailed(f"Spark failed: {what}; nothing was published.", detail=type(error).__name__)
+    return SparkFailed(f"Spark failed: {step}; nothing was published.", detail=type(error).__name__)
 
 
 FACTS_FIELD = StructField(FACTS, BinaryType())
@@ -211,12 +215,12 @@ PACKETS = from_arrow_schema(SCHEMA)
 
 
 @dataclass(frozen=True, eq=False)
-class Through:
-    """Work on the rows of packets; what a stage before told of is handed on, and ends it.
+class UnpackPackets:
+    """Unpack packets and process their rows; facts of the previous stage replace the work.
 
     Parameters
     ----------
-    work : of rows, or of rows and of classes where ``classes``.
+    work : of rows, or of rows and of classes if ``classes``.
     """
 
     work: Callable[..., Iterable[Any]]
@@ -225,32 +229,32 @@ class Through:
     def __call__(self, packets: pa.Table) -> Iterable[Any]:
         column = packets[FACTS]
         if column.null_count < len(column):
-            return [pickle.loads(one) for one in column.drop_null().to_pylist()]
+            return [pickle.loads(fact) for fact in column.drop_null().to_pylist()]
         names = (ROWS, CLASSES) if self.classes else (ROWS,)
-        return self.work(*(pa.Table.from_batches(unpacked(packets[name])) for name in names))
+        return self.work(*(pa.Table.from_batches(unpack(packets[name])) for name in names))
 
 
 @dataclass
-class Disks:
-    """What a run keeps on the disks of executors, until it ends or needs it no more."""
+class DiskCache:
+    """DataFrames that a run caches on the executors' disks."""
 
-    kept: list[DataFrame] = field(default_factory=list)
+    frames: list[DataFrame] = field(default_factory=list)
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Keep rows once they were made."""
-        self.kept.append(rows.persist(StorageLevel.DISK_ONLY))
-        return self.kept[-1]
+        """Cache rows on disk when they are computed."""
+        self.frames.append(rows.persist(StorageLevel.DISK_ONLY))
+        return self.frames[-1]
 
-    def done(self, but: bool = False) -> None:
-        """Forget what was kept; ``but`` the last of it, which is the release."""
-        going = self.kept[: len(self.kept) - but]
-        self.kept = self.kept[len(going) :]
-        for one in going:
-            one.unpersist()
+    def release(self, keep_last: bool = False) -> None:
+        """Release the caches; ``keep_last`` keeps the last one, which is the release."""
+        released = self.frames[: len(self.frames) - keep_last]
+        self.frames = self.frames[len(released) :]
+        for frame in released:
+            frame.unpersist()
 
 
 def shuffle(rows: DataFrame, tasks: int) -> DataFrame:
-    """Packets to their tasks; what a failed stage told goes to the first."""
+    """Send packets to their tasks; facts of a failed stage go to the first task."""
     task = sql.coalesce(sql.col(TASK), sql.lit(0))
     return rows.select(TASK, ROWS, FACTS).repartitionById(tasks, task)
 
@@ -259,26 +263,26 @@ def collect_from(
     rows: DataFrame,
     work: Callable[[pa.Table], Iterable[Any]],
     at_once: int | None,
-    packed: str | None = None,
+    packet_column: str | None = None,
 ) -> list[Any]:
-    """What pieces tell; arguments as of ``mapped``.
+    """Collect the facts of pieces; parameters as of ``mapped``.
 
     Raises
     ------
     DbanonError : as ``read_facts``.
     """
-    found = mapped(rows, work, StructType([FACTS_FIELD]), at_once, packed)
-    return read_facts(found.collect())
+    facts = mapped(rows, work, StructType([FACTS_FIELD]), at_once, packet_column)
+    return read_facts(facts.collect())
 
 
-def collect_facts(kept: DataFrame) -> list[Any]:
-    """What was told among the rows of a stage; it is worked on where it was not yet.
+def collect_facts(rows: DataFrame) -> list[Any]:
+    """Collect the facts among the rows of a stage, running it if necessary.
 
     Raises
     ------
     DbanonError : as ``read_facts``.
     """
-    return read_facts(kept.where(sql.col(FACTS).isNotNull()).select(FACTS).collect())
+    return read_facts(rows.where(sql.col(FACTS).isNotNull()).select(FACTS).collect())
 
 
 def mapped(
@@ -286,22 +290,22 @@ def mapped(
     work: Callable[[pa.Table], Iterable[Any]],
     schema: StructType,
     at_once: int | None,
-    packed: str | None = None,
+    packet_column: str | None = None,
 ) -> DataFrame:
-    """What work gives of all pieces; lazy.
+    """Apply work to all pieces, lazily.
 
     Parameters
     ----------
-    at_once, packed : as of ``Task``.
+    at_once, packet_column : see ``PartitionTask``.
     """
-    if packed is not None:
-        rows = rows.select(packed).where(sql.col(packed).isNotNull())
-    task = Task(work, to_arrow_schema(schema), at_once, packed)
+    if packet_column is not None:
+        rows = rows.select(packet_column).where(sql.col(packet_column).isNotNull())
+    task = PartitionTask(work, to_arrow_schema(schema), at_once, packet_column)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(batches)
 
     with warnings.catch_warnings():
-        # Of the version of pandas, of which nothing is handed to Spark.
+        # pandas' version is irrelevant, since Spark receives nothing from it.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         return rows.mapInArrow(run, schema)

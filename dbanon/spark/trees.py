@@ -1,4 +1,4 @@
-"""Where strata are cut into blocks, and which block a record is in, in whatever piece it stands."""
+"""How strata are cut into blocks, and which block a record belongs to."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dbanon.spark.pieces import TableContext
 
 Pattern = tuple[bool, ...]
 
-_HASHES = 2.0**64
+_HASH_RANGE = 2.0**64
 # The largest hash.
-EVERYTHING = 2**64 - 1
+MAX_HASH = 2**64 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Stratum:
-    """A set of records that no class crosses.
+    """A set of records that classes do not cross.
 
     Parameters
     ----------
-    by, pattern : what its columns hold, as the number in ``TableContext.by``; which
-        quasi-identifiers are not NULL.
-    rows, size : its records, and what is clustered of them.
+    by, pattern : the number of its values in ``TableContext.by``; which quasi-identifiers are not
+        NULL.
+    rows, size : number of its records, and of its clustered units.
     """
 
     by: int
@@ -46,25 +46,25 @@ class Tree:
 
     Parameters
     ----------
-    first : the number of its first block in the table.
-    cuts : None where it stays together.
-    owner : int64 (m,), the block in the stratum of each that ``cuts`` makes, once small ones are
-        joined; None before these were counted.
+    first : the table-wide number of its first block.
+    cuts : None if it is not cut.
+    block_of_leaf : int64 (m,), the block in the stratum of each leaf of ``cuts``, after small
+        leaves are merged; None before they are counted.
     """
 
     first: int = 0
     cuts: Cuts | None = None
-    owner: NDArray[np.int64] | None = None
+    block_of_leaf: NDArray[np.int64] | None = None
 
     @property
     def n_blocks(self) -> int:
-        """Its blocks."""
-        return 1 if self.owner is None else int(self.owner.max()) + 1
+        """The number of its blocks."""
+        return 1 if self.block_of_leaf is None else int(self.block_of_leaf.max()) + 1
 
     def blocks(self, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The blocks in the table of what lies in some blocks of the cuts, int64 (n,)."""
-        owner = leaves if self.owner is None else self.owner[leaves]
-        return self.first + owner
+        """The table-wide block of each leaf, int64 (n,)."""
+        block_indices = leaves if self.block_of_leaf is None else self.block_of_leaf[leaves]
+        return self.first + block_indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +73,9 @@ class Forest:
 
     Parameters
     ----------
-    strata : in their order.
-    trees : one a stratum.
-    tasks : int32 (n_blocks,), which task works on each block; empty before that is known.
+    strata : in a fixed order.
+    trees : one per stratum.
+    tasks : int32 (n_blocks,), the task of each block; empty before tasks are assigned.
     """
 
     strata: tuple[Stratum, ...]
@@ -85,20 +85,20 @@ class Forest:
     @property
     def numbers(self) -> Mapping[tuple[int, Pattern], int]:
         """The number of each stratum."""
-        return {(one.by, one.pattern): i for i, one in enumerate(self.strata)}
+        return {(stratum.by, stratum.pattern): i for i, stratum in enumerate(self.strata)}
 
     @property
     def n_tasks(self) -> int:
-        """The tasks that have a block."""
+        """The number of tasks that have a block."""
         return len(np.unique(self.tasks))
 
     @property
     def n_blocks(self) -> int:
-        """The blocks of all strata."""
+        """The number of blocks of all strata."""
         return sum(tree.n_blocks for tree in self.trees)
 
-    def place(self, block: int) -> tuple[int, int | None]:
-        """The stratum of a block, and its number there; None where that is not cut."""
+    def locate(self, block: int) -> tuple[int, int | None]:
+        """The stratum of a block, and the block's number in it; None if the stratum is not cut."""
         firsts = [tree.first for tree in self.trees]
         stratum = int(np.searchsorted(firsts, block, "right")) - 1
         tree = self.trees[stratum]
@@ -108,58 +108,58 @@ class Forest:
 def groups_of(
     microdata: Microdata, policy: Policy, forest: Forest
 ) -> list[tuple[int, NDArray[np.int64]]]:
-    """The strata that records are in: the number of each, and its records, int64, ascending."""
-    found = []
+    """Group records by stratum: the stratum's number, and its records, int64, ascending."""
+    groups = []
     numbers = forest.numbers
-    everything = (True,) * len(microdata.attributes)
+    all_present = (True,) * len(microdata.attributes)
     for records in strata_of(microdata, policy):
         first = int(records[0])
         by = 0 if microdata.strata is None else int(microdata.strata[first])
-        pattern = everything
+        pattern = all_present
         if microdata.valid is not None:
             pattern = tuple(microdata.valid[first].tolist())
-        found.append((numbers[by, pattern], records))
-    return found
+        groups.append((numbers[by, pattern], records))
+    return groups
 
 
 def leaves_of(
-    microdata: Microdata, known: TableContext, forest: Forest
+    microdata: Microdata, context: TableContext, forest: Forest
 ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """By stratum: its number, its records, and which block of its cuts each lies in, int64."""
+    """By stratum: its number, its records, and the leaf of each record, int64."""
     space = None
-    found = []
+    groups = []
     keys = microdata.keys[:, 0]
-    for number, records in groups_of(microdata, known.policy, forest):
+    for number, records in groups_of(microdata, context.policy, forest):
         cuts = forest.trees[number].cuts
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
-            space = space or space_of(microdata, known.clustered, known.policy)
+            space = space or space_of(microdata, context.clustered, context.policy)
             for start in range(0, len(records), AT_ONCE):
-                some = records[start : start + AT_ONCE]
-                leaves[start : start + AT_ONCE] = cuts.assign(space(some).coordinates, keys[some])
-        found.append((number, records, leaves))
-    return found
+                chunk = records[start : start + AT_ONCE]
+                leaves[start : start + AT_ONCE] = cuts.assign(space(chunk).coordinates, keys[chunk])
+        groups.append((number, records, leaves))
+    return groups
 
 
-def threshold(wanted: int, count: int) -> int:
-    """A hash below which at least so many of so many lie, but for a chance of one in millions."""
-    if wanted >= count:
-        return EVERYTHING
-    share = (wanted + 8.0 * np.sqrt(wanted) + 32.0) / count
-    return min(int(share * _HASHES), EVERYTHING)
+def hash_limit(sample_size: int, count: int) -> int:
+    """A hash limit that at least ``sample_size`` of ``count`` keys meet, almost certainly."""
+    if sample_size >= count:
+        return MAX_HASH
+    share = (sample_size + 8.0 * np.sqrt(sample_size) + 32.0) / count
+    return min(int(share * _HASH_RANGE), MAX_HASH)
 
 
 def hashes_up_to(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
-    """Which keys have a hash up to this, bool (n,)."""
+    """Return which keys have a hash up to a limit, bool (n,)."""
     return np.asarray(hashed(keys) <= np.uint64(limit))
 
 
-def packed(sizes: Sequence[int], tasks: int) -> NDArray[np.int32]:
-    """The task of each block, int32: the largest first, each to whoever has least to do."""
+def assign_tasks(sizes: Sequence[int], tasks: int) -> NDArray[np.int32]:
+    """Assign blocks to tasks, int32: the largest first, each to the least loaded task."""
     load = np.zeros(max(tasks, 1), np.int64)
-    found = np.zeros(len(sizes), np.int32)
+    task_of_block = np.zeros(len(sizes), np.int32)
     for block in np.argsort(-np.asarray(sizes, np.int64), kind="stable").tolist():
         task = int(load.argmin())
-        found[block] = task
+        task_of_block[block] = task
         load[task] += int(sizes[block])
-    return found
+    return task_of_block

@@ -1,4 +1,4 @@
-"""What workers run: each function takes one piece or one block, and knows of no other."""
+"""The functions that workers run, each on one piece or one block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.sessions.base import random_order
-from dbanon.spark.arrow import one_array, released_array
+from dbanon.spark.arrow import combine_chunks, released_array
 from dbanon.spark.facts import facts_of
 from dbanon.spark.layout import (
     BLOCK,
@@ -36,101 +36,101 @@ from dbanon.spark.layout import (
     Layout,
     Packet,
 )
-from dbanon.spark.pieces import Piece, TableContext, clustered_of, guard_on, piece_of
-from dbanon.spark.tasks import Failed
+from dbanon.spark.pieces import TableContext, TablePiece, clustered_of, guard_on, piece_of
+from dbanon.spark.tasks import TaskFailure
 from dbanon.spark.trees import Forest, groups_of, hashes_up_to, leaves_of
 
 
 @dataclass(frozen=True)
 class GatherFacts:
-    """Gather the facts of a piece, and pack it; arguments as of ``facts.facts_of``.
+    """Gather the facts of a piece, and pack it; parameters as of ``facts.facts_of``.
 
     Parameters
     ----------
-    limit : the hash below which rows are taken; None where none are.
+    limit : the largest key hash to sample; None for no sample.
     """
 
     layout: Layout
     with_trees: Collection[str]
-    made: Collection[str]
+    built_from_values: Collection[str]
     limit: int | None = None
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        facts = facts_of(rows, self.layout, self.with_trees, self.made)
+        facts = facts_of(rows, self.layout, self.with_trees, self.built_from_values)
         yield facts
         if facts.no_key or facts.no_entity:
             return
         if self.limit is not None:
-            taken = _below(rows.select(self.layout.looked_at), self.limit)
-            if taken.num_rows:
-                # As batches they are told: a table would be rows that go on.
-                yield taken.to_batches()
+            sampled = _rows_up_to(rows.select(self.layout.class_inputs), self.limit)
+            if sampled.num_rows:
+                # Yield batches; a table would be passed on to the next stage.
+                yield sampled.to_batches()
         yield Packet(rows)
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """The records of a piece on which borders are found, and where they lie.
+class SampleRecords:
+    """Sample the records of a piece that determine borders, with their coordinates.
 
     Parameters
     ----------
-    limits : by stratum, the largest hash of a key that is taken.
+    hash_limits : by stratum, the largest key hash to sample.
     """
 
-    known: TableContext
+    context: TableContext
     forest: Forest
-    limits: dict[int, int]
+    hash_limits: dict[int, int]
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        known = self.known
-        if not known.layout.persons:
-            # Of a person the key of the first record counts, which all of them tell.
-            rows = _below(rows, max(self.limits.values()))
+        context = self.context
+        if not context.layout.persons:
+            # A person is sampled by the key of the first record, so all records are needed.
+            rows = _rows_up_to(rows, max(self.hash_limits.values()))
         if not rows.num_rows:
             return
-        microdata = piece_of(rows, known.layout, known).microdata
-        clustered, _ = clustered_of(microdata, known.policy.hierarchies)
-        space = space_of(clustered, known.clustered, known.policy)
+        microdata = piece_of(rows, context.layout, context).microdata
+        clustered, _ = clustered_of(microdata, context.policy.hierarchies)
+        space = space_of(clustered, context.clustered, context.policy)
         keys = clustered.keys[:, 0]
-        for number, records in groups_of(clustered, known.policy, self.forest):
-            if number in self.limits:
-                taken = records[hashes_up_to(keys[records], self.limits[number])]
-                if len(taken):
-                    yield number, keys[taken], space(taken).coordinates
+        for number, records in groups_of(clustered, context.policy, self.forest):
+            if number in self.hash_limits:
+                sampled = records[hashes_up_to(keys[records], self.hash_limits[number])]
+                if len(sampled):
+                    yield number, keys[sampled], space(sampled).coordinates
 
 
 @dataclass(frozen=True, eq=False)
-class Count:
-    """How much of a piece lies in each part of the cuts."""
+class CountLeaves:
+    """Count the records of a piece in each leaf of the cuts."""
 
-    known: TableContext
+    context: TableContext
     forest: Forest
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        known = self.known
-        microdata = piece_of(rows, known.layout, known).microdata
-        clustered, _ = clustered_of(microdata, known.policy.hierarchies)
-        found: Counter[tuple[int, int]] = Counter()
-        for number, _, leaves in leaves_of(clustered, known, self.forest):
+        context = self.context
+        microdata = piece_of(rows, context.layout, context).microdata
+        clustered, _ = clustered_of(microdata, context.policy.hierarchies)
+        leaf_counts: Counter[tuple[int, int]] = Counter()
+        for number, _, leaves in leaves_of(clustered, context, self.forest):
             for leaf, count in enumerate(np.bincount(leaves).tolist()):
                 if count:
-                    found[number, leaf] += count
-        yield found
+                    leaf_counts[number, leaf] += count
+        yield leaf_counts
 
 
 @dataclass(frozen=True, eq=False)
-class Assign:
-    """The rows of a piece with their blocks, and who works on these."""
+class AssignBlocks:
+    """Assign the rows of a piece to blocks, and send them to the blocks' tasks."""
 
-    known: TableContext
+    context: TableContext
     forest: Forest
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        known = self.known
-        piece = piece_of(rows, known.layout, known)
-        clustered, units = clustered_of(piece.microdata, known.policy.hierarchies)
+        context = self.context
+        piece = piece_of(rows, context.layout, context)
+        clustered, units = clustered_of(piece.microdata, context.policy.hierarchies)
         blocks = np.zeros(clustered.n_records, np.int64)
-        for number, records, leaves in leaves_of(clustered, known, self.forest):
+        for number, records, leaves in leaves_of(clustered, context, self.forest):
             blocks[records] = self.forest.trees[number].blocks(leaves)
         if units is not None:
             blocks = blocks[units.of_record]
@@ -138,7 +138,7 @@ class Assign:
 
 
 def by_task(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[Packet]:
-    """Rows with their blocks, int64 (n,), packed for the tasks of these."""
+    """Yield rows with their blocks, int64 (n,), packed by task."""
     if BLOCK in rows.column_names:
         rows = rows.drop_columns([BLOCK])
     rows = rows.append_column(BLOCK, pa.array(blocks.astype(np.int32)))
@@ -151,211 +151,226 @@ def by_task(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterat
             yield Packet(rows.slice(first, last - first), int(tasks[first]))
 
 
-def _below(rows: pa.Table, limit: int) -> pa.Table:
-    """The rows whose keys have a hash up to this."""
-    keys = one_array(rows[KEY]).to_numpy(zero_copy_only=False)
+def _rows_up_to(rows: pa.Table, limit: int) -> pa.Table:
+    """Select the rows whose keys have a hash up to a limit."""
+    keys = combine_chunks(rows[KEY]).to_numpy(zero_copy_only=False)
     return rows.filter(pa.array(hashes_up_to(keys, limit)))
 
 
 @dataclass
-class OfBlock:
-    """What a block tells.
+class BlockFacts:
+    """The facts about a block.
 
     Parameters
     ----------
-    block, stratum : which it is.
-    classes, size : how many it has, and of how much of what is clustered.
-    told : what the method counted.
-    rows : its records.
-    before, after : what they lose, as ``Release.sums``; empty where they are not released yet.
-    public : as of ``Release``; empty as well.
-    lost : whether every class has one label, by quasi-identifier.
-    hidden : of each quasi-identifier, the rows whose own value the release does not show; empty
-        where no column is kept.
+    block, stratum : its number, and that of its stratum.
+    classes, size : number of its classes, and of its clustered units.
+    method_counts : what the method counted.
+    rows : number of its records.
+    before, after : the losses, as ``Release.sums``; empty before the release.
+    public : see ``Release``; empty before the release.
+    suppressed : quasi-identifiers of which every class has the same label.
+    hidden : for each quasi-identifier, the rows whose own value is not released; empty if no column
+        is retained.
     """
 
     block: int
     stratum: int
     classes: int
     size: int
-    told: dict[str, int] = field(default_factory=dict)
+    method_counts: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     before: tuple[tuple[float, float], ...] = ()
     after: tuple[tuple[float, float], ...] = ()
     public: tuple[PublicSums, ...] = ()
-    lost: tuple[str, ...] = ()
+    suppressed: tuple[str, ...] = ()
     hidden: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
-    """The classes of whole blocks: found, or with ``turn`` refined; released where that ends it.
+class ClusterBlocks:
+    """Compute the classes of complete blocks, or refine them in a ``turn``, and release the last.
 
     Parameters
     ----------
-    schema : of the released rows; None where another turn follows.
-    turn : None where classes are to be found.
-    names : of the released columns in ``schema``, each with the number of the column of the release
-        or the place of what is kept; None where another turn follows.
-    guards : whether classes are merged until they keep to privacy models.
-    guarded : whether they are in the stage that follows.
+    schema : of the released rows; None if another round follows.
+    turn : the round of refinement; None to cluster.
+    names : the released columns in ``schema``, each with the number of its release column or the
+        index of the retained one; None if another round follows.
+    merges_for_models : whether to merge classes until they satisfy privacy models.
+    precedes_merge : whether the next stage does so.
     """
 
-    known: TableContext
+    context: TableContext
     forest: Forest
     schema: pa.Schema | None = None
     turn: Turn | None = None
     names: tuple[tuple[str, int], ...] | None = None
-    guards: bool = False
-    guarded: bool = False
+    merges_for_models: bool = False
+    precedes_merge: bool = False
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        blocks = one_array(rows[BLOCK]).to_numpy(zero_copy_only=False)
+        blocks = combine_chunks(rows[BLOCK]).to_numpy(zero_copy_only=False)
         order = np.argsort(blocks, kind="stable")
-        made = []
-        for places in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
-            number = int(blocks[places[0]])
+        tables = []
+        for positions in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
+            number = int(blocks[positions[0]])
             try:
-                found, facts = self._one(rows.take(pa.array(places)), number)
+                result, facts = self._process_block(rows.take(pa.array(positions)), number)
             except Exception as error:
-                yield Failed.of(error, f"Block {number}")
+                yield TaskFailure.of(error, f"Block {number}")
                 return
             yield facts
-            if isinstance(found, pa.Table):
-                made.append(found)
+            if isinstance(result, pa.Table):
+                tables.append(result)
             else:
-                yield from found
-        if made:
-            # Neighbours in a file would be neighbours in what was read.
-            table = pa.concat_tables(made)
+                yield from result
+        if tables:
+            # Shuffle, because rows adjacent in the file would be adjacent in the source.
+            table = pa.concat_tables(tables)
             yield table.take(pa.array(random_order(table.num_rows)))
 
-    def _one(self, rows: pa.Table, number: int) -> tuple[pa.Table | list[Packet], OfBlock]:
-        """The released rows of a block, or the packets of its rows and classes."""
-        known, policy = self.known, self.known.policy
-        piece = piece_of(rows, known.layout, known)
+    def _process_block(
+        self, rows: pa.Table, number: int
+    ) -> tuple[pa.Table | list[Packet], BlockFacts]:
+        """Return the released rows of a block, or the packets of its rows and classes."""
+        context, policy = self.context, self.context.policy
+        piece = piece_of(rows, context.layout, context)
         clustered, units = clustered_of(piece.microdata, policy.hierarchies)
-        stratum, in_stratum = self.forest.place(number)
-        if self.guards:
-            return self._guarded(piece, number, stratum)
-        [(found, records)] = groups_of(clustered, policy, self.forest)
-        assert found == stratum
-        space = space_of(clustered, known.clustered, policy)(records)
+        stratum, index_in_stratum = self.forest.locate(number)
+        if self.merges_for_models:
+            return self._merge_for_models(piece, number, stratum)
+        [(number_of_stratum, records)] = groups_of(clustered, policy, self.forest)
+        assert number_of_stratum == stratum
+        space = space_of(clustered, context.clustered, policy)(records)
         keys = clustered.keys[:, 0]
         if self.turn is None:
-            part = cluster_block(space, keys, policy, in_stratum, _silent)
+            classes = cluster_block(space, keys, policy, index_in_stratum, _silent)
         else:
-            part = self._refined(piece, space, units, stratum, in_stratum)
-        of_rows = part if units is None else part.of(units.of_record)
-        facts = OfBlock(number, stratum, part.n_classes, clustered.n_records, dict(part.told),
-                        piece.microdata.n_records)  # fmt: skip
+            classes = self._refine(piece, space, units, stratum, index_in_stratum)
+        record_classes = classes if units is None else classes.of(units.of_record)
+        facts = BlockFacts(
+            number,
+            stratum,
+            classes.n_classes,
+            clustered.n_records,
+            dict(classes.told),
+            piece.microdata.n_records,
+        )
         if self.names is not None:
-            return self._released(piece, of_rows, facts), facts
-        if self.guarded:
-            # Models look at records, and merging them costs what their labels lose.
-            space = space_of_costs(piece.microdata, known.released, policy)
-            own = space(np.arange(piece.microdata.n_records))
-            return self._placed(piece, of_rows, of_rows, own, piece.keys), facts
-        return self._placed(piece, of_rows, part, space, keys), facts
+            return self._release(piece, record_classes, facts), facts
+        if self.precedes_merge:
+            # Models apply to records, and merging costs what the records' labels lose.
+            space = space_of_costs(piece.microdata, context.released, policy)
+            positions = space(np.arange(piece.microdata.n_records))
+            return self._pack(piece, record_classes, record_classes, positions, piece.keys), facts
+        return self._pack(piece, record_classes, classes, space, keys), facts
 
-    def _guarded(self, piece: Piece, number: int, stratum: int) -> tuple[pa.Table, OfBlock]:
-        """The classes that moved here, merged until each keeps to the models."""
-        known, microdata = self.known, piece.microdata
-        before = one_array(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
-        part = Partition(np.unique(before, return_inverse=True)[1].reshape(-1))
-        space = space_of_costs(microdata, known.released, known.policy)
-        own = space(np.arange(microdata.n_records))
-        guard = guard_on(microdata, part, known)
-        found = protect_block(own, part, guard, known.policy, _silent)
+    def _merge_for_models(
+        self, piece: TablePiece, number: int, stratum: int
+    ) -> tuple[pa.Table, BlockFacts]:
+        """Merge the classes that moved here until each satisfies the models."""
+        context, microdata = self.context, piece.microdata
+        labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
+        classes = Partition(np.unique(labels, return_inverse=True)[1].reshape(-1))
+        space = space_of_costs(microdata, context.released, context.policy)
+        positions = space(np.arange(microdata.n_records))
+        guard = guard_on(microdata, classes, context)
+        merged = protect_block(positions, classes, guard, context.policy, _silent)
         n = microdata.n_records
-        facts = OfBlock(number, stratum, found.n_classes, n, {}, n)
-        return self._released(piece, found, facts), facts
+        facts = BlockFacts(number, stratum, merged.n_classes, n, {}, n)
+        return self._release(piece, merged, facts), facts
 
-    def _refined(
-        self, piece: Piece, space: Any, units: Any, stratum: int, in_stratum: int | None
+    def _refine(
+        self, piece: TablePiece, space: Any, units: Any, stratum: int, index_in_stratum: int | None
     ) -> Partition:
-        """The classes that moved here, refined; as they are where their stratum is not cut."""
-        before = one_array(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
+        """Refine the classes that moved here; unchanged if their stratum is not cut."""
+        class_labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
             first = np.unique(units.of_record, return_index=True)[1]
-            before = before[first]
-        _, labels = np.unique(before, return_inverse=True)
-        part = Partition(labels.reshape(-1))
-        if in_stratum is None:
-            return part
-        policy, turn = self.known.policy, self.turn
+            class_labels = class_labels[first]
+        _, labels = np.unique(class_labels, return_inverse=True)
+        classes = Partition(labels.reshape(-1))
+        if index_in_stratum is None:
+            return classes
+        policy, turn = self.context.policy, self.turn
         assert turn is not None
         refine = str(find_method(policy.method).refine)
         size = self.forest.strata[stratum].size
-        found = refine_block(refine, space, part, policy, turn, in_stratum, size, _silent)
-        return found.require(int(policy.k), max_refined_size(refine, int(policy.k)))
+        refined = refine_block(
+            refine, space, classes, policy, turn, index_in_stratum, size, _silent
+        )
+        return refined.require(int(policy.k), max_refined_size(refine, int(policy.k)))
 
-    def _placed(
+    def _pack(
         self,
-        piece: Piece,
-        of_rows: Partition,
-        part: Partition,
+        piece: TablePiece,
+        record_classes: Partition,
+        classes: Partition,
         space: Any,
         keys: NDArray[np.int64],
     ) -> list[Packet]:
-        """The rows with their classes; and of each class where it stands, and its size."""
-        places = places_of_classes(space, part)
-        count, width = places.shape
+        """Pack the rows with their classes, and each class with its coordinates and size."""
+        coordinates = places_of_classes(space, classes)
+        count, width = coordinates.shape
         columns = {
-            BLOCK: pa.array(np.full(count, one_array(piece.rows[BLOCK])[0].as_py(), np.int64)),
+            BLOCK: pa.array(np.full(count, combine_chunks(piece.rows[BLOCK])[0].as_py(), np.int64)),
             LABEL: pa.array(np.arange(count)),
-            KEY: pa.array(first_keys(part, keys)),
-            SIZE: pa.array(part.sizes.astype(np.int64)),
-            PLACE: pa.FixedSizeListArray.from_arrays(pa.array(places.reshape(-1)), width),
+            KEY: pa.array(first_keys(classes, keys)),
+            SIZE: pa.array(classes.sizes.astype(np.int64)),
+            PLACE: pa.FixedSizeListArray.from_arrays(pa.array(coordinates.reshape(-1)), width),
         }
-        if self.guarded:
-            counts = guard_on(piece.microdata, part, self.known).counts(
-                part.labels.astype(np.int64), part.n_classes
+        if self.precedes_merge:
+            counts = guard_on(piece.microdata, classes, self.context).counts(
+                classes.labels.astype(np.int64), classes.n_classes
             )
-            held = pa.array(counts.reshape(-1))
-            columns[VALUES] = pa.FixedSizeListArray.from_arrays(held, counts.shape[1])
+            value_counts = pa.array(counts.reshape(-1))
+            columns[VALUES] = pa.FixedSizeListArray.from_arrays(value_counts, counts.shape[1])
         rows = piece.rows
         if LABEL in rows.column_names:
             rows = rows.drop_columns([LABEL])
-        rows = rows.append_column(LABEL, pa.array(of_rows.labels.astype(np.int64)))
+        rows = rows.append_column(LABEL, pa.array(record_classes.labels.astype(np.int64)))
         return [Packet(rows), Packet(pa.table(columns), column=CLASSES)]
 
-    def _released(self, piece: Piece, partition: Partition, facts: OfBlock) -> pa.Table:
-        """The released rows, in the order of their keys."""
-        known = self.known
-        release = released_of(piece, partition, known)
+    def _release(self, piece: TablePiece, partition: Partition, facts: BlockFacts) -> pa.Table:
+        """Build the released rows, in key order."""
+        context = self.context
+        release = release_piece(piece, partition, context)
         facts.before, facts.after = release.sums
         facts.public = release.public
-        facts.lost = lost_completely(release.columns, known.policy.hierarchies)
-        if known.layout.kept:
+        facts.suppressed = lost_completely(release.columns, context.policy.hierarchies)
+        if context.layout.retained:
             originals = Originals(piece.microdata, partition, release.columns)
             facts.hidden = tuple(map(originals.hidden_rows, originals.names))
         n = piece.microdata.n_records
         arrays: list[Any] = []
         assert self.names is not None
         assert self.schema is not None
-        given = dict(self.names)
+        column_indices = dict(self.names)
         columns = [part for column in release.columns for part in column.parts]
-        for one in self.schema:
-            if one.name == FACTS:
+        for schema_field in self.schema:
+            if schema_field.name == FACTS:
                 arrays.append(pa.nulls(n, pa.binary()))
-            elif one.name in piece.rows.column_names and one.name not in given:
-                arrays.append(one_array(piece.rows[one.name]))
+            elif (
+                schema_field.name in piece.rows.column_names
+                and schema_field.name not in column_indices
+            ):
+                arrays.append(combine_chunks(piece.rows[schema_field.name]))
             else:
-                column = columns[given[one.name]]
-                arrays.append(released_array(column, partition.labels, one.type))
+                column = columns[column_indices[schema_field.name]]
+                arrays.append(released_array(column, partition.labels, schema_field.type))
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
 
-def released_of(piece: Piece, partition: Partition, known: TableContext) -> Release:
-    """The released values of classes, and what they lose."""
+def release_piece(piece: TablePiece, partition: Partition, context: TableContext) -> Release:
+    """Recode classes to released values, and compute their losses."""
     return recode(
         piece.microdata,
-        Found(partition, measures=known.released),
-        known.policy,
+        Found(partition, measures=context.released),
+        context.policy,
         piece.exact_totals,
     )
 
 
 def _silent(share: float) -> None:
-    """A tick for tasks, which Spark watches."""
+    """Ignore progress, which Spark reports itself."""

@@ -11,7 +11,7 @@ from tests.reference import worst_class
 from tests.reference.generalization import Records
 
 
-def kept(models, counts, wholes):
+def satisfied(models, counts, wholes):
     """Which classes keep to all models; counts and wholes by sensitive attribute.
 
     The counts under None, where there are any, are the persons of each class.
@@ -135,7 +135,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
     withheld = 0
     while True:
         names = list(classes)
-        fails = ~kept(models, counts(list(classes.values())), wholes) if names else []
+        fails = ~satisfied(models, counts(list(classes.values())), wholes) if names else []
         failing = [c for c, bad in zip(names, fails, strict=True) if bad]
         if not failing:
             break
@@ -156,7 +156,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
                 - lacks(counts_of_each(counts, together)),
             )
         elif others:
-            good = kept(models, counts_of_each(counts, together), wholes)
+            good = satisfied(models, counts_of_each(counts, together), wholes)
             pool = np.flatnonzero(good) if good.any() else np.arange(len(others))
             target = int(pool[np.argmin(np.array(increases)[pool])])
         size = len(classes[chosen])
@@ -171,7 +171,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
         classes[into] = together[target]
         loss[into] = records.loss(classes[into])
         del classes[chosen]
-    fails = bool(classes) and not kept(models, counts(list(classes.values())), wholes).all()
+    fails = bool(classes) and not satisfied(models, counts(list(classes.values())), wholes).all()
     lost = sum(loss[c] for c in classes) + withheld * all_of_it
     found = np.full(len(labels), -1, np.int32)
     for number, c in enumerate(sorted(classes)):
@@ -199,7 +199,9 @@ def split(space, labels, k, codes, models, wholes):
             name: np.bincount([codes[name][i] for i in members], minlength=len(wholes[name]))
             for name in codes
         }
-        return kept(models, {name: row.reshape(1, -1) for name, row in counts.items()}, wholes)[0]
+        return satisfied(
+            models, {name: row.reshape(1, -1) for name, row in counts.items()}, wholes
+        )[0]
 
     def cut(members):
         best, least = None, records.loss(members)

@@ -10,7 +10,7 @@ from tests.prerequisites import import_or_skip
 
 import_or_skip("pyspark")
 
-from dbanon.spark.facts import Keys  # noqa: E402
+from dbanon.spark.facts import KeySet  # noqa: E402
 
 WIDE = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-70_000, 70_000)
@@ -19,16 +19,16 @@ NEAR = st.integers(-70_000, 70_000)
 @given(st.lists(NEAR | WIDE, max_size=40), st.integers(0, 40))
 @settings(max_examples=200, deadline=None)
 def test_twice_or_not_or_unknown(keys, cut):
-    found = Keys()
+    found = KeySet()
     for piece in (keys[:cut], keys[cut:]):
-        found.add(Keys.of(np.sort(np.array(piece, np.int64))))
-    if not found.sparse:
-        assert found.twice == (len(set(keys)) < len(keys))
+        found.add(KeySet.of(np.sort(np.array(piece, np.int64))))
+    if not found.is_sparse:
+        assert found.has_duplicates == (len(set(keys)) < len(keys))
     held = sum(int(np.unpackbits(page).sum()) for page in found.pages.values())
-    assert found.twice or found.sparse or held == len(keys)
+    assert found.has_duplicates or found.is_sparse or held == len(keys)
 
 
 def test_keys_far_apart_are_for_somebody_else():
     keys = np.arange(300, dtype=np.int64) << 40
-    assert Keys.of(keys).sparse
-    assert not Keys.of(keys).pages
+    assert KeySet.of(keys).is_sparse
+    assert not KeySet.of(keys).pages

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dbanon.spark import layout
-from dbanon.spark.layout import CLASSES, ROWS, SCHEMA, TASK, Packet, opened, unpacked
+from dbanon.spark.layout import CLASSES, ROWS, SCHEMA, TASK, Packet, unpack, unpack_column
 
 TABLE = pa.table(
     {
@@ -26,7 +26,7 @@ TABLE = pa.table(
 
 @pytest.mark.parametrize("most", [1 << 22, 4000, 1])
 def test_rows_go_through_packets(most, monkeypatch):
-    monkeypatch.setattr(layout, "MOST_BYTES", most)
+    monkeypatch.setattr(layout, "MAX_BYTES", most)
     # A part of a table holds no row of the rest.
     part = TABLE.slice(3, 150)
     batches = list(Packet(part, 7).batches())
@@ -34,10 +34,10 @@ def test_rows_go_through_packets(most, monkeypatch):
     assert all(batch.schema == SCHEMA for batch in batches)
     assert {batch.column(TASK)[0].as_py() for batch in batches} == {7}
     assert all(batch.column(CLASSES).null_count == 1 for batch in batches)
-    found = pa.Table.from_batches(opened(batches, ROWS))
+    found = pa.Table.from_batches(unpack_column(batches, ROWS))
     assert found.equals(part)
     together = pa.Table.from_batches(batches).combine_chunks()
-    assert pa.Table.from_batches(unpacked(together[ROWS])).equals(part)
+    assert pa.Table.from_batches(unpack(together[ROWS])).equals(part)
 
 
 def test_no_rows_are_no_packet():
@@ -48,4 +48,4 @@ def test_a_packet_that_lies_anywhere():
     """Arrow wants places of eight bytes, which a packet after another value may not have."""
     [batch] = Packet(TABLE, column=CLASSES).batches()
     held = pa.array([b"abc", batch.column(CLASSES)[0].as_py(), None], pa.binary())
-    assert pa.Table.from_batches(unpacked(held[1:])).equals(TABLE)
+    assert pa.Table.from_batches(unpack(held[1:])).equals(TABLE)

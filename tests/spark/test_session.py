@@ -25,8 +25,8 @@ from dbanon.spark.session import (
     not_private,
     open_session,
     own_shuffle_partitions,
+    own_versions,
     require_session,
-    versions,
     versions_of_workers,
     warn_unless_private,
 )
@@ -76,7 +76,7 @@ def test_without_localhost_the_line_to_add_is_said(monkeypatch: pytest.MonkeyPat
 
 
 def test_workers_have_our_versions(spark: SparkSession) -> None:
-    assert versions_of_workers(spark) == [versions()]
+    assert versions_of_workers(spark) == [own_versions()]
     require_session(spark)
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
@@ -163,16 +163,16 @@ def test_a_master_without_host_or_port(place: str, sessions: Any) -> None:
 
 def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
     """Those of other kinds are Spark's to ask."""
-    own_settings._require_answer(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
-    own_settings._require_answer("yarn")
-    own_settings._require_answer("k8s://https://127.0.0.1:1")
+    own_settings._require_reachable(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
+    own_settings._require_reachable("yarn")
+    own_settings._require_reachable("k8s://https://127.0.0.1:1")
 
 
 def test_another_version_on_the_workers(
     on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = versions()
-    monkeypatch.setattr(own_settings, "versions", lambda: here | {"numpy": "1.0"})
+    here = own_versions()
+    monkeypatch.setattr(own_settings, "own_versions", lambda: here | {"numpy": "1.0"})
     with pytest.raises(WorkersDiffer) as caught:
         require_session(on_cluster)
     assert f"numpy {here['numpy']} on a worker, 1.0 here" in str(caught.value)

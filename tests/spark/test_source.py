@@ -154,7 +154,7 @@ def test_a_writer_changes_nothing_of_what_is_read(
             )
             assert everything(pinned.frame, rows_of) == before
         assert pinned.count() == len(before) == 3000
-        pinned.settled()
+        pinned.require_unchanged()
 
 
 def test_when_the_holder_is_lost_it_fails_and_reads_no_other_state(
@@ -172,7 +172,7 @@ def test_when_the_holder_is_lost_it_fails_and_reads_no_other_state(
         )
         with pytest.raises(SourceChanged, match="snapshot"):
             everything(pinned.frame, rows_of)
-        pinned.settled()
+        pinned.require_unchanged()
 
 
 def test_a_condition_and_a_view_choose_rows(
@@ -255,13 +255,13 @@ def test_files_are_those_that_were_there(
     assert everything(pinned.frame, rows_of) == FOUR
     write(place / "e.parquet", [7])
     assert everything(pinned.frame, rows_of) == FOUR
-    pinned.settled()
+    pinned.require_unchanged()
     write(place / "a.parquet", [1, 2, 8])
     with pytest.raises(SourceChanged):
-        pinned.settled()
+        pinned.require_unchanged()
     (place / "a.parquet").unlink()
     with pytest.raises(SourceChanged):
-        pinned.settled()
+        pinned.require_unchanged()
 
 
 def test_columns_in_names_of_directories_are_columns(
@@ -302,7 +302,7 @@ def test_links_in_a_directory_are_not_followed(
     with pytest.raises(ForeignFile):
         source.parquet(spark, str(place), job())
     with pytest.raises(ForeignFile):
-        pinned.settled()
+        pinned.require_unchanged()
     followed = source.parquet(spark, str(place), job(foreign_files="links"))
     assert everything(followed.frame, rows_of) == FOUR
     (place / "b.parquet").unlink()

@@ -30,7 +30,13 @@ def _small():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_can_be_begun(name):
     """By its name, with all that the command hands over; those of minutes are run by hand alone."""
-    given = {"beside": None} if name in WITH_ANOTHER else {"big": False} if name in WITH_BIG else {}
+    given = (
+        {"other_python": None}
+        if name in WITH_ANOTHER
+        else {"big": False}
+        if name in WITH_BIG
+        else {}
+    )
     run = importlib.import_module(f"benchmarks.{name}").run
     inspect.signature(run).bind(True, **given)
 
