@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from benchmarks.alignment import KINDS, columns, means, taken_for_unrelated
+from benchmarks.alignment import KINDS, columns, means, classified_as_unrelated
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
@@ -43,7 +43,7 @@ def test_pairings_that_are_all_alike_are_not_refused() -> None:
     x = np.arange(40.0).reshape(-1, 1)
     assert against_chance(paired(x, np.full((40, 1), 19.5))) is None
     assert against_chance(paired(x[:1], x[:1])) is None
-    assert not taken_for_unrelated(x, np.full((40, 1), 19.5))
+    assert not classified_as_unrelated(x, np.full((40, 1), 19.5))
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_releases_pass_and_shuffled_ones_do_not(n: int) -> None:
             for _ in range(20 if n < 100 else 2):
                 before = columns(kind, n, p, rng)
                 after = means(before, 10, "mdav")
-                aligned += taken_for_unrelated(before, after)
-                shuffled += not taken_for_unrelated(before, after[rng.permutation(n)])
+                aligned += classified_as_unrelated(before, after)
+                shuffled += not classified_as_unrelated(before, after[rng.permutation(n)])
     assert aligned == 0
     assert shuffled <= 4
