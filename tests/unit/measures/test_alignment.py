@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from benchmarks.alignment import KINDS, columns, means, classified_as_unrelated
+from benchmarks.alignment import KINDS, classified_as_unrelated, columns, means
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
