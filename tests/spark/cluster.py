@@ -52,17 +52,19 @@ def require_spark() -> None:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise NoSparkError("no Java: .ci/prepare.sh java")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', told)
+    version_text = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, check=False
+    ).stderr
+    version = re.search(r'version "(\d+)', version_text)
     if version is None or int(version[1]) < 17:
         raise NoSparkError("Java is older than 17: .ci/prepare.sh java")
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
+    """Return an unused port."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Cluster:
     n_workers : how many workers there are, of one core each.
     """
 
-    place: Path
+    folder: Path
     n_workers: int = 2
     port: int = field(default_factory=free_port)
     secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
@@ -100,30 +102,30 @@ class Cluster:
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.cores.max": str(self.n_workers),
-            "spark.local.dir": str(self.place / "local"),
+            "spark.local.dir": str(self.folder / "local"),
         }
 
     def start(self) -> None:
         """Start it, and wait until all workers are known to the master."""
-        (self.place / "local").mkdir()
-        known = self.place / "spark.conf"
-        with os.fdopen(os.open(known, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+        (self.folder / "local").mkdir()
+        settings_file = self.folder / "spark.conf"
+        with os.fdopen(os.open(settings_file, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
             for name in (
                 "spark.authenticate",
                 "spark.authenticate.secret",
                 "spark.network.crypto.enabled",
             ):
                 file.write(f"{name} {self.conf[name]}\n")
-        given = ["--host", HOST, "--properties-file", str(known)]
+        arguments = ["--host", HOST, "--properties-file", str(settings_file)]
         ports = ["--port", str(self.port), "--webui-port", str(free_port())]
-        self._run("master", "org.apache.spark.deploy.master.Master", *given, *ports)
+        self._run("master", "org.apache.spark.deploy.master.Master", *arguments, *ports)
         self._wait("master", "I have been elected leader", 1)
         for number in range(self.n_workers):
-            work = self.place / f"work{number}"
+            work = self.folder / f"work{number}"
             self._run(
                 f"worker{number}",
                 "org.apache.spark.deploy.worker.Worker",
-                *given,
+                *arguments,
                 "--webui-port",
                 str(free_port()),
                 "--cores",
@@ -145,7 +147,7 @@ class Cluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": JAVA,
             "SPARK_LOCAL_IP": HOST,
-            "SPARK_LOCAL_DIRS": str(self.place / "local"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
         }
         with self.log(name).open("wb") as log:
             self.processes.append(
@@ -155,38 +157,38 @@ class Cluster:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=environment,
-                    cwd=self.place,
+                    cwd=self.folder,
                     start_new_session=True,
                 )
             )
 
     def log(self, name: str) -> Path:
         """Where a process of it writes what it does."""
-        return self.place / f"{name}.log"
+        return self.folder / f"{name}.log"
 
     def _wait(self, name: str, text: str, times: int) -> None:
         end = time.monotonic() + _STARTED
         while self.log(name).read_text(errors="replace").count(text) < times:
             ended = [process for process in self.processes if process.poll() is not None]
             if ended or time.monotonic() > end:
-                told = self.log(name).read_text(errors="replace")[-2000:]
-                raise NoSparkError(f"the cluster's {name} did not start: {told}")
+                log_tail = self.log(name).read_text(errors="replace")[-2000:]
+                raise NoSparkError(f"the cluster's {name} did not start: {log_tail}")
             time.sleep(0.1)
 
     def logs(self) -> str:
         """All that its processes wrote, executors included."""
-        files = [*self.place.glob("*.log"), *self.place.glob("work*/*/*/std*")]
+        files = [*self.folder.glob("*.log"), *self.folder.glob("work*/*/*/std*")]
         return "\n".join(path.read_text(errors="replace") for path in files)
 
     def executors(self) -> list[int]:
         """The process numbers of the executors that run now."""
-        found = []
+        pids = []
         for process in self.processes[1:]:
-            found += [pid for pid in descendants(process.pid) if _is_executor(pid)]
-        return found
+            pids += [pid for pid in descendants(process.pid) if _is_executor(pid)]
+        return pids
 
     def stop(self) -> None:
-        """End what was started, and what that started."""
+        """End all started processes and their children."""
         for process in reversed(self.processes):
             below = descendants(process.pid)
             if process.poll() is None:
@@ -203,20 +205,20 @@ class Cluster:
 def descendants(pid: int) -> list[int]:
     """The processes that a process started, and that those started."""
     children: dict[int, list[int]] = {}
-    for place in Path("/proc").glob("[0-9]*"):
+    for process_folder in Path("/proc").glob("[0-9]*"):
         try:
-            told = (place / "stat").read_text()
+            status = (process_folder / "stat").read_text()
         except OSError:
             continue
         # The name, in parentheses, may hold anything.
-        parent = int(told.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(place.name))
-    found, todo = [], [pid]
+        parent = int(status.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(process_folder.name))
+    children_of_all, todo = [], [pid]
     while todo:
         below = children.get(todo.pop(), [])
-        found += below
+        children_of_all += below
         todo += below
-    return found
+    return children_of_all
 
 
 def end(pid: int) -> None:
@@ -229,7 +231,7 @@ def end(pid: int) -> None:
 
 def _is_executor(pid: int) -> bool:
     try:
-        told = Path(f"/proc/{pid}/cmdline").read_bytes()
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"CoarseGrainedExecutorBackend" in told
+    return b"CoarseGrainedExecutorBackend" in command_line

@@ -30,20 +30,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
     # Each change of session costs a Java process, so there are few: all tests in one place of the
     # list, those of one session after each other.
-    here = [number for number, item in enumerate(items) if item.path.parent == HERE]
-    ordered = sorted((items[number] for number in here), key=_session_of)
-    for number, item in zip(here, ordered, strict=True):
+    spark_indices = [number for number, item in enumerate(items) if item.path.parent == HERE]
+    ordered = sorted((items[number] for number in spark_indices), key=_session_of)
+    for number, item in zip(spark_indices, ordered, strict=True):
         items[number] = item
 
 
 def _session_of(item: pytest.Item) -> tuple[int, bool]:
     """Of this process, then none of it, then the cluster's; last what kills a part of that."""
-    asked = set(getattr(item, "fixturenames", ()))
-    if "on_cluster" in asked:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if "on_cluster" in fixtures:
         return 2, item.get_closest_marker("slow") is not None
-    if "cluster" in asked:
+    if "cluster" in fixtures:
         return 3, False
-    if "spark" in asked or "sessions" not in asked:
+    if "spark" in fixtures or "sessions" not in fixtures:
         return 0, False
     # Of these the slow ones end this process's Java, and start drivers of their own.
     return 1, item.get_closest_marker("slow") is not None
@@ -52,8 +52,8 @@ def _session_of(item: pytest.Item) -> tuple[int, bool]:
 class Sessions:
     """The one session that a process can have: another master's takes the place of the last."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._master = ""
         self._session: SparkSession | None = None
 
@@ -65,11 +65,11 @@ class Sessions:
             return self._session
         # With its Java: of a context that was stopped there settings and threads are left.
         self.end()
-        here = SMALL | {
-            "spark.local.dir": str(self._place),
-            "spark.sql.warehouse.dir": str(self._place / "warehouse"),
+        driver_settings = SMALL | {
+            "spark.local.dir": str(self._folder),
+            "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
         }
-        self._session = open_session(master, here | conf)
+        self._session = open_session(master, driver_settings | conf)
         self._master = master
         return self._session
 
@@ -98,17 +98,17 @@ class Sessions:
 
 
 @pytest.fixture(scope="session")
-def _place() -> Iterator[Path]:
+def _folder() -> Iterator[Path]:
     # Short: Spark puts long names below it.
-    place = Path(tempfile.mkdtemp(prefix="dbanon-spark-"))
+    folder = Path(tempfile.mkdtemp(prefix="dbanon-spark-"))
     try:
-        yield place
+        yield folder
     finally:
-        rmtree(place, ignore_errors=True)
+        rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def sessions(_place: Path) -> Iterator[Sessions]:
+def sessions(_folder: Path) -> Iterator[Sessions]:
     try:
         require_spark()
     except NoSparkError as error:
@@ -116,10 +116,10 @@ def sessions(_place: Path) -> Iterator[Sessions]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Of the cluster's workers, too, whose python3 may be another.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    (_place / "driver").mkdir()
-    held = Sessions(_place / "driver")
-    yield held
-    held.end()
+    (_folder / "driver").mkdir()
+    open_sessions = Sessions(_folder / "driver")
+    yield open_sessions
+    open_sessions.end()
 
 
 @pytest.fixture
@@ -129,16 +129,16 @@ def spark(sessions: Sessions) -> SparkSession:
 
 
 @pytest.fixture(scope="session")
-def cluster(sessions: Sessions, _place: Path) -> Iterator[Cluster]:
+def cluster(sessions: Sessions, _folder: Path) -> Iterator[Cluster]:
     """A master and two workers, for drivers of their own; started when a test first needs it."""
-    place = _place / "cluster"
-    place.mkdir()
-    found = Cluster(place)
+    folder = _folder / "cluster"
+    folder.mkdir()
+    running_cluster = Cluster(folder)
     try:
-        found.start()
-        yield found
+        running_cluster.start()
+        yield running_cluster
     finally:
-        found.stop()
+        running_cluster.stop()
 
 
 @pytest.fixture

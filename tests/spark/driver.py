@@ -16,33 +16,33 @@ from typing import Any
 _LONG = 300
 
 
-def main(told: dict[str, Any]) -> None:
-    if told.get("largest_file"):
+def main(arguments: dict[str, Any]) -> None:
+    if arguments.get("largest_file"):
         # As a disk that is full: of this process and of the Java that it starts.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (told["largest_file"],) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["largest_file"],) * 2)
     from dbanon.errors import DbanonError
     from dbanon.spark import anonymize_table, into_postgresql, open_session
 
     warnings.simplefilter("ignore")
     lock = into_postgresql.pieces.lock
 
-    def wait(session: Any, made: Any) -> None:
+    def wait(session: Any, condition: Any) -> None:
         print("staged", flush=True)
         time.sleep(_LONG)
-        lock(session, made)
+        lock(session, condition)
 
-    if told.get("wait"):
+    if arguments.get("wait"):
         into_postgresql.pieces.lock = wait
     try:
-        session = open_session(told["master"], told["conf"])
+        session = open_session(arguments["master"], arguments["conf"])
     except DbanonError as error:
         print(json.dumps(error.to_dict()), flush=True)
         return
     print("open", flush=True)
     try:
-        if not told.get("asked"):
+        if not arguments.get("asked"):
             return
-        report = anonymize_table(session, told["url"], told["url"], **told["asked"])
+        report = anonymize_table(session, arguments["url"], arguments["url"], **arguments["asked"])
         print(json.dumps({"release_id": report.release_id}), flush=True)
     except DbanonError as error:
         print(json.dumps(error.to_dict()), flush=True)

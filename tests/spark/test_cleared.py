@@ -39,10 +39,10 @@ def made(url: str, release_id: str, age: int, count: int = 2) -> list[RelationNa
 
 
 def there(url: str) -> list[str]:
-    found = execute(
+    listing = execute(
         url, "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'peop%'"
     )
-    return sorted(name for (name,) in found)
+    return sorted(name for (name,) in listing)
 
 
 def test_old_pieces_of_a_driver_that_is_gone_are_dropped(pg_url: str) -> None:
@@ -96,13 +96,13 @@ def test_names_fit_and_differ() -> None:
     assert all(len(name.name.encode()) <= 63 for name in names)
 
 
-def staged(place: Path, name: str, age: float) -> Path:
-    made = place / name
-    made.mkdir()
-    (made / "part-0.parquet").write_text("rows")
-    for path in (made / "part-0.parquet", made):
+def staged(folder: Path, name: str, age: float) -> Path:
+    staged_path = folder / name
+    staged_path.mkdir()
+    (staged_path / "part-0.parquet").write_text("rows")
+    for path in (staged_path / "part-0.parquet", staged_path):
         os.utime(path, (time.time() - age, time.time() - age))
-    return made
+    return staged_path
 
 
 def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
 
 
 def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
-    """Ours are known by their name, their owner, their mode, and by nobody's lock on them."""
+    """Own directories are recognized by name, owner, mode and the absence of a lock."""
     name = "dbanon-spark-" + "0123456789abcdef" * 2
     alive = held_among_others(str(tmp_path))
     (alive / "rdd_1_1").write_text("rows")

@@ -83,9 +83,9 @@ def test_the_command_line(sessions: Any, people: str) -> None:
         "3",
         *(f"--conf={name}={value}" for name, value in SMALL.items()),
     ]
-    taken = run("anonymize", people, *LINE, *cluster)
-    assert taken.exit_code == 2
-    assert "output_exists" in taken.output
+    refused_run = run("anonymize", people, *LINE, *cluster)
+    assert refused_run.exit_code == 2
+    assert "output_exists" in refused_run.output
     done = run("anonymize", people, *LINE, *cluster, "--if-exists", "replace")
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
@@ -101,7 +101,7 @@ def test_the_command_line(sessions: Any, people: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--master", "local[1]"], "--engine spark"),
         (["--conf", "spark.ui.enabled=false"], "--engine spark"),
@@ -112,10 +112,10 @@ def test_the_command_line(sessions: Any, people: str) -> None:
         (["--engine", "spark", "--master", "local[1]", "--tasks", "0"], "tasks"),
     ],
 )
-def test_lines_that_are_wrong(words: list[str], said: str) -> None:
+def test_lines_that_are_wrong(words: list[str], message: str) -> None:
     done = run("anonymize", "postgresql://localhost/nothing", *LINE, *words)
     assert done.exit_code == 2
-    assert said in done.output
+    assert message in done.output
 
 
 def test_other_databases_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,10 +133,10 @@ def test_dp_ranks_is_refused_by_name(tmp_path: Path) -> None:
         assert done.exit_code == 2
         assert "Method dp_ranks takes no engine." in done.output
         assert "Spark does not have it" in done.output
-    asked: Any = {"quasi_identifiers": ["age"], "k": 5, "method": "dp_ranks"}
+    options: Any = {"quasi_identifiers": ["age"], "k": 5, "method": "dp_ranks"}
     for call in (
-        lambda: anonymize_table(cast(Any, None), "/a", str(tmp_path / "b"), **asked),
-        lambda: anonymize(cast(Any, None), **asked),
+        lambda: anonymize_table(cast(Any, None), "/a", str(tmp_path / "b"), **options),
+        lambda: anonymize(cast(Any, None), **options),
     ):
         with pytest.raises(InvalidParameter, match="dp_ranks takes no engine"):
             call()
@@ -181,8 +181,8 @@ def test_the_engine_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (job.engine.name, job.engine.master, job.engine.tasks) == ("spark", "${MASTER}", 3)
     with pytest.raises(JobFileInvalid, match="1 problem"):
         read_job_file(file).with_variables({"PEOPLE": "postgresql://db/clinic"})
-    held = {"PEOPLE": "postgresql://db/clinic", "MASTER": "yarn", "UI": "hush"}
-    [job] = read_job_file(file).with_variables(held).jobs
+    environment = {"PEOPLE": "postgresql://db/clinic", "MASTER": "yarn", "UI": "hush"}
+    [job] = read_job_file(file).with_variables(environment).jobs
     assert job.engine is not None
     assert job.engine.master == "yarn"
     assert dict(job.engine.conf) == {

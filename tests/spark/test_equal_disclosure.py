@@ -89,11 +89,13 @@ def with_codes(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def said_of(call: Any) -> tuple[set[tuple[type[Warning], str]], Any]:
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = call()
-    told = {(one.category, str(one.message)) for one in said}  # type: ignore[arg-type]
-    return {one for one in told if issubclass(one[0], PrivacyWarning)}, result
+    warnings_raised = {
+        (caught_warning.category, str(caught_warning.message)) for caught_warning in caught
+    }  # type: ignore[arg-type]
+    return {raised for raised in warnings_raised if issubclass(raised[0], PrivacyWarning)}, result
 
 
 # The rows that others of these have, with less beside them.
@@ -104,22 +106,22 @@ CAMPAIGNS = {"codings, median", "codings, persons"}
     "name", [pytest.param(n, marks=[pytest.mark.campaign] * (n in CAMPAIGNS)) for n in CASES]
 )
 def test_findings_are_those_of_a_frame(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    made, asked = CASES[name]
-    frame = with_codes(made())
-    asked = BLOCKS | asked
-    key = asked.pop("key", ["id"])
+    make_rows, options = CASES[name]
+    frame = with_codes(make_rows())
+    options = BLOCKS | options
+    key = options.pop("key", ["id"])
     rows = in_files(spark, frame, tmp_path)
-    local, (_, of_frame) = said_of(lambda: dbanon.anonymize_frame(frame, **asked))
-    found, (_, report) = said_of(lambda: dbanon.spark.anonymize(rows, key=key, **asked))
+    local, (_, of_frame) = said_of(lambda: dbanon.anonymize_frame(frame, **options))
+    spark_warnings, (_, report) = said_of(lambda: dbanon.spark.anonymize(rows, key=key, **options))
     spark.catalog.clearCache()
     assert local
-    assert found == local
+    assert spark_warnings == local
     assert report.telling == of_frame.telling
     assert report.linking == of_frame.linking
     assert report.few_persons == of_frame.few_persons
     assert report.kept_identifiers == of_frame.kept_identifiers
     assert report.homogeneity == of_frame.homogeneity
-    assert len(report.homogeneity) == len(asked.get("sensitive", ()))
+    assert len(report.homogeneity) == len(options.get("sensitive", ()))
     for key in ("telling", "linking", "few_persons", "kept_identifiers", "homogeneity"):
         assert report.arguments.get(key) == of_frame.arguments.get(key)
 
@@ -141,15 +143,15 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[DbanonError]]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    made, asked, error = REFUSED[name]
-    frame, asked = made(), BLOCKS | asked | {"strict": True}
-    key = asked.pop("key", ["id"])
+    make_rows, options, error = REFUSED[name]
+    frame, options = make_rows(), BLOCKS | options | {"strict": True}
+    key = options.pop("key", ["id"])
     with pytest.raises(error) as local:
-        dbanon.anonymize_frame(frame, **asked)
+        dbanon.anonymize_frame(frame, **options)
     rows = in_files(spark, frame, tmp_path)
     spark.catalog.clearCache()
     with pytest.raises(error) as refused:
-        dbanon.spark.anonymize(rows, key=key, **asked)
+        dbanon.spark.anonymize(rows, key=key, **options)
     assert str(refused.value) == str(local.value)
     # Nothing is kept on the disks of executors.
     assert not spark.sparkContext._jsc.getPersistentRDDs()
@@ -157,8 +159,8 @@ def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_pa
 
 def test_a_strict_release_without_findings_is_made(spark: SparkSession, tmp_path: Path) -> None:
     rows = in_files(spark, codings(), tmp_path)
-    asked = BLOCKS | QUASI | {"keep": ["sex", "visits"], "sensitive": ["illness"]}
-    _, report = dbanon.spark.anonymize(rows, key=["id"], strict=True, **asked)
+    options = BLOCKS | QUASI | {"keep": ["sex", "visits"], "sensitive": ["illness"]}
+    _, report = dbanon.spark.anonymize(rows, key=["id"], strict=True, **options)
     assert report.findings == ()
     assert report.arguments["telling"] == []
 
@@ -169,14 +171,16 @@ def test_a_sample_proves_that_values_differ(
     monkeypatch.setattr("dbanon.release.attribute_disclosure.ALL_ROWS", 100)
     frame = codings().assign(height=lambda rows: rows["id"] * 7.5)
     rows = in_files(spark, frame, tmp_path)
-    asked = BLOCKS | QUASI | {"keep": ["place", "decade", "sex"]}
-    said, (_, report) = said_of(lambda: dbanon.spark.anonymize(rows, key=["id"], **asked))
+    options = BLOCKS | QUASI | {"keep": ["place", "decade", "sex"]}
+    spark_warnings, (_, report) = said_of(
+        lambda: dbanon.spark.anonymize(rows, key=["id"], **options)
+    )
     # Of nine rows in ten at least, as databases say it; a height of one row follows from nothing.
-    assert [(one.name, one.determines, one.share) for one in report.telling] == [
+    assert [(finding.name, finding.determines, finding.share) for finding in report.telling] == [
         ("place", None, 0.9)
     ]
-    assert [one.codes for one in report.linking] == ["age"]
-    assert len(said) == 2
+    assert [finding.codes for finding in report.linking] == ["age"]
+    assert len(spark_warnings) == 2
 
 
 def test_a_table_of_postgresql_is_looked_at_in_its_snapshot(
@@ -189,41 +193,49 @@ def test_a_table_of_postgresql_is_looked_at_in_its_snapshot(
         " 100 * sin(i / 6) AS pay, 'p' || i % 400 || '@example.org' AS c7, i AS other"
         " FROM generate_series(1, 1500) AS i; ALTER TABLE stays ADD PRIMARY KEY (id)",
     )
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": ["age", "pay"],
         "k": 5,
         "keep": ["c7"],
         "block_size": 500,
     }
     named = {"table": "stays", "output": "release.stays"}
-    asked |= {"releases": "independent"}
-    said, report = said_of(lambda: anonymize_table(spark, pg_url, pg_url, **asked, **named))
+    options |= {"releases": "independent"}
+    spark_warnings, report = said_of(
+        lambda: anonymize_table(spark, pg_url, pg_url, **options, **named)
+    )
     local, of_sql = said_of(
-        lambda: dbanon.anonymize(pg_url, **asked, table="stays", output="release.again")
+        lambda: dbanon.anonymize(pg_url, **options, table="stays", output="release.again")
     )
     kinds = {KeptColumnIdentifies, PersonsBelowK}
-    assert {one for one, _ in said} >= kinds
-    assert {one for one in said if one[0] in kinds} == {one for one in local if one[0] in kinds}
+    assert {category for category, _ in spark_warnings} >= kinds
+    assert {raised for raised in spark_warnings if raised[0] in kinds} == {
+        raised for raised in local if raised[0] in kinds
+    }
     assert report.few_persons == of_sql.few_persons
     assert report.not_copied == ("id", "patient_id", "other")
     columns = "SELECT column_name::text FROM information_schema.columns"
     columns += " WHERE table_schema = 'release' AND table_name = 'stays' ORDER BY 1"
     assert execute(pg_url, columns) == [("age",), ("c7",), ("pay",)]
-    [(kept,)] = execute(
+    [(arguments,)] = execute(
         pg_url, "SELECT arguments FROM dbanon.release WHERE relation_name = 'stays'"
     )
-    assert kept["few_persons"] == [vars(one) for one in report.few_persons]
-    [shown] = [one for one in dbanon.releases(pg_url) if one.output.endswith("stays")]
-    assert shown
+    assert arguments["few_persons"] == [vars(finding) for finding in report.few_persons]
+    [release] = [
+        release_entry
+        for release_entry in dbanon.releases(pg_url)
+        if release_entry.output.endswith("stays")
+    ]
+    assert release
     execute(pg_url, "DROP TABLE release.stays")
     with pytest.raises(KeptIdentifierRefused):
-        anonymize_table(spark, pg_url, pg_url, **asked, **named, strict=True)
+        anonymize_table(spark, pg_url, pg_url, **options, **named, strict=True)
     assert execute(pg_url, "SELECT to_regclass('release.stays') IS NULL") == [(True,)]
 
 
 def test_types_that_have_no_hash_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
     rows = in_files(spark, table(1200), tmp_path)
-    held = rows.selectExpr(
+    source_rows = rows.selectExpr(
         "id",
         "x",
         "z",
@@ -232,8 +244,8 @@ def test_types_that_have_no_hash_of_their_own(spark: SparkSession, tmp_path: Pat
         "array(place, NULL) AS l",
         "named_struct('p', place) AS s",
     )
-    asked = BLOCKS | {"quasi_identifiers": ["x", "z"], "keep": ["m", "l", "s"]}
+    options = BLOCKS | {"quasi_identifiers": ["x", "z"], "keep": ["m", "l", "s"]}
     with warnings.catch_warnings():
         warnings.simplefilter("error", KeptColumnTells)
-        _, report = dbanon.spark.anonymize(held, key=["id"], **asked)
+        _, report = dbanon.spark.anonymize(source_rows, key=["id"], **options)
     assert report.telling == ()

@@ -61,24 +61,24 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
-    change, asked = REFUSED[name]
+    change, options = REFUSED[name]
     frame = change(table(1200))
     with pytest.raises(DbanonError) as local:
-        dbanon.anonymize_frame(frame, **asked)
+        dbanon.anonymize_frame(frame, **options)
     rows = in_files(spark, frame, tmp_path)
     spark.catalog.clearCache()
-    with pytest.raises(DbanonError) as found:
-        dbanon.spark.anonymize(rows, key=["id"], **asked)
-    assert type(found.value) is type(local.value)
-    told = str(found.value).replace("DataFrame", "data frame")
+    with pytest.raises(DbanonError) as raised:
+        dbanon.spark.anonymize(rows, key=["id"], **options)
+    assert type(raised.value) is type(local.value)
+    message = str(raised.value).replace("DataFrame", "data frame")
     if name != "no leaf":  # a piece that lacks a leaf has other counts
-        assert told == str(local.value)
+        assert message == str(local.value)
     # Nothing is kept on the disks of executors.
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"standardize": "mahalanobis"},
         {"block_size": None},
@@ -92,10 +92,10 @@ def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
     ],
     ids=str,
 )
-def test_what_spark_does_not_have_is_refused_with_a_hint(spark, asked, tmp_path):
+def test_what_spark_does_not_have_is_refused_with_a_hint(spark, options, tmp_path):
     rows = in_files(spark, table(600), tmp_path)
     with pytest.raises(InvalidParameter):
-        dbanon.spark.anonymize(rows, key=["id"], **SMALL | asked)
+        dbanon.spark.anonymize(rows, key=["id"], **SMALL | options)
 
 
 TWO = 'columns "X" and "x" differ in case only'
@@ -105,14 +105,14 @@ def test_columns_that_differ_in_case_only(spark, tmp_path):
     """Spark would say that a name is ambiguous, or not even that."""
     rows = in_files(spark, table(600), tmp_path)
     twice = rows.withColumnRenamed("y", "X")
-    for asked in (SMALL, SMALL | {"quasi_identifiers": ["z"], "key": ["x"]}):
+    for options in (SMALL, SMALL | {"quasi_identifiers": ["z"], "key": ["x"]}):
         with pytest.raises(InvalidParameter, match=TWO):
-            dbanon.spark.anonymize(twice, **{"key": ["id"]} | asked)
+            dbanon.spark.anonymize(twice, **{"key": ["id"]} | options)
     # A bound that is made beside a column that is kept.
-    kept = rows.withColumnRenamed("place", "X_LOW")
+    renamed = rows.withColumnRenamed("place", "X_LOW")
     bounds = SMALL | {"method": "gaa_cp", "intervals": "bounds", "keep": ["X_LOW"]}
     with pytest.raises(InvalidParameter, match='"X_LOW" and "x_low" differ'):
-        dbanon.spark.anonymize(kept, key=["id"], **bounds)
+        dbanon.spark.anonymize(renamed, key=["id"], **bounds)
     # Neither is read.
     other = rows.withColumnRenamed("place", "Day")
     _, report = dbanon.spark.anonymize(other, key=["id"], **SMALL)
@@ -128,12 +128,12 @@ def test_columns_that_differ_in_case_only(spark, tmp_path):
 
 
 def test_files_whose_columns_differ_in_case_only(spark, tmp_path):
-    place = tmp_path / "in"
-    place.mkdir()
-    made = pa.Table.from_pandas(table(600)[["id", "x", "y", "z"]], preserve_index=False)
-    pq.write_table(made.rename_columns(["id", "x", "X", "z"]), place / "0.parquet")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source_table = pa.Table.from_pandas(table(600)[["id", "x", "y", "z"]], preserve_index=False)
+    pq.write_table(source_table.rename_columns(["id", "x", "X", "z"]), folder / "0.parquet")
     with pytest.raises(InvalidParameter, match=TWO):
-        dbanon.spark.anonymize_table(spark, str(place), str(tmp_path / "out"), key=["id"], **SMALL)
+        dbanon.spark.anonymize_table(spark, str(folder), str(tmp_path / "out"), key=["id"], **SMALL)
     assert not (tmp_path / "out").exists()
 
 
@@ -162,11 +162,11 @@ class Refusing:
 
 def test_an_error_of_a_worker_is_data(spark, tmp_path, capfd):
     rows = in_files(spark, table(600), tmp_path)
-    with pytest.raises(SparkFailed) as found:
+    with pytest.raises(SparkFailed) as raised:
         collect_from(rows, Broken(), None)
-    assert found.value.message == "A piece failed on a worker; nothing was published."
-    assert found.value.detail == "ValueError"
-    assert SECRET not in repr(found.getrepr(chain=True))
+    assert raised.value.message == "A piece failed on a worker; nothing was published."
+    assert raised.value.detail == "ValueError"
+    assert SECRET not in repr(raised.getrepr(chain=True))
     with pytest.raises(InvalidParameter) as refused:
         collect_from(rows, Refusing(), None)
     assert refused.value.hint == "Leave it: block_size."

@@ -19,13 +19,13 @@ NEAR = st.integers(-70_000, 70_000)
 @given(st.lists(NEAR | WIDE, max_size=40), st.integers(0, 40))
 @settings(max_examples=200, deadline=None)
 def test_twice_or_not_or_unknown(keys, cut):
-    found = KeySet()
+    key_set = KeySet()
     for piece in (keys[:cut], keys[cut:]):
-        found.add(KeySet.of(np.sort(np.array(piece, np.int64))))
-    if not found.is_sparse:
-        assert found.has_duplicates == (len(set(keys)) < len(keys))
-    held = sum(int(np.unpackbits(page).sum()) for page in found.pages.values())
-    assert found.has_duplicates or found.is_sparse or held == len(keys)
+        key_set.add(KeySet.of(np.sort(np.array(piece, np.int64))))
+    if not key_set.is_sparse:
+        assert key_set.has_duplicates == (len(set(keys)) < len(keys))
+    n_bits = sum(int(np.unpackbits(page).sum()) for page in key_set.pages.values())
+    assert key_set.has_duplicates or key_set.is_sparse or n_bits == len(keys)
 
 
 def test_keys_far_apart_are_for_somebody_else():

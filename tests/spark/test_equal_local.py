@@ -70,29 +70,29 @@ def _text(value) -> str:
     return value.hex() if isinstance(value, float) else str(value)
 
 
-def in_files(spark, frame: pd.DataFrame, place, files: int = 3):
+def in_files(spark, frame: pd.DataFrame, folder, files: int = 3):
     """The rows as Spark reads them of Parquet files, in another order."""
     rows = pa.Table.from_pandas(frame.sample(frac=1, random_state=3), preserve_index=False)
     # Spark knows no categories of Arrow, and no large texts.
     for number, start in enumerate(range(0, len(rows), -(-len(rows) // files))):
-        pq.write_table(rows.slice(start, -(-len(rows) // files)), place / f"{number}.parquet")
-    return spark.read.parquet(str(place))
+        pq.write_table(rows.slice(start, -(-len(rows) // files)), folder / f"{number}.parquet")
+    return spark.read.parquet(str(folder))
 
 
-def on_spark(spark, rows, **asked):
-    released, report = dbanon.spark.anonymize(rows, **{"key": ["id"], "keep": ["id"], **asked})
-    found = released.toArrow().to_pandas(date_as_object=True)
+def on_spark(spark, rows, **options):
+    released, report = dbanon.spark.anonymize(rows, **{"key": ["id"], "keep": ["id"], **options})
+    released_rows = released.toArrow().to_pandas(date_as_object=True)
     spark.catalog.clearCache()
-    return found, report
+    return released_rows, report
 
 
-def both(spark, frame: pd.DataFrame, place, **asked):
+def both(spark, frame: pd.DataFrame, folder, **options):
     """The release of both, after a check that they are one."""
-    local, of_local = dbanon.anonymize_frame(frame, keep=["id"], **asked)
-    found, report = on_spark(spark, in_files(spark, frame, place), **asked)
-    assert list(found.columns) == list(local.columns)
-    assert hexed(found) == hexed(local)
-    assert report.k_achieved == of_local.k_achieved >= asked["k"]
+    local, of_local = dbanon.anonymize_frame(frame, keep=["id"], **options)
+    spark_rows, report = on_spark(spark, in_files(spark, frame, folder), **options)
+    assert list(spark_rows.columns) == list(local.columns)
+    assert hexed(spark_rows) == hexed(local)
+    assert report.k_achieved == of_local.k_achieved >= options["k"]
     for name in ("rows_in", "rows_out", "suppressed", "classes", "largest_class", "null_rows"):
         assert getattr(report, name) == getattr(of_local, name)
     assert report.persons == of_local.persons
@@ -102,11 +102,11 @@ def both(spark, frame: pd.DataFrame, place, **asked):
     assert report.internal.information_loss_before_rounding == pytest.approx(
         of_local.internal.information_loss_before_rounding, rel=1e-9
     )
-    for name, lost in of_local.internal.column_losses.items():
+    for name, column_loss in of_local.internal.column_losses.items():
         assert report.internal.column_losses[name].released == pytest.approx(
-            lost.released, rel=1e-9
+            column_loss.released, rel=1e-9
         )
-    return found, report
+    return spark_rows, report
 
 
 NUMBERS = {"quasi_identifiers": ["x", "y", "z"], "k": 5, "block_size": 1500}
@@ -208,9 +208,9 @@ def test_kept_columns_that_look_like_identifiers_by_their_names(spark, tmp_path)
     frame["hospital_name"] = frame["full_name"]
     frame["full_name"] += frame["id"].astype(str)
     rows = in_files(spark, frame, tmp_path)
-    asked = {"quasi_identifiers": ["x"], "k": 5, "keep": ["hospital_name", "full_name"]}
+    options = {"quasi_identifiers": ["x"], "k": 5, "keep": ["hospital_name", "full_name"]}
     with pytest.warns(KeptColumnIdentifies, match="full_name"):
-        _, report = on_spark(spark, rows, **asked)
+        _, report = on_spark(spark, rows, **options)
     assert report.kept_identifiers == (KeptIdentifier("full_name", "name"),)
     assert report.arguments["kept_identifiers"] == [{"name": "full_name", "reason": "name"}]
 
@@ -226,12 +226,12 @@ def test_spellings_of_one_person(spark, tmp_path):
         columns=["id", "patient", "x"],
     )
     rows = in_files(spark, frame, tmp_path)
-    asked = {"quasi_identifiers": ["x"], "k": 5, "entity": "patient"}
+    options = {"quasi_identifiers": ["x"], "k": 5, "entity": "patient"}
     with pytest.warns(EntitySpellings, match="about 80% of its values"):
-        _, report = on_spark(spark, rows, **asked)
+        _, report = on_spark(spark, rows, **options)
     assert report.persons == 3_000
-    _, report = on_spark(spark, rows, **asked, entity_normalize="casefold")
+    _, report = on_spark(spark, rows, **options, entity_normalize="casefold")
     assert (report.persons, report.few_persons) == (600, ())
     with pytest.warns(EntitySpellings, match="about 50% of its values"):
-        _, report = on_spark(spark, rows, **asked, entity_normalize="trim")
+        _, report = on_spark(spark, rows, **options, entity_normalize="trim")
     assert report.persons == 1_200

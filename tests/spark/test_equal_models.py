@@ -45,8 +45,8 @@ def told_by_x(n: int = 3000):
 
 @pytest.mark.parametrize("method", ["mdav", pytest.param("gaa_cp", marks=pytest.mark.campaign)])
 def test_blocks_that_fail_join_others(spark, method, tmp_path):
-    asked = ASKED | {"models": [Model("distinct_l", "illness", 4)], "method": method}
-    _, report = both(spark, told_by_x(), tmp_path, **asked | {"block_size": 300})
+    options = ASKED | {"models": [Model("distinct_l", "illness", 4)], "method": method}
+    _, report = both(spark, told_by_x(), tmp_path, **options | {"block_size": 300})
     # A block of 300 rows has two values, or three.
     assert report.models[0].achieved >= 4
 

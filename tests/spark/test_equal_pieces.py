@@ -14,9 +14,9 @@ from tests.spark.test_equal_local import NUMBERS, both, hexed, in_files, on_spar
 ASKED = NUMBERS | {"refine": "pass", "method": "vmdav", "block_size": 500}
 
 
-def folder(place, name):
-    (place / name).mkdir()
-    return place / name
+def folder(parent, name):
+    (parent / name).mkdir()
+    return parent / name
 
 
 def test_files_partitions_and_tasks_change_nothing(spark, tmp_path):
@@ -44,22 +44,22 @@ def test_other_keys_are_orders(spark, tmp_path, key):
     ordered = frame.sort_values(columns, ignore_index=True)
     keep = list(dict.fromkeys([*key, "id"]))
     local, _ = dbanon.anonymize_frame(ordered, keep=keep, **NUMBERS)
-    found, _ = on_spark(
+    spark_rows, _ = on_spark(
         spark, in_files(spark, frame, tmp_path), keep=keep, **NUMBERS | {"key": key}
     )
-    assert hexed(found) == hexed(local)
+    assert hexed(spark_rows) == hexed(local)
 
 
 def test_rows_that_are_all_alike(spark, tmp_path):
     frame = pd.DataFrame({"id": np.arange(6000), "x": np.full(6000, 0.1), "y": np.ones(6000)})
-    found, report = both(
+    spark_rows, report = both(
         spark, frame, tmp_path, quasi_identifiers=["x", "y"], k=5, block_size=1000, refine="pass"
     )
     # Blocks are cut by keys; released alike, all rows are one class.
     assert report.classes == 1
     assert report.smallest_class == 6000
     assert report.internal.information_loss == 0.0
-    assert set(found["x"]) == {0.1}
+    assert set(spark_rows["x"]) == {0.1}
 
 
 @pytest.mark.campaign
@@ -79,7 +79,7 @@ def test_numbers_beyond_float64_have_exact_means(spark, tmp_path):
 
 def test_a_table_below_a_block_is_as_without_blocks(spark, tmp_path):
     frame = table(900)
-    asked = NUMBERS | {"refine": "fast", "refine_iterations": 50}
-    found, _ = both(spark, frame, tmp_path, **asked)
-    whole, _ = dbanon.anonymize_frame(frame, keep=["id"], **asked | {"block_size": None})
-    assert hexed(found) == hexed(whole)
+    options = NUMBERS | {"refine": "fast", "refine_iterations": 50}
+    spark_rows, _ = both(spark, frame, tmp_path, **options)
+    unblocked, _ = dbanon.anonymize_frame(frame, keep=["id"], **options | {"block_size": None})
+    assert hexed(spark_rows) == hexed(unblocked)

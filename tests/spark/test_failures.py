@@ -1,4 +1,4 @@
-"""What fails on a cluster: the same release in every bit, or none, and nothing told of a row."""
+"""Failures on a cluster: an identical release or none, and no values of rows in messages."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def driver(**told: Any) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdout is not None
-    while (found := process.stdout.readline()) != f"{line}\n":
-        assert found, process.communicate()[1][-3000:]
+    while (line_read := process.stdout.readline()) != f"{line}\n":
+        assert line_read, process.communicate()[1][-3000:]
 
 
 def kill_when_at_work(session: SparkSession, cluster: Cluster, killed: list[int]) -> None:
@@ -104,9 +104,13 @@ def kill_when_at_work(session: SparkSession, cluster: Cluster, killed: list[int]
     limit = time.monotonic() + 240
     while time.monotonic() < limit:
         for stage in tracker.getActiveStageIds():
-            known = tracker.getStageInfo(stage)
-            half = known is not None and known.numTasks >= 4 and known.numCompletedTasks >= 1
-            if half and known is not None and known.numActiveTasks:
+            stage_info = tracker.getStageInfo(stage)
+            half = (
+                stage_info is not None
+                and stage_info.numTasks >= 4
+                and stage_info.numCompletedTasks >= 1
+            )
+            if half and stage_info is not None and stage_info.numActiveTasks:
                 [first, *_] = cluster.executors()
                 for pid in (first, *descendants(first)):
                     end(pid)
@@ -125,12 +129,12 @@ def test_a_worker_that_is_killed_changes_no_bit(
     expected = execute(people, RELEASED)
     killed: list[int] = []
     killer = threading.Thread(target=kill_when_at_work, args=(on_cluster, cluster, killed))
-    made = table.released
+    original = table.released
 
     def released(*given: Any) -> Any:
         # Not before: a task that compares versions has no rows to lose.
         killer.start()
-        return made(*given)
+        return original(*given)
 
     monkeypatch.setattr(table, "released", released)
     report = anonymize_table(on_cluster, people, people, **ASKED)
@@ -202,8 +206,8 @@ def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
     before = execute(people, RELEASED)
     execute(people, "ALTER TABLE people ADD note text; UPDATE people SET note = 'ill since ' || id")
     conf = SMALL | {"spark.driver.memory": "640m", "spark.local.dir": str(tmp_path)}
-    asked = ASKED | {"keep": ["id", "note"]}
-    with driver(master="local[2]", conf=conf, url=people, asked=asked, wait=True) as process:
+    options = ASKED | {"keep": ["id", "note"]}
+    with driver(master="local[2]", conf=conf, url=people, asked=options, wait=True) as process:
         wait_for(process, "staged")
         left = left_at_work(people)
         assert clear_killed([str(tmp_path)]) == []
@@ -215,10 +219,10 @@ def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name.startswith("rdd_") for path in files)
     assert not [path.name for path in files if b"ill since" in path.read_bytes()]
-    [own] = tmp_path.iterdir()
-    assert own.stat().st_mode & 0o777 == 0o700
+    [only_folder] = tmp_path.iterdir()
+    assert only_folder.stat().st_mode & 0o777 == 0o700
     cleared = CliRunner().invoke(main, ["gc", "--spark-local", str(tmp_path), "--format", "json"])
-    assert json.loads(cleared.stdout) == {"dropped": [], "cleared": [str(own)]}
+    assert json.loads(cleared.stdout) == {"dropped": [], "cleared": [str(only_folder)]}
     assert list(tmp_path.iterdir()) == []
     require_cleared(people, left, earlier.release_id, before)
 
@@ -250,8 +254,8 @@ def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        asked = ASKED | {"keep": ["id", "amount"]}
-        report = anonymize_table(spark, people, people, **asked)
+        options = ASKED | {"keep": ["id", "amount"]}
+        report = anonymize_table(spark, people, people, **options)
     finally:
         done.set()
         writer.join()
@@ -265,7 +269,7 @@ def test_when_the_snapshot_is_lost_nothing_is_published(
 ) -> None:
     from dbanon.spark import table
 
-    made = table.released
+    original = table.released
 
     def lost(*given: Any) -> Any:
         execute(
@@ -273,7 +277,7 @@ def test_when_the_snapshot_is_lost_nothing_is_published(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND datname = current_database()",
         )
-        return made(*given)
+        return original(*given)
 
     monkeypatch.setattr(table, "released", lost)
     with pytest.raises((SourceChanged, ConnectionLost)):
@@ -292,9 +296,9 @@ def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people:
     ) as process:
         wait_for(process, "open")
         out, err = process.communicate(timeout=300)
-    told = json.loads(out)
-    assert told["exit_code"] == 4, told
-    assert "nothing was published" in told["message"]
+    result = json.loads(out)
+    assert result["exit_code"] == 4, result
+    assert "nothing was published" in result["message"]
     assert str(SECRET)[:6] not in out + err
     assert execute(people, RELEASED) == before
     assert execute(people, PIECES) == []
@@ -315,16 +319,16 @@ def test_workers_without_the_package_fail_in_one_sentence(sessions: Any, bare: P
     sessions.end()
     with driver(master="local[1]", conf=SMALL) as process:
         out, err = process.communicate(timeout=120)
-    told = json.loads(out)
-    assert told["code"] == "workers_differ"
-    assert "no dbanon on a worker" in told["detail"]
+    result = json.loads(out)
+    assert result["code"] == "workers_differ"
+    assert "no dbanon on a worker" in result["detail"]
     # Spark's own log has no word of it.
     assert "Traceback" not in err
     bare.unlink()
     with driver(master="local[1]", conf=SMALL) as process:
-        told = json.loads(process.communicate(timeout=120)[0])
-    assert told["code"] == "workers_differ"
-    assert "PYSPARK_PYTHON" in told["hint"]
+        result = json.loads(process.communicate(timeout=120)[0])
+    assert result["code"] == "workers_differ"
+    assert "PYSPARK_PYTHON" in result["hint"]
 
 
 @pytest.mark.slow
@@ -351,21 +355,21 @@ def test_packages_of_workers_come_in_an_archive(
 
 def test_two_drivers_for_one_output(spark: SparkSession, people: str) -> None:
     """The second publishes after the first: one of them, or each in its turn, whole."""
-    found: list[object] = []
+    results: list[object] = []
 
     def release() -> None:
         try:
-            found.append(anonymize_table(spark, people, people, **ASKED).release_id)
+            results.append(anonymize_table(spark, people, people, **ASKED).release_id)
         except DbanonError as error:
-            found.append(error.exit_code)
+            results.append(error.exit_code)
 
     threads = [threading.Thread(target=release) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    made = [one for one in found if isinstance(one, str)]
-    assert made
-    assert all(one == 4 for one in found if not isinstance(one, str))
-    assert dbanon.verify(people, "release.people").release_id in made
+    messages = [result for result in results if isinstance(result, str)]
+    assert messages
+    assert all(result == 4 for result in results if not isinstance(result, str))
+    assert dbanon.verify(people, "release.people").release_id in messages
     assert execute(people, PIECES) == []

@@ -1,4 +1,4 @@
-"""Packets of rows: what was packed is what is unpacked, whatever its types and size."""
+"""Packets of rows are unpacked as they were packed, for all types and sizes."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_rows_go_through_packets(most, monkeypatch):
     assert all(batch.schema == SCHEMA for batch in batches)
     assert {batch.column(TASK)[0].as_py() for batch in batches} == {7}
     assert all(batch.column(CLASSES).null_count == 1 for batch in batches)
-    found = pa.Table.from_batches(unpack_column(batches, ROWS))
-    assert found.equals(part)
+    unpacked_rows = pa.Table.from_batches(unpack_column(batches, ROWS))
+    assert unpacked_rows.equals(part)
     together = pa.Table.from_batches(batches).combine_chunks()
     assert pa.Table.from_batches(unpack(together[ROWS])).equals(part)
 
@@ -47,5 +47,5 @@ def test_no_rows_are_no_packet():
 def test_a_packet_that_lies_anywhere():
     """Arrow wants places of eight bytes, which a packet after another value may not have."""
     [batch] = Packet(TABLE, column=CLASSES).batches()
-    held = pa.array([b"abc", batch.column(CLASSES)[0].as_py(), None], pa.binary())
-    assert pa.Table.from_batches(unpack(held[1:])).equals(TABLE)
+    packets = pa.array([b"abc", batch.column(CLASSES)[0].as_py(), None], pa.binary())
+    assert pa.Table.from_batches(unpack(packets[1:])).equals(TABLE)

@@ -1,4 +1,4 @@
-"""Sessions of a cluster: what is missing or differs is said before anything is read."""
+"""Cluster sessions report missing or different software before anything is read."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_workers_have_our_versions(spark: SparkSession) -> None:
 def test_each_difference_is_told() -> None:
     mine = {"python": "3.11", "numpy": "2.3.1"}
     assert differences(mine, [dict(mine), dict(mine)]) == []
-    found = differences(mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}])
-    assert found == [
+    messages = differences(mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}])
+    assert messages == [
         "no python on a worker, 3.11 here",
         "numpy 2 on a worker, 2.3.1 here",
         "python 3.12 on a worker, 3.11 here",
@@ -106,17 +106,17 @@ def test_a_session_of_ours_keeps_records_to_itself(
 ) -> None:
     """Blocks are encrypted, in a directory of this account alone; else, who calls is warned."""
     assert not_private(spark) == []
-    own = Path(spark.sparkContext.getConf().get("spark.local.dir", ""))
-    assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", own.name)
-    assert own.stat().st_mode & 0o777 == 0o700
-    assert list(own.glob("blockmgr-*"))
-    assert clear_killed(str(own.parent)) == []
+    local_dir = Path(spark.sparkContext.getConf().get("spark.local.dir", ""))
+    assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", local_dir.name)
+    assert local_dir.stat().st_mode & 0o777 == 0o700
+    assert list(local_dir.glob("blockmgr-*"))
+    assert clear_killed(str(local_dir.parent)) == []
     warn_unless_private(spark)
     monkeypatch.setitem(own_settings.PRIVATE, "spark.io.encryption.enabled", "of the caller")
     frame = spark.range(100).withColumnRenamed("id", "age")
-    with pytest.warns(WorkersNotPrivate, match=r"io\.encryption") as told:
+    with pytest.warns(WorkersNotPrivate, match=r"io\.encryption") as caught:
         anonymize(frame, quasi_identifiers=["age"], k=5)
-    assert [Path(one.filename) for one in told] == [Path(__file__)]
+    assert [Path(caught_warning.filename) for caught_warning in caught] == [Path(__file__)]
 
 
 def test_a_cluster_that_keeps_records_private(on_cluster: SparkSession, cluster: Cluster) -> None:
@@ -154,11 +154,11 @@ def test_a_master_that_is_not_there(sessions: Any) -> None:
         again.stop()
 
 
-@pytest.mark.parametrize("place", ["127.0.0.1", "127.0.0.1:here", ":7077", "127.0.0.1:70000"])
-def test_a_master_without_host_or_port(place: str, sessions: Any) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:here", ":7077", "127.0.0.1:70000"])
+def test_a_master_without_host_or_port(address: str, sessions: Any) -> None:
     sessions.stop()
     with pytest.raises(InvalidParameter, match="host and its port"):
-        open_session(f"spark://{place}")
+        open_session(f"spark://{address}")
 
 
 def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
@@ -171,11 +171,11 @@ def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
 def test_another_version_on_the_workers(
     on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = own_versions()
-    monkeypatch.setattr(own_settings, "own_versions", lambda: here | {"numpy": "1.0"})
+    driver_versions = own_versions()
+    monkeypatch.setattr(own_settings, "own_versions", lambda: driver_versions | {"numpy": "1.0"})
     with pytest.raises(WorkersDiffer) as caught:
         require_session(on_cluster)
-    assert f"numpy {here['numpy']} on a worker, 1.0 here" in str(caught.value)
+    assert f"numpy {driver_versions['numpy']} on a worker, 1.0 here" in str(caught.value)
 
 
 def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
@@ -183,17 +183,17 @@ def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
 ) -> None:
     name = "spark.sql.shuffle.partitions"
     frame = spark.range(0, 400, 1, 2).selectExpr("id", "id % 90 AS z")
-    asked: dict[str, Any] = {"quasi_identifiers": ["z"], "k": 5, "key": ["id"]}
+    options: dict[str, Any] = {"quasi_identifiers": ["z"], "k": 5, "key": ["id"]}
     seen = []
 
-    def number(given: str) -> int:
-        spark.conf.set(name, given)
+    def number(text: str) -> int:
+        spark.conf.set(name, text)
         with own_shuffle_partitions(spark):
             fit_shuffle_partitions(spark, 1_200_000)
             seen.append(spark.conf.get(name))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            anonymize(frame, **asked)
+            anonymize(frame, **options)
         spark.catalog.clearCache()
         return int(str(spark.conf.get(name)))
 

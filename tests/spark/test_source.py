@@ -39,8 +39,8 @@ Rows = Callable[[Any], list[tuple[Any, ...]]]
 
 
 def job(**more: Any) -> Job:
-    asked = {"table": "people", "output": "released", "quasi_identifiers": ["age"], "k": 5}
-    return make(Job, asked | more)
+    options = {"table": "people", "output": "released", "quasi_identifiers": ["age"], "k": 5}
+    return make(Job, options | more)
 
 
 def everything(frame: Any, rows_of: Rows) -> list[tuple[Any, ...]]:
@@ -178,11 +178,11 @@ def test_when_the_holder_is_lost_it_fails_and_reads_no_other_state(
 def test_a_condition_and_a_view_choose_rows(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
-    wanted = job(where="id % 2 = 0 OR id = 1")
-    with source.postgresql(spark, make_url(people), wanted, 4) as pinned:
-        found = everything(pinned.frame, rows_of)
+    filtered_job = job(where="id % 2 = 0 OR id = 1")
+    with source.postgresql(spark, make_url(people), filtered_job, 4) as pinned:
+        rows = everything(pinned.frame, rows_of)
         assert pinned.frame.rdd.getNumPartitions() == 4
-        assert pinned.count() == len(found) == 1501
+        assert pinned.count() == len(rows) == 1501
     execute(people, "CREATE VIEW first AS SELECT * FROM people WHERE id <= 100")
     with source.postgresql(spark, make_url(people), job(table="first", key=["id"]), 4) as pinned:
         assert pinned.frame.rdd.getNumPartitions() == 1
@@ -191,7 +191,7 @@ def test_a_condition_and_a_view_choose_rows(
 
 def test_what_cannot_be_read_is_refused_before(spark: SparkSession, people: str) -> None:
     execute(people, "ALTER TABLE people ADD COLUMN place point")
-    for wanted, error in (
+    for changed, error in (
         ({"table": "nobody"}, TableNotFound),
         ({"quasi_identifiers": ["agee"]}, ColumnNotFound),
         ({"keep": ["place"]}, UnsupportedType),
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_refused_before(spark: SparkSession, people: str)
     ):
         with (
             pytest.raises(error),
-            source.postgresql(spark, make_url(people), job(**wanted), 2),
+            source.postgresql(spark, make_url(people), job(**changed), 2),
         ):
             pass
 
@@ -245,21 +245,21 @@ def write(path: Path, ages: list[int]) -> None:
 def test_files_are_those_that_were_there(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
-    place = tmp_path / "people"
-    write(place / "b.parquet", [3, 4])
-    write(place / "a.parquet", [1, 2])
-    write(place / "_temporary" / "c.parquet", [5])
-    write(place / ".d.parquet", [6])
-    (place / "readme.txt").write_text("no rows")
-    pinned = source.parquet(spark, str(place), job())
+    folder = tmp_path / "people"
+    write(folder / "b.parquet", [3, 4])
+    write(folder / "a.parquet", [1, 2])
+    write(folder / "_temporary" / "c.parquet", [5])
+    write(folder / ".d.parquet", [6])
+    (folder / "readme.txt").write_text("no rows")
+    pinned = source.parquet(spark, str(folder), job())
     assert everything(pinned.frame, rows_of) == FOUR
-    write(place / "e.parquet", [7])
+    write(folder / "e.parquet", [7])
     assert everything(pinned.frame, rows_of) == FOUR
     pinned.require_unchanged()
-    write(place / "a.parquet", [1, 2, 8])
+    write(folder / "a.parquet", [1, 2, 8])
     with pytest.raises(SourceChanged):
         pinned.require_unchanged()
-    (place / "a.parquet").unlink()
+    (folder / "a.parquet").unlink()
     with pytest.raises(SourceChanged):
         pinned.require_unchanged()
 
@@ -276,36 +276,36 @@ def test_columns_in_names_of_directories_are_columns(
 
 
 def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "missing"):
+    for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(TableNotFound):
-            source.parquet(spark, str(place), job())
+            source.parquet(spark, str(folder), job())
     write(tmp_path / "people" / "a.parquet", [1])
-    place = str(tmp_path / "people")
+    folder = str(tmp_path / "people")
     with pytest.raises(ColumnNotFound):
-        source.parquet(spark, place, job(keep=["idd"]))
+        source.parquet(spark, folder, job(keep=["idd"]))
     with pytest.raises(InvalidParameter):
-        source.parquet(spark, place, job(where="age > 1"))
+        source.parquet(spark, folder, job(where="age > 1"))
     pq.write_table(pa.table({"age": [1], "l": [[1]]}), tmp_path / "people" / "a.parquet")
     with pytest.raises(UnsupportedType):
-        source.parquet(spark, place, job(keep=["l"]))
+        source.parquet(spark, folder, job(keep=["l"]))
 
 
 def test_links_in_a_directory_are_not_followed(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
     """Whoever may write into it would have a private file of the driver's account released."""
-    place = tmp_path / "people"
-    write(place / "a.parquet", [1, 2])
+    folder = tmp_path / "people"
+    write(folder / "a.parquet", [1, 2])
     write(tmp_path / "private" / "p.parquet", [3, 4])
-    pinned = source.parquet(spark, str(place), job())
-    (place / "b.parquet").symlink_to(tmp_path / "private" / "p.parquet")
+    pinned = source.parquet(spark, str(folder), job())
+    (folder / "b.parquet").symlink_to(tmp_path / "private" / "p.parquet")
     with pytest.raises(ForeignFile):
-        source.parquet(spark, str(place), job())
+        source.parquet(spark, str(folder), job())
     with pytest.raises(ForeignFile):
         pinned.require_unchanged()
-    followed = source.parquet(spark, str(place), job(foreign_files="links"))
+    followed = source.parquet(spark, str(folder), job(foreign_files="links"))
     assert everything(followed.frame, rows_of) == FOUR
-    (place / "b.parquet").unlink()
-    (place / "part=b").symlink_to(tmp_path / "private")
+    (folder / "b.parquet").unlink()
+    (folder / "part=b").symlink_to(tmp_path / "private")
     with pytest.raises(ForeignFile):
-        source.parquet(spark, str(place), job())
+        source.parquet(spark, str(folder), job())

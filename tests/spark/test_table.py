@@ -96,12 +96,12 @@ def test_from_a_database_to_itself_as_without_spark(spark: SparkSession, people:
     assert report.k_achieved >= 5
     assert report.not_copied == ("name",)
     assert report.earlier_releases != "not checked against earlier releases"
-    found = dbanon.verify(people, "release.people")
-    assert found.digest == "unchanged"
-    assert found.release_id == report.release_id
-    shown = dbanon.show(people, "release.people")
-    assert shown["source"] == "public.people"
-    assert [column["sql_type"] for column in shown["columns"]][:5] == [
+    verification = dbanon.verify(people, "release.people")
+    assert verification.digest == "unchanged"
+    assert verification.release_id == report.release_id
+    release = dbanon.show(people, "release.people")
+    assert release["source"] == "public.people"
+    assert [column["sql_type"] for column in release["columns"]][:5] == [
         "integer",
         "integer",
         "numeric(12,2)",
@@ -113,9 +113,9 @@ def test_from_a_database_to_itself_as_without_spark(spark: SparkSession, people:
 
 
 def test_a_view_a_condition_and_another_schema(spark: SparkSession, people: str) -> None:
-    asked = TABLES | {"output": 'new."Peo ple"', "output_kind": "view", "where": "id <= 1000"}
+    options = TABLES | {"output": 'new."Peo ple"', "output_kind": "view", "where": "id <= 1000"}
     for _ in range(2):
-        report = anonymize_table(spark, people, people, **asked, if_exists="replace")
+        report = anonymize_table(spark, people, people, **options, if_exists="replace")
     assert execute(people, 'SELECT count(*), max(id) FROM new."Peo ple"') == [(1000, 1000)]
     assert report.arguments["where"] == "id <= 1000"
     assert report.output_kind == "view"
@@ -142,9 +142,9 @@ def test_from_files_to_files(spark: SparkSession, files: str, tmp_path: Path, pe
 def test_from_files_and_frames_to_a_database(spark: SparkSession, files: str, people: str) -> None:
     dbanon.anonymize(people, **TABLES, key=["id"])
     expected = execute(people, RELEASED)
-    asked = ASKED | {"output": "release.people", "if_exists": "replace", "key": ["id"]}
+    options = ASKED | {"output": "release.people", "if_exists": "replace", "key": ["id"]}
     for source in (files, spark.read.parquet(files).repartition(3, "age")):
-        anonymize_table(spark, source, people, **asked)
+        anonymize_table(spark, source, people, **options)
         assert execute(people, RELEASED) == expected
 
 
@@ -155,11 +155,11 @@ def test_a_frame_that_gives_other_rows_is_refused(spark: SparkSession, people: s
         for batch in batches:
             yield batch.slice(0, batch.num_rows - secrets.randbelow(1000))
 
-    whole = spark.range(0, 6000, 1, 3).selectExpr("id", "id % 50 AS age", "id % 70 AS pay")
-    drawn = whole.mapInArrow(some, whole.schema)
-    asked = {"quasi_identifiers": ["age", "pay"], "k": 5, "output": "release.people"}
+    frame = spark.range(0, 6000, 1, 3).selectExpr("id", "id % 50 AS age", "id % 70 AS pay")
+    sampled = frame.mapInArrow(some, frame.schema)
+    options = {"quasi_identifiers": ["age", "pay"], "k": 5, "output": "release.people"}
     with pytest.raises(SourceChanged):
-        anonymize_table(spark, drawn, people, **asked)
+        anonymize_table(spark, sampled, people, **options)
     assert execute(people, "SELECT to_regclass('release.people') IS NULL") == [(True,)]
 
 
@@ -175,12 +175,12 @@ def test_no_row_is_seen_before_it_was_counted(
     seen: list[str] = []
     lock = into_postgresql.pieces.lock
 
-    def look(session: Any, made: Any) -> None:
-        for piece in made:
+    def look(session: Any, piece_names: Any) -> None:
+        for piece in piece_names:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 execute(reader, f"SELECT * FROM {piece.quoted}")
             seen.append(piece.name)
-        lock(session, made)
+        lock(session, piece_names)
 
     monkeypatch.setattr(into_postgresql.pieces, "lock", look)
     anonymize_table(spark, people, people, **TABLES)
@@ -203,11 +203,11 @@ def test_a_recount_that_fails_publishes_nothing(
     before = execute(people, RELEASED)
     lock = into_postgresql.pieces.lock
 
-    def harmed(session: Any, made: list[RelationName]) -> None:
-        counts = {p: execute(people, f"SELECT count(*) FROM {p.quoted}")[0][0] for p in made}
-        piece = max(made, key=lambda one: int(counts[one])).quoted
+    def harmed(session: Any, piece_names: list[RelationName]) -> None:
+        counts = {p: execute(people, f"SELECT count(*) FROM {p.quoted}")[0][0] for p in piece_names}
+        piece = max(piece_names, key=lambda one: int(counts[one])).quoted
         execute(people, harm.format(piece, piece))
-        lock(session, made)
+        lock(session, piece_names)
 
     monkeypatch.setattr(into_postgresql.pieces, "lock", harmed)
     with pytest.raises(RecountFailed):
@@ -223,22 +223,22 @@ def test_values_that_a_model_looks_at_are_counted_again(
     spark: SparkSession, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = {"kind": "distinct_l", "attribute": "ill", "level": 2}
-    asked = TABLES | {"models": [model], "if_exists": "replace"}
-    report = anonymize_table(spark, people, people, **asked)
+    options = TABLES | {"models": [model], "if_exists": "replace"}
+    report = anonymize_table(spark, people, people, **options)
     columns = "age, pay, part"
     each = f"SELECT count(DISTINCT ill) AS n FROM release.people GROUP BY {columns}"
     least = f"SELECT min(n) FROM ({each}) AS c"
     assert execute(people, least)[0][0] == report.models[0].achieved >= 2
     lock = into_postgresql.pieces.lock
 
-    def harmed(session: Any, made: list[RelationName]) -> None:
-        for piece in made:
+    def harmed(session: Any, piece_names: list[RelationName]) -> None:
+        for piece in piece_names:
             execute(people, f"UPDATE {piece.quoted} SET ill = 'a'")
-        lock(session, made)
+        lock(session, piece_names)
 
     monkeypatch.setattr(into_postgresql.pieces, "lock", harmed)
     with pytest.raises(RecountFailed):
-        anonymize_table(spark, people, people, **asked)
+        anonymize_table(spark, people, people, **options)
     assert dbanon.verify(people, "release.people").release_id == report.release_id
 
 
