@@ -73,6 +73,24 @@ def test_what_init_gives_runs_as_it_is(
     assert found >= 5
 
 
+def test_a_table_of_the_proposed_name_is_in_nobodys_way(database: Database, tmp_path: Path) -> None:
+    """The demonstration leaves a table release.person: a job of a view would be refused."""
+    load_people(database)
+    run = {"quasi_identifiers": ["age"], "k": 4, "output": "release.people"}
+    dbanon.anonymize(database.url, table="people", **run)
+    file = tmp_path / "job.yaml"
+    text = call("init", database.url, "--table", "people", "--k", "4").stdout
+    file.write_text(text)
+    takes_views = "view:" in text
+    assert ("view: people_released" in text) == takes_views
+    done = call("plan", file)
+    assert "output_exists" not in done.stderr
+    if takes_views:
+        assert call("run", file).exit_code == 0
+        again = call("init", database.url, "--table", "people", "--k", "4").stdout
+        assert "view: people_released" in again
+
+
 def test_init_says_nothing_of_a_table_without_rows(database: Database, tmp_path: Path) -> None:
     database.load("people", {"age": database.types["integer"]}, [])
     done = call("init", database.url, "--table", "people")

@@ -33,6 +33,7 @@ from dbanon.partitioning.forecast import forecast, quickest
 from dbanon.run.advise import no_quasi_identifiers, proposed, proposed_kinds, proposed_nulls
 from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.session import Session
 from dbanon.stores.folders import is_of_files
 from dbanon.stores.sql_source import SqlSource
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
 _DROP = "drop"
 VIEW, TABLE = "view", "table"
+# Of the releases that a proposed file makes.
+SCHEMA = "release"
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ version: 1
 source:
   url: {url}
 target:
-{place}  schema: release
+{place}  schema: {schema}
 defaults:
   k: {k}
 {method}  on_new_column: halt
@@ -221,6 +224,7 @@ def job_file_for(
         made=made.format(table=json.dumps(table)[1:-1]),
         url=_url(url, "DBANON_URL"),
         place=_place(url, decided),
+        schema=SCHEMA,
         k=k,
         method=_options(decided, chosen, found.rows, k),
         name=_quoted(name if is_name(name) else "job"),
@@ -245,7 +249,7 @@ def job_file_for(
         + f" {decided.keys(one, found.kinds)}  # {json.dumps(one.comment)[1:-1]}\n"
         for key, one in zip(keys, proposals, strict=True)
     ]
-    output = _quoted(str(RelationName(None, decided.output or named)))
+    output = _quoted(str(RelationName(None, decided.output or found.output or named)))
     more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
     kind = decided.kind if releases_views(decided.target or url) else TABLE
     # A table has no earlier releases beside it.
@@ -288,6 +292,7 @@ class _Seen:
     kinds : of quasi-identifiers that look like codes.
     chain : what a chain of its releases depends on.
     reading : how a file is read: as was said, with a type of each column.
+    output : the name to propose for the releases; None for that of the table.
     """
 
     attributes: tuple[Attribute, ...]
@@ -298,6 +303,7 @@ class _Seen:
     kinds: Mapping[str, str] = field(default_factory=dict)
     chain: ChainProposal = field(default_factory=ChainProposal)
     reading: Reading = USUAL
+    output: str | None = None
 
     def of_rows(self, decided: Mapping[str, Any]) -> str:
         """What the job says of its rows beside their key: whose they are, and of NULLs.
@@ -371,7 +377,23 @@ def _seen(
             [one.decided for one in columns if one.decided is not None],
         )
         kinds = proposed_kinds(request, chosen, found.profile)
-        return _Seen(attributes, found.roles, entity, nulls, rows, kinds, chain, reading)
+        output = None
+        if releases_views(url) and decided.target is None:
+            output = _free_output(session, relation.name)
+        return _Seen(attributes, found.roles, entity, nulls, rows, kinds, chain, reading, output)
+
+
+def _free_output(session: Session, table: RelationName) -> str | None:
+    """A name for a view of releases, if a table of the release schema has that of the source.
+
+    None if the source's own name can be used: it is free, or has a view of earlier releases.
+    """
+    candidates = (table.name, *(f"{table.name}_{n}" for n in ("released", *range(2, 100))))
+    for name in candidates:
+        existing = session.find_existing(session.resolve_output(RelationName(SCHEMA, name)))
+        if existing is None or existing.kind == VIEW:
+            return None if name == table.name else name
+    return None
 
 
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:

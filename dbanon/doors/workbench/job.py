@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dbanon.doors.jobfile.init import SCHEMA
 from dbanon.doors.spelling import job_command
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.state import KEEP, Workbench
@@ -16,8 +17,6 @@ from dbanon.sessions.names import RelationName, parse_relation
 
 if TYPE_CHECKING:
     from dbanon.doors.workbench.state import JobChoice, TreeChoice
-
-SCHEMA = "release"
 
 
 def job_options(bench: Workbench) -> dict[str, Any]:

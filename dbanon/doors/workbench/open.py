@@ -11,7 +11,8 @@ from typing import Any
 from dbanon.data.option import parameters
 from dbanon.doors.jobfile.document import read
 from dbanon.doors.jobfile.file import FileJob, read_job_file
-from dbanon.doors.workbench.job import SCHEMA, more_keys
+from dbanon.doors.jobfile.init import SCHEMA
+from dbanon.doors.workbench.job import more_keys
 from dbanon.doors.workbench.state import (
     DATE_STEPS,
     KEEP,
