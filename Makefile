@@ -134,6 +134,7 @@ mypy basedpyright lint-imports:
 
 wording:
 	$(VENV)/bin/python -m tests.docs.words --check
+	$(VENV)/bin/python -m tests.docs.names --check
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -259,21 +259,21 @@ _PROBES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarchy]] = {
-    "intervals": lambda given, values, pulse: builders.intervals(
-        values, given["intervals"], given.get("origin", 0), pulse=pulse
+    "intervals": lambda spec, values, pulse: builders.intervals(
+        values, spec["intervals"], spec.get("origin", 0), pulse=pulse
     ),
-    "dates": lambda given, values, pulse: builders.dates(values, given["dates"], pulse=pulse),
-    "mask": lambda given, values, pulse: builders.prefixes(
+    "dates": lambda spec, values, pulse: builders.dates(values, spec["dates"], pulse=pulse),
+    "mask": lambda spec, values, pulse: builders.prefixes(
         values,
-        None if given["mask"] is True else given["mask"],
-        given.get("character", "*"),
+        None if spec["mask"] is True else spec["mask"],
+        spec.get("character", "*"),
         pulse=pulse,
     ),
-    "ordered": lambda given, values, pulse: builders.ordered(
-        _ordered_values(given["ordered"], values), given.get("fanout", 2), pulse=pulse
+    "ordered": lambda spec, values, pulse: builders.ordered(
+        _ordered_values(spec["ordered"], values), spec.get("fanout", 2), pulse=pulse
     ),
-    "grouped": lambda given, values, pulse: builders.grouped(
-        _ordered_values(given.get("order", True), values), given["grouped"], pulse=pulse
+    "grouped": lambda spec, values, pulse: builders.grouped(
+        _ordered_values(spec.get("order", True), values), spec["grouped"], pulse=pulse
     ),
 }
 
