@@ -14,6 +14,7 @@ from pyspark.sql import functions as sql
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make
 from dbanon.data.pieces import AT_ONCE
+from dbanon.errors import hints_without_views
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -52,6 +53,7 @@ from dbanon.spark.stages import ClusterStages, sample_limit
 from dbanon.spark.tasks import PACKETS, DiskCache, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import GatherFacts
+from dbanon.stores.frame.source import IN_FRAME
 from dbanon.stores.ports import Source
 
 if TYPE_CHECKING:
@@ -119,7 +121,11 @@ def anonymize(
     session = frame.sparkSession
     require_session(session)
     warn_unless_private(session)
-    with translated("the release was made"), own_shuffle_partitions(session):
+    with (
+        hints_without_views(IN_FRAME),
+        translated("the release was made"),
+        own_shuffle_partitions(session),
+    ):
         rows, report, _ = released(job, frame, tasks)
     return rows, report
 

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
     "k with a fraction": (errors.InvalidParameter, "k must be", {"k": 2.5}),
     "k as text": (errors.InvalidParameter, "k must be", {"k": "5"}),
     "k as truth": (errors.InvalidParameter, "k must be", {"k": True}),
-    "k over rows": (errors.TooFewRecords, "k can be 40 at most", {"k": 41}),
+    "k over rows": (errors.TooFewRecords, "Choose k=40 or less", {"k": 41}),
     "unknown method": (errors.UnknownMethod, 'Did you mean "mdav"', {"method": "mdva"}),
     "unknown option": (errors.UnknownOption, "no option", {"options": {"gama": 1}}),
     "unknown standardization": (errors.InvalidParameter, "zscore", {"standardize": "z"}),
