@@ -13,7 +13,7 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
-from dbanon.stores.files import duckdb_file, read_url
+from dbanon.stores.files import duckdb_file, hint_for_path, read_url
 from dbanon.stores.folders import is_of_files
 from dbanon.stores.objects import is_object
 
@@ -58,10 +58,11 @@ def _openable(database: Any) -> Any:
             hint="Give the connection and the name of a table, or the relation to"
             " dbanon.anonymize_frame.",
         )
-    if isinstance(database, Path) or _is_path(database):
+    if isinstance(database, Path):
         raise InvalidParameter(
             "A path does not say which database its file is of.",
-            hint=f"Write duckdb:///{database} or sqlite:///{database}.",
+            hint=hint_for_path(str(database))
+            or f"Write duckdb:///{database} or sqlite:///{database}.",
         )
     if package in _SAID:
         message, hint = _SAID[package]
@@ -161,11 +162,6 @@ def open_source(
         memory=job.memory_limit and job.memory_limit // 2,
         progress=progress,
     )
-
-
-def _is_path(database: Any) -> bool:
-    """Whether a text is the path of a file, and no URL."""
-    return isinstance(database, str) and ":" not in database and Path(database).is_file()
 
 
 def _is_sqlite(database: Any) -> bool:

@@ -227,8 +227,8 @@ def _require_one_at(url: URL) -> None:
         )
 
 
-def _url_of_path(given: object) -> str | None:
-    """What to write in the place of the path of a database, or of rows; None if it is neither."""
+def hint_for_path(given: object) -> str | None:
+    """A hint with the URL of a path, if a database or files of rows are there; None otherwise."""
     path = Path(given).expanduser() if isinstance(given, str) and given else None
     try:
         if path is None or not path.exists():
@@ -272,7 +272,7 @@ def read_url(given: object) -> URL:
     except (ArgumentError, ValueError):
         raise InvalidParameter(
             "The database URL cannot be read.",
-            hint=_url_of_path(given)
+            hint=hint_for_path(given)
             or "Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db; or"
             " file:people.csv, to read a file of rows.",
         ) from None

@@ -276,7 +276,7 @@ COMMANDS = (
     Steps("Compare it with the ledger of its release: dbanon verify",
           cli("verify {path}/rows.csv"), [
           cli("verify file:{path}/rows.csv rows -q x --k 2")]),
-    Steps("Write duckdb:///{} or sqlite:///{}.", cli("releases {path}/people.sqlite"),
+    Steps("Write duckdb:///{} or sqlite:///{}.", lambda w: dbanon.releases(w.path / "none"),
           [cli("releases {url}")]),
     Steps("Write sqlite:///file.db: a database in memory", cli("releases sqlite://"),
           [cli("releases {url}")]),

@@ -29,7 +29,7 @@ from dbanon.methods import METHODS
 BY_NAME = {one.name: one for one in OPTIONS}
 # What evaluations and advice alone take has one name at each door, without a value.
 # What is no option, and each door says in its own way.
-OF_EACH_DOOR = ("problems()", "declare_again()", "source")
+OF_EACH_DOOR = ("problems()", "declare_again()", "source", "ledger")
 # Of one run of a job, on the command line and in Python.
 OF_RUNS = ("accept_counts", "accept_types")
 OF_EVALUATIONS = {

@@ -26,7 +26,7 @@ from dbanon.errors import (
     TraceTooSmall,
 )
 from dbanon.stores.exports.formats import metadata_of
-from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
+from tests.stores.chain_cases import Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 
 # No engine decides of these.
