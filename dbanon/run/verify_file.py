@@ -47,7 +47,7 @@ def verify_file(
     if path.suffix.lower() == ".csv":
         raise InvalidParameter(
             f"{path} is a CSV file, which says nothing of its release.",
-            hint=f"Compare it with the ledger of its release: dbanon verify {path} --ledger URL. Or"
+            hint="Compare it with the ledger of its release: name its database as `ledger`. Or"
             f" count it as a table: dbanon verify file:{path} {path.stem}, with"
             " `quasi_identifiers` and `k`; or verify a Parquet file of the same release.",
         )

@@ -273,7 +273,7 @@ COMMANDS = (
           [cli("releases {url}")]),
     Steps("Add `k`.", cli("verify {url} people -q town"), [
           cli("verify {url} people -q town --k 2")]),
-    Steps("Compare it with the ledger of its release: dbanon verify",
+    Steps("Compare it with the ledger of its release: name its",
           cli("verify {path}/rows.csv"), [
           cli("verify file:{path}/rows.csv rows -q x --k 2")]),
     Steps("Write duckdb:///{} or sqlite:///{}.", lambda w: dbanon.releases(w.path / "none"),
