@@ -50,6 +50,11 @@ class FileSource(SqlSource):
         self.session.require_equality(relation, [*job.by, *job.in_sets])
         return relation
 
+    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+        """As ``SqlSource``, of the columns that were staged."""
+        staged = tuple(relation.attribute(name) for name in self._staged.columns)
+        return super().numbers_of_persons(replace(relation, schema=Schema(staged)))
+
     def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """As ``SqlSource``; the condition is one on the file."""
         return self._staged.takes(columns, condition)
@@ -120,7 +125,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -
             found = SqlSource(reads).takes(chosen, columns, condition)
         return found
 
-    session.staged_rows = StagedRows(staged, takes)
+    session.staged_rows = StagedRows(staged, tuple(names), takes)
 
 
 def stage_entity(session: Session, file: Store, table: str, entity: str) -> Relation:

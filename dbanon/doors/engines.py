@@ -44,7 +44,7 @@ class Engine:
         DbanonError : its class says what went wrong; nothing was published.
         """
         from dbanon.spark import open_session
-        from dbanon.spark.table import run_on_spark, with_block_size
+        from dbanon.spark.table import run_on_spark, with_default_blocks
 
         if job.declared == BY_RULES:
             from dbanon.run.open import open_store
@@ -52,7 +52,7 @@ class Engine:
 
             job = by_rules(job, open_store(source))
         # A session takes seconds to open.
-        job = with_block_size(job, source, target)
+        job = with_default_blocks(job, source, target)
         session = open_session(self.master, self.conf)
         try:
             return run_on_spark(session, job, source, target, self.tasks)

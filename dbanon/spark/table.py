@@ -97,7 +97,7 @@ def anonymize_table(
             "hierarchies": parse_all(hierarchies, files=True),
         },
     )
-    return run_on_spark(session, with_block_size(job, source, target), source, target, tasks)
+    return run_on_spark(session, with_default_blocks(job, source, target), source, target, tasks)
 
 
 def run_on_spark(
@@ -107,7 +107,7 @@ def run_on_spark(
 
     Parameters
     ----------
-    job : as returned by ``with_block_size``.
+    job : as returned by ``with_default_blocks``.
     source, target : see ``anonymize_table``.
 
     Raises
@@ -139,7 +139,7 @@ def run_on_spark(
         raise
 
 
-def with_block_size(job: Job, source: Any, target: str) -> Job:
+def with_default_blocks(job: Job, source: Any, target: str) -> Job:
     """Set the job's block size, and check that a cluster can run it; needs no session.
 
     Parameters

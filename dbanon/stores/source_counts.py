@@ -154,7 +154,7 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
     if not wanted:
         return {}
     name, columns = relation.name, tuple(a.name for a in (*wanted, *constant))
-    head = _Head(name.schema, name.name, columns, HEAD)
+    head = _Head(name.schema, name.name, columns, HEAD, staged=name.staged)
 
     def shared(column: Column) -> Iterator[list[int]]:
         for row in session.rows(_within(session, name, column.attribute, constant)):
@@ -186,8 +186,8 @@ def _within(
     and how many different ones they have."""
     value = session.compared(number)
     columns = (number.name, *(a.name for a in constant))
-    rows = _Head(relation.schema, relation.name, columns, LOOKED_UP)
-    some = _Head(relation.schema, relation.name, (number.name,), PROBED)
+    rows = _Head(relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged)
+    some = _Head(relation.schema, relation.name, (number.name,), PROBED, staged=relation.staged)
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
     )

@@ -9,3 +9,4 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon._release_of_table(oid) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon._release_of_table(oid) IS
 'Internal: the entry of the ledger whose rows are in a table, superseded or not.';
+GRANT EXECUTE ON FUNCTION dbanon._release_of_table(oid) TO dbanon_reader;

@@ -55,7 +55,7 @@ _ALONE = (
     "partition",
     "synthesize",
 )
-_FILES = ("anonymize_frame", "run_job")
+_FILES = ("anonymize_frame", "run_job", "verify_file")
 # The extra that each kind of database asks for, and a database of that kind.
 _DATABASES = {
     "duckdb": ("duckdb:///missing.duckdb", "file:missing.csv"),

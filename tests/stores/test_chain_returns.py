@@ -140,6 +140,7 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         f"ALTER TABLE {database.ledger('chain_member')} DROP COLUMN missed",
         f"ALTER TABLE {database.ledger('chain_member')} DROP COLUMN excluded_rows",
         f"ALTER TABLE {database.ledger()} DROP COLUMN request",
+        f"ALTER TABLE {database.ledger('run')} DROP COLUMN source_counts",
         f"DROP TABLE {database.ledger('chain_waiting')}",
         f"DROP TABLE {database.ledger('rule')}",
         f"DROP TABLE {database.ledger('release_internal')}",
@@ -220,6 +221,7 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
     [(cell,)] = database.rows(f"SELECT cell FROM {member} WHERE excluded_rows > 0")
     database.execute(
         f"ALTER TABLE {member} DROP COLUMN excluded_rows",
+        f"ALTER TABLE {database.ledger('run')} DROP COLUMN source_counts",
         f"DROP TABLE {database.ledger('release_internal')}",
         f"DROP TABLE {database.ledger('release_person')}",
         *(

@@ -242,8 +242,8 @@ ZCDP = {"accounting": "zcdp", "delta": 1e-9}
     ("more", "words"),
     [
         ({"margins": "quantiles"}, "margins is of method dp_ranks"),
-        ({"accounting": "zcdp"}, "together"),
-        ({"delta": 1e-9}, "together"),
+        ({"accounting": "zcdp"}, "epsilon with a delta"),
+        ({"delta": 1e-9}, "epsilon with a delta"),
         ({"accounting": "zcdp", "delta": 0.0}, "delta must be"),
         ({"accounting": "zcdp", "delta": float("nan")}, "delta must be"),
         ({"accounting": "renyi"}, "accounting must be"),
