@@ -88,14 +88,14 @@ class Slots:
     key : SQL of what the elements are found by, over the alias s.
     number : SQL of the number of a row's element from 1, NULL where it has none; it holds ``{key}``
         and ``{ends}``.
-    within : SQL of a condition, over the alias s, that rows must meet to have an element.
+    condition : SQL of a condition, over the alias s, that rows must meet to have an element.
     ends : int64 (2,), the least and the largest key, where ``number`` needs them.
     """
 
     n: int
     key: str
     number: str
-    within: str = "true"
+    condition: str = "true"
     ends: NDArray[np.int64] | None = None
 
 
@@ -126,8 +126,8 @@ class Arrays:
         """All arrays: the order first."""
         ends = self.slots.ends
         kind = "integer" if self.order.dtype == np.int32 else "bigint"
-        found = (Column("place", kind, self.order), *self.values)
-        return found if ends is None else (*found, Column("ends", "bigint", ends))
+        arrays = (Column("place", kind, self.order), *self.values)
+        return arrays if ends is None else (*arrays, Column("ends", "bigint", ends))
 
 
 def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[np.int64]] | None:
@@ -176,8 +176,8 @@ def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
     block = " | ".join([*(f"({part})" for part in parts), byte[3]])
     number = f"({block}) * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
     # IS TRUE: a scan of a range of addresses would take the room of what others have in memory.
-    within = f"({address} < '({blocks},0)'::tid) IS TRUE"
-    return Slots(blocks * width, f"tidsend({address})", number, within)
+    condition = f"({address} < '({blocks},0)'::tid) IS TRUE"
+    return Slots(blocks * width, f"tidsend({address})", number, condition)
 
 
 def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column, ...] | None:
@@ -237,14 +237,14 @@ def insert(
     array : SQL of the array at a place, computed once.
     """
     columns = arrays.columns
-    key, place = (quote(_unused(name, reads)) for name in ("key", "place"))
-    own = [quote(name) for name in reads]
+    key, position = (quote(_unused(name, reads)) for name in ("key", "place"))
+    names = [quote(name) for name in reads]
     ends = array(len(columns) - 1, columns[-1]) if arrays.slots.ends is not None else ""
     number = arrays.slots.number.format(key=key, ends=ends)
     # OFFSET 0: the key is computed once a row, and values of classes after the rows were sorted.
-    keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in own)])
-    placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {place}", *own])
-    number = f"(s.{place} >> {arrays.shift})::integer"
+    keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in names)])
+    placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {position}", *names])
+    number = f"(s.{position} >> {arrays.shift})::integer"
     of_class = ", ".join(
         f"{column.element(array(at, column), number)} AS {column.name}"
         for at, column in enumerate(arrays.values, 1)
@@ -254,9 +254,9 @@ def insert(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
         f" FROM (SELECT {placed} FROM (SELECT {keyed} FROM {source.from_clause}"
-        f" WHERE {arrays.slots.within}{source.and_where} OFFSET 0) AS s ORDER BY {place} OFFSET 0)"
-        f" AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
-        f" WHERE s.{place} >= 0"
+        f" WHERE {arrays.slots.condition}{source.and_where} OFFSET 0) AS s"
+        f" ORDER BY {position} OFFSET 0) AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
+        f" WHERE s.{position} >= 0"
     )
 
 
@@ -277,12 +277,12 @@ def create(arrays: Arrays, suffix: str) -> list[str]:
     ]
 
 
-def staged(column: Column) -> str:
+def array_query(column: Column) -> str:
     """SQL of an array of that table, read once and held in memory."""
     return f"(SELECT {quote(column.name)} || {column.nothing} FROM {quote(PLACES)})"
 
 
-def copied(arrays: Arrays) -> Iterator[bytes]:
+def copy_data(arrays: Arrays) -> Iterator[bytes]:
     """The bytes of COPY … FROM STDIN (FORMAT binary) for that row."""
     columns = arrays.columns
     yield packed.HEAD + np.array([len(columns)], ">i2").tobytes()
@@ -333,10 +333,10 @@ class PostgresqlWriting(Session):
         partition: Partition,
         columns: Sequence[ReleasedColumn],
     ) -> Arrays | None:
-        found = slots_of(source, microdata.keys)
-        if found is None:
+        slots_and_elements = slots_of(source, microdata.keys)
+        if slots_and_elements is None:
             return None
-        slots, elements = found
+        slots, elements = slots_and_elements
         values = columns_of(types.staged_columns(self.by_number(partition, columns)))
         if values is None:
             return None
@@ -348,7 +348,7 @@ class PostgresqlWriting(Session):
         """Bring arrays to where statements find them."""
 
     @abstractmethod
-    def array_sql(self, place: int, column: Column) -> str:
+    def array_sql(self, index: int, column: Column) -> str:
         """SQL of an array that was brought, the one at this place of ``Arrays.columns``."""
 
     def run_with_arrays(self, sql: str) -> None:

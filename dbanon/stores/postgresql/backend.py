@@ -36,7 +36,7 @@ from dbanon.sessions.names import RelationName, array_text, literal, plain_text,
 from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.copied_source import COPY, copy_source
-from dbanon.stores.postgresql.errors import spi_translated
+from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
@@ -79,24 +79,24 @@ class PlpySession(PostgresqlSession):
         # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
         text, values = bound(sql, parameters)
         query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
-        found = self._execute(query, values, planned)
-        if len(found) > _AT_ONCE:
-            found = paced(found, self._look_for_cancel)
-        return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
+        records = self._execute(query, values, planned)
+        if len(records) > _AT_ONCE:
+            records = paced(records, self._look_for_cancel)
+        return [json.loads(row["found"], object_pairs_hook=_values) for row in records]
 
     def _look_for_cancel(self) -> None:
         """Any statement does it; rows that were fetched are read without one."""
-        with spi_translated():
+        with translate_spi_errors():
             self._plpy.execute("SELECT 1")
 
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        found = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
-        types = dict(found)
+        typed_columns = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
+        column_types = dict(typed_columns)
         names = [f"c{i}" for i in range(len(columns))]
         values = ", ".join(
-            f"v.{name}::{types[column]}" for name, column in zip(names, columns, strict=True)
+            f"v.{name}::{column_types[column]}" for name, column in zip(names, columns, strict=True)
         )
         texts = ", ".join(given_sql(i, "text[]") for i in range(len(columns)))
         self._execute(
@@ -116,21 +116,21 @@ class PlpySession(PostgresqlSession):
         planned : by a plan that later calls of the connection find again.
         """
         self.note(sql)
-        with spi_translated(), handed_over(values):
+        with translate_spi_errors(), handed_over(values):
             return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
 
     def fetched(self, query: str, rows: int) -> Iterator[Any]:
         """The rows of a query as dictionaries, fetched so many at a time."""
-        with spi_translated():
+        with translate_spi_errors():
             cursor = self._plpy.cursor(query)
-            while found := cursor.fetch(rows):
-                yield from found
+            while records := cursor.fetch(rows):
+                yield from records
             # While it is open, no table of it can be dropped.
             cursor.close()
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        found: AbstractContextManager[Any] = self._plpy.subtransaction()
-        return found
+        subtransaction: AbstractContextManager[Any] = self._plpy.subtransaction()
+        return subtransaction
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -138,8 +138,8 @@ class PlpySession(PostgresqlSession):
         if name != self._source:
             return super()._lookup(name)
         # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
-        found = self.look_up(catalog.RELATION, (self._source_oid,))
-        return found[0] if found else None
+        rows = self.look_up(catalog.RELATION, (self._source_oid,))
+        return rows[0] if rows else None
 
     def source_name(self) -> RelationName:
         """The name of the source.
@@ -148,10 +148,10 @@ class PlpySession(PostgresqlSession):
         ------
         TableNotFound : there is no relation of this oid.
         """
-        found = self.look_up(catalog.RELATION, (self._source_oid,))
-        if not found:
+        rows = self.look_up(catalog.RELATION, (self._source_oid,))
+        if not rows:
             raise TableNotFound("The source is not a relation of this database.")
-        self._source = RelationName(found[0][1], found[0][2])
+        self._source = RelationName(rows[0][1], rows[0][2])
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
@@ -203,14 +203,14 @@ class PlpySession(PostgresqlSession):
         record = packed.packed_record(located.expressions, located.types, attributes, masked=masked)
         joins = self.value_joins(attributes)
         query = packed.by_address(source.relation, record, ("$1", "$2"), joins, source.and_where)
-        with spi_translated():
+        with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
 
     def _packed(self, plan: Any, ends: list[str]) -> tuple[bytes, int]:
         """The bytes of the records between two addresses, and how many rows there are."""
-        with spi_translated():
-            [found] = self._plpy.execute(plan, ends)
-        return found["string_agg"] or b"", found["count"]
+        with translate_spi_errors():
+            [record] = self._plpy.execute(plan, ends)
+        return record["string_agg"] or b"", record["count"]
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         rows = (tuple(row.values()) for row in self.fetched(query, chunk_rows))
@@ -263,8 +263,8 @@ class PlpySession(PostgresqlSession):
     def load_arrays(self, loaded: arrays.Arrays) -> None:
         self._arrays = loaded
 
-    def array_sql(self, place: int, column: arrays.Column) -> str:
-        return given_sql(place, column.sql_type)
+    def array_sql(self, index: int, column: arrays.Column) -> str:
+        return given_sql(index, column.sql_type)
 
     def run_with_arrays(self, sql: str) -> None:
         assert self._arrays is not None
@@ -336,8 +336,8 @@ class PlpySession(PostgresqlSession):
         super().publish(output, columns)
 
     def ensure_ledger(self) -> None:
-        found = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if found != [(HEAD,)]:
+        versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
+        if versions != [(HEAD,)]:
             raise LedgerMissing(
                 "The ledger of this database has another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",

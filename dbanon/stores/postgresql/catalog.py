@@ -285,14 +285,15 @@ def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]
     return Kind.OTHER, {}
 
 
-def missing(
+def missing_relation(
     session: Session, name: RelationName, schemas: Sequence[str]
 ) -> TableNotFound | SchemaNotFound:
     """The error for a relation that these schemas do not have, with the names nearest to its."""
-    known = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
-    if name.schema is not None and name.schema not in known:
+    existing_schemas = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
+    if name.schema is not None and name.schema not in existing_schemas:
         return SchemaNotFound(
-            f'There is no schema "{name.schema}".', hint=nearest_names(name.schema, known)
+            f'There is no schema "{name.schema}".',
+            hint=nearest_names(name.schema, existing_schemas),
         )
     near = [
         relation for schema in schemas for (relation,) in session.rows(RELATIONS_NEAR, (schema,))

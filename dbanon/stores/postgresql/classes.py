@@ -88,7 +88,7 @@ class StableSource(SqlSource):
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
         """Position, SQL of the text and query of the dictionary of each that is read by codes."""
-        found = []
+        dictionaries = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
                 text = self.session.value_of(attribute)
@@ -96,8 +96,8 @@ class StableSource(SqlSource):
                 query = statements.numbered_values(
                     f"{source.name.quoted} AS s", text, column, source.and_where
                 )
-                found.append((position, text, query))
-        return found
+                dictionaries.append((position, text, query))
+        return dictionaries
 
     def _keys(self, source: Relation) -> list[str]:
         locator = source.located
@@ -117,8 +117,8 @@ class StableSource(SqlSource):
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:
-        wanted = source.located.expressions[0]
-        return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == wanted]
+        expression = source.located.expressions[0]
+        return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == expression]
 
 
 class PlpyStore:

@@ -34,7 +34,7 @@ from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copied import copied_out
-from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 # Where a connection of ours keeps what it leads to, and the search path that it was opened with.
-FOUND = "dbanon_backend"
+BACKEND_KEY = "dbanon_backend"
 # Row keys, and rows of a chain, that are read at a time.
 _ROWS = 65_536
 
@@ -68,18 +68,18 @@ class PsycopgSession(PassthroughSession):
         self,
         connection: Connection,
         on_sql: OnSql | None = None,
-        beside: Callable[[], AbstractContextManager[PsycopgSession]] | None = None,
+        open_second_session: Callable[[], AbstractContextManager[PsycopgSession]] | None = None,
     ) -> None:
         super().__init__(on_sql)
-        self._connection, self._open_beside = connection, beside
+        self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
         # An engine of the caller's may have another.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         self.enter()
 
     def caller_path(self) -> list[str]:
-        found: Backend | None = self._connection.info.get(FOUND)
-        return super().caller_path() if found is None else found.path
+        backend: Backend | None = self._connection.info.get(BACKEND_KEY)
+        return super().caller_path() if backend is None else backend.path
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -87,13 +87,13 @@ class PsycopgSession(PassthroughSession):
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._cursor(sql, parameters) as cursor:
-            found: list[tuple[Any, ...]] = cursor.fetchall()
-            return found
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     @contextmanager
     def _cursor(self, sql: str, parameters: Sequence[Any] = (), **how: Any) -> Iterator[Any]:
         self.note(sql)
-        with translated(), self._driver.cursor(**how) as cursor:
+        with translate_errors(), self._driver.cursor(**how) as cursor:
             if parameters:
                 cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
             else:
@@ -129,11 +129,11 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.located
-        kept = ", ".join(types.portable(source.attribute(name)) for name in columns)
+        values = ", ".join(types.portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
-        query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
         width = len(locator.types)
-        self._look_again()
+        self._recheck_foreign_code()
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
@@ -150,30 +150,30 @@ class PsycopgSession(PassthroughSession):
         rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
         keys = (*source.located.expressions, number)
         query = packed.passthrough_records(keys, kinds, [], [], rows)
-        found = [np.empty((0, len(kinds)), np.int64)]
+        pieces = [np.empty((0, len(kinds)), np.int64)]
         for buffer in self.copied(query, _ROWS):
-            found.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
-        return np.concatenate(found)
+            pieces.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
+        return np.concatenate(pieces)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         super().create_released(output, columns, release_id)
-        self._look_again()
+        self._recheck_foreign_code()
 
-    def _look_again(self) -> None:
+    def _recheck_foreign_code(self) -> None:
         """Check, before sources are read again, that no code of another role came meanwhile.
 
         This transaction's snapshot would not show it: its planner sees it all the same.
         """
         oids = [
-            one.oid
-            for one in self._relations.values()
-            if not self.nothing_to_find(one.oid)
-            or self.rows(foreign.of_another(f"{int(one.oid)}::oid")) == [(True,)]
+            relation.oid
+            for relation in self._relations.values()
+            if not self.nothing_to_find(relation.oid)
+            or self.rows(foreign.of_another(f"{int(relation.oid)}::oid")) == [(True,)]
         ]
-        if self._open_beside is not None and oids:
-            with self._open_beside() as now:
+        if self._open_second_session is not None and oids:
+            with self._open_second_session() as now:
                 for oid in oids:
                     now.require_own_code(oid)
 
@@ -208,11 +208,11 @@ class PsycopgSession(PassthroughSession):
     def load_arrays(self, loaded: arrays.Arrays) -> None:
         for statement in arrays.create(loaded, self.staging_suffix):
             self.run(statement)
-        self._copy_binary(arrays.PLACES, arrays.copied(loaded))
+        self._copy_binary(arrays.PLACES, arrays.copy_data(loaded))
         self._arrays = loaded.without_order()
 
-    def array_sql(self, place: int, column: arrays.Column) -> str:
-        return arrays.staged(column)
+    def array_sql(self, index: int, column: arrays.Column) -> str:
+        return arrays.array_query(column)
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
@@ -258,7 +258,7 @@ class PsycopgSession(PassthroughSession):
         )
         self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))
         arguments = ", ".join(
-            f"(SELECT part FROM {table} WHERE place = {place})" for place in range(len(parts))
+            f"(SELECT part FROM {table} WHERE place = {index})" for index in range(len(parts))
         )
         return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
 
@@ -266,7 +266,7 @@ class PsycopgSession(PassthroughSession):
     def _copying(self, copy: str) -> Iterator[Any]:
         """The stream of a COPY."""
         self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+        with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
 
     def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -312,14 +312,14 @@ class PsycopgSession(PassthroughSession):
         kinds = [kind for _, kind in columns]
         # Of the width that is said, whatever SQL gives.
         listed = ", ".join(f"({sql})::{kind}" for sql, kind in columns)
-        found: list[list[Fetched]] = [[] for _ in kinds]
+        chunks: list[list[Fetched]] = [[] for _ in kinds]
         query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
         for buffer in self.copied(query, _ROWS):
-            for column, piece in zip(found, packed.fixed_columns(buffer, kinds), strict=True):
+            for column, piece in zip(chunks, packed.fixed_columns(buffer, kinds), strict=True):
                 column.append(piece)
         nothing = packed.fixed_columns(np.empty(0, np.uint8), kinds)
         return [
-            np.concatenate([none, *pieces]) for none, pieces in zip(nothing, found, strict=True)
+            np.concatenate([none, *pieces]) for none, pieces in zip(nothing, chunks, strict=True)
         ]
 
     def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
@@ -382,7 +382,7 @@ class PsycopgSession(PassthroughSession):
         try:
             # What asks for a table waits behind whoever reads it, and all others behind that.
             lock_schema(self, "dbanon", self.lock_seconds)
-            with translated():
+            with translate_errors():
                 make_or_migrate(self, self._connection, self._revokes())
         except OutputExists:
             raise SourceChanged(

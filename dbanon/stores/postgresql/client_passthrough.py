@@ -86,8 +86,8 @@ class Passthrough:
 
         None is no limit. ``coded`` of the columns are no numbers.
         """
-        beside = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns, coded))
-        if limit is not None and len(self.values) + beside > limit:
+        overhead = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns, coded))
+        if limit is not None and len(self.values) + overhead > limit:
             raise MemoryLimit.over(
                 "With kept columns in the client's memory the job needs",
                 limit,
@@ -159,27 +159,27 @@ class PassthroughSession(PostgresqlSession):
         query = packed.passthrough_records(
             located.expressions, located.types, attributes, values, rows
         )
-        held = self._passthrough = Passthrough(len(passthrough))
-        self._as_stored(True)
+        stored = self._passthrough = Passthrough(len(passthrough))
+        self._use_stored_encoding(True)
         for buffer in self.copied(query, chunk_rows):
             chunk, tails, ends = packed.unpack_passthrough(
                 buffer, located.types, attributes, len(passthrough)
             )
-            held.add(chunk.keys, tails, ends)
-            coded = sum(one.kind.is_coded for one in attributes)
-            held.require_memory(memory_limit, len(attributes), coded)
+            stored.add(chunk.keys, tails, ends)
+            coded = sum(attribute.kind.is_coded for attribute in attributes)
+            stored.require_memory(memory_limit, len(attributes), coded)
             yield chunk
-        held.settle()
-        self._as_stored(False)
+        stored.settle()
+        self._use_stored_encoding(False)
 
-    def _as_stored(self, wanted: bool) -> None:
+    def _use_stored_encoding(self, enabled: bool) -> None:
         """Have texts travel in the database's own encoding, where that is another than the usual.
 
         They come back as they are then, whatever bytes they hold, and whatever is no UTF-8.
         """
         [(encoding,)] = self.rows("SELECT current_setting('server_encoding')")
         if encoding != "UTF8":
-            self.run(f"SET LOCAL client_encoding = '{encoding if wanted else 'UTF8'}'")
+            self.run(f"SET LOCAL client_encoding = '{encoding if enabled else 'UTF8'}'")
 
     def insert_passthrough(
         self,
@@ -190,24 +190,24 @@ class PassthroughSession(PostgresqlSession):
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        held, self._passthrough = self._passthrough, None
-        assert held is not None
-        assert held.columns == len(passthrough)
-        places = held.places(microdata.keys)
-        held.keys.clear()
-        found = self._own_bytes(partition, released, columns)
-        if found is None:
+        stored, self._passthrough = self._passthrough, None
+        assert stored is not None
+        assert stored.columns == len(passthrough)
+        places = stored.places(microdata.keys)
+        stored.keys.clear()
+        heads_and_ends = self._encode_classes(partition, released, columns)
+        if heads_and_ends is None:
             self.stage_classes(partition, columns)
-        self._as_stored(True)
-        heads, head_ends = found or self._of_classes(released, partition.n_classes)
+        self._use_stored_encoding(True)
+        heads, head_ends = heads_and_ends or self._fetch_class_bytes(released, partition.n_classes)
         join = kernels.RowJoin(
-            len(released) + held.columns,
+            len(released) + stored.columns,
             heads,
             head_ends,
-            np.frombuffer(held.values, np.uint8),
-            np.concatenate(held.ends) if held.ends else np.empty(0, np.int64),
+            np.frombuffer(stored.values, np.uint8),
+            np.concatenate(stored.ends) if stored.ends else np.empty(0, np.int64),
         )
-        held.ends.clear()
+        stored.ends.clear()
         names = quote_list([*(name for name, _, _ in released), *passthrough])
         # Nobody else sees the table before it is committed: its rows need not be looked at again.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
@@ -223,36 +223,36 @@ class PassthroughSession(PostgresqlSession):
                 detail=error.detail,
                 hint="Leave out `kept_columns`: its values stay in the database then.",
             ) from None
-        self._as_stored(False)
+        self._use_stored_encoding(False)
 
-    def _own_bytes(
+    def _encode_classes(
         self,
         partition: Partition,
         released: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """As ``_of_classes``, without asking the server; None where types are not so plain."""
+        """Do the same without the server; None if a type needs a conversion there."""
         by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
         values = []
         order = self.classes_by_number(partition)
-        for place, (name, sql_type, _) in enumerate(released):
+        for index, (name, sql_type, _) in enumerate(released):
             column = by_name[name]
             if column.upper is not None or column.missing is not None:
                 return None
-            known = _plain(column.values[order], column.attribute.kind, sql_type)
-            if known is None:
+            encoded = _plain(column.values[order], column.attribute.kind, sql_type)
+            if encoded is None:
                 return None
-            values.append(known)
-            fields += [(f"length{place}", ">i4"), (f"value{place}", known.dtype.str)]
+            values.append(encoded)
+            fields += [(f"length{index}", ">i4"), (f"value{index}", encoded.dtype.str)]
         records = np.empty(partition.n_classes, np.dtype(fields))
-        for place, known in enumerate(values):
-            records[f"length{place}"] = known.dtype.itemsize
-            records[f"value{place}"] = known
+        for index, encoded in enumerate(values):
+            records[f"length{index}"] = encoded.dtype.itemsize
+            records[f"value{index}"] = encoded
         ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
         return records.view(np.uint8), ends
 
-    def _of_classes(
+    def _fetch_class_bytes(
         self, released: Sequence[tuple[str, str, str]], n_classes: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The fields of each class as bytes, by its number, and where they end.
@@ -267,9 +267,9 @@ class PassthroughSession(PostgresqlSession):
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
         for buffer in self.copied(query, _PIECE):
-            found = kernels.split_rows(buffer, [], len(released))
-            ends.append(found[2] + len(fields))
-            fields += found[1].data
+            split = kernels.split_rows(buffer, [], len(released))
+            ends.append(split[2] + len(fields))
+            fields += split[1].data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
         if len(all_ends) != n_classes:
             raise RecountFailed(

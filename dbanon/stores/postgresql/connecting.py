@@ -54,7 +54,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 # Seconds that a request to cancel a statement may take.
 _CANCEL = 1.0
 
-_FOUND = f"""
+_BACKEND = f"""
 {PINNED};
 SELECT pg_backend_pid(), (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())),
     ARRAY(SELECT name FROM pg_settings WHERE source = 'default' AND name IN ({
@@ -90,17 +90,17 @@ def arguments_of(url: URL) -> Mapping[str, Any]:
     """What is said to the driver beside a URL: nothing that the URL, or its service, says."""
     # At the connect, over what environment, role and database say: the very first answers are
     # read as text. Statements without names: behind a pooler another connection has them.
-    said: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
+    arguments: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
     if "service" not in url.query:
-        said |= {name: value for name, value in _CLIENT.items() if name not in url.query}
-    return said
+        arguments |= {name: value for name, value in _CLIENT.items() if name not in url.query}
+    return arguments
 
 
 def backend_of(driver: Any) -> Backend:
     """What a connection leads to; its transaction stays open, with a search path of its own."""
     with driver.cursor() as cursor:
         [(path,)] = cursor.execute(CALLER_PATH).fetchall()
-        cursor.execute(_FOUND)
+        cursor.execute(_BACKEND)
         while cursor.nextset():
             pass
         [(pid, since, unset)] = cursor.fetchall()
@@ -157,7 +157,7 @@ _PASSWORD = (
 
 # The first that fits decides. Where several hosts were tried, what a server answered tells more
 # than that another one did not. Pieces in braces are of the connection.
-_KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
+_CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"no pg_hba\.conf entry",
         AccessRefused,
@@ -251,22 +251,22 @@ _KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
 
 def unreachable(error: Exception, url: URL) -> DbanonError:
     """The error for one of the driver that came of connecting."""
-    said = str(error)
+    message = str(error)
     pieces = _pieces(error, url)
-    for pattern, kind, what, hint in _KNOWN:
-        if re.search(pattern, said):
-            why = what.format(**pieces)
+    for pattern, kind, reason, hint in _CAUSES:
+        if re.search(pattern, message):
+            cause = reason.format(**pieces)
             if kind is AccessRefused:
-                return kind(f"{shown(url)} refused the login: {why}.", hint=hint)
-            return kind(f"The database {shown(url)} cannot be reached: {why}.", hint=hint)
+                return kind(f"{redacted_url(url)} refused the login: {cause}.", hint=hint)
+            return kind(f"The database {redacted_url(url)} cannot be reached: {cause}.", hint=hint)
     return DatabaseUnreachable(
-        f"The database {shown(url)} cannot be reached.",
+        f"The database {redacted_url(url)} cannot be reached.",
         detail=f"{type(error).__name__}: {pieces['role']}, {pieces['database']}, {pieces['place']}",
         hint=_RUNNING,
     )
 
 
-def shown(url: URL) -> str:
+def redacted_url(url: URL) -> str:
     """A URL without its secrets."""
     return redact(url.render_as_string(hide_password=True))
 
@@ -275,23 +275,26 @@ def _pieces(error: Exception, url: URL) -> dict[str, str]:
     """Where to and as whom, as the URL says, or the environment."""
     tried = getattr(error, "pgconn", None)
 
-    def found(stated: object, part: str) -> str:
+    def connection_part(stated: object, part: str) -> str:
         if stated:
             return str(stated)
         try:
-            told: Any = getattr(tried, part)
+            value: Any = getattr(tried, part)
         except Exception:
             # A connection that never came about knows nothing.
-            told = None
-        return told.decode("utf-8", "replace") if isinstance(told, bytes) else ""
+            value = None
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
-    host, port = found(url.host or url.query.get("host"), "host"), found(url.port, "port")
-    role, database = found(url.username, "user"), found(url.database, "db")
+    host, port = (
+        connection_part(url.host or url.query.get("host"), "host"),
+        connection_part(url.port, "port"),
+    )
+    role, database = connection_part(url.username, "user"), connection_part(url.database, "db")
     local = not host or host.startswith("/")
-    place = f"the socket in {host}" if host and local else host or "this machine's socket"
+    address = f"the socket in {host}" if host and local else host or "this machine's socket"
     return {
         "host": f'"{host}"',
-        "place": f"{place}, port {port or 5432}",
+        "place": f"{address}, port {port or 5432}",
         "role": f'role "{role}"' if role else "the role",
         "database": f'database "{database}"' if database else "the database",
     }

@@ -51,10 +51,10 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[
     drain = _drain_of(connection)
     with selectors.DefaultSelector() as selector:
         selector.register(connection.socket, selectors.EVENT_READ)
-        while (found := drain.drain(rows)) != _ENDED:
-            if found == _FULL:
+        while (status := drain.drain(rows)) != _ENDED:
+            if status == _FULL:
                 yield drain.take()
-            elif found == _WAITS:
+            elif status == _WAITS:
                 # Where it found the connection lost, its socket is closed: nothing comes of it.
                 _require(connection)
                 # Signals are heard meanwhile.
@@ -118,7 +118,7 @@ class _Drain:
     def __init__(self, connection: PGconn) -> None:
         self._next_row = connection.get_copy_data
         self._head = len(packed.HEAD)
-        self._held = bytearray()
+        self._buffer = bytearray()
         self.rows = 0
 
     def drain(self, rows: int) -> int:
@@ -132,11 +132,11 @@ class _Drain:
                 row, self._head = row[self._head :], 0
             if row == packed.END:
                 return _ENDED
-            self._held += row
+            self._buffer += row
             self.rows += 1
         return _FULL
 
     def take(self) -> NDArray[np.uint8]:
         """The bytes of those that are held, uint8 (m,), which are forgotten here."""
-        taken, self._held, self.rows = self._held, bytearray(), 0
-        return np.frombuffer(taken, np.uint8)
+        buffer, self._buffer, self.rows = self._buffer, bytearray(), 0
+        return np.frombuffer(buffer, np.uint8)

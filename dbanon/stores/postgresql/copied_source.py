@@ -55,9 +55,9 @@ def _set(session: Session, settings: Iterable[str]) -> list[str]:
     """Change settings ("name = value") for this transaction; what undoes it."""
     pairs = [setting.split(" = ") for setting in settings]
     # As they stand here: each is read before it is changed.
-    asked = "current_setting(?), set_config(?, ?, true)"
-    found = session.rows(
-        f"SELECT {', '.join([asked] * len(pairs))}",
+    expression = "current_setting(?), set_config(?, ?, true)"
+    values = session.rows(
+        f"SELECT {', '.join([expression] * len(pairs))}",
         [part for name, value in pairs for part in (name, name, value)],
     )[0]
-    return [f"{name} = {before}" for (name, _), before in zip(pairs, found[::2], strict=True)]
+    return [f"{name} = {before}" for (name, _), before in zip(pairs, values[::2], strict=True)]

@@ -79,9 +79,9 @@ def _enum_value(label: str, enum_type: str) -> str:
 def _range_expression(position: int, column: ReleasedColumn) -> str:
     """SQL of a range, whose borders are staged at this position and the next one."""
     kind = column.attribute.sql_type
-    held = replace(column.attribute, sql_type=_RANGES[kind])
+    endpoint = replace(column.attribute, sql_type=_RANGES[kind])
     lower, upper = (
-        released_expression(position + i, replace(part, attribute=held, missing=None))
+        released_expression(position + i, replace(part, attribute=endpoint, missing=None))
         for i, part in enumerate(column.parts)
     )
     value = f"{kind}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
@@ -126,13 +126,13 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         Kind.DATE: "date",
         Kind.TIMESTAMP: "timestamptz" if attribute.zoned else "timestamp",
     }[kind]
-    within = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
+    clipped = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
     if kind is Kind.DATE:
-        number = f"({within} - date '1970-01-01')"
+        number = f"({clipped} - date '1970-01-01')"
     elif kind is Kind.TIMESTAMP:
-        number = f"extract(epoch FROM {within}) * 1000000"
+        number = f"extract(epoch FROM {clipped}) * 1000000"
     else:
-        return f"CASE WHEN {column} <> 'NaN' THEN ({within})::double precision END"
+        return f"CASE WHEN {column} <> 'NaN' THEN ({clipped})::double precision END"
     return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
 
 

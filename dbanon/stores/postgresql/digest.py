@@ -36,7 +36,7 @@ from dbanon.sessions.pseudonym_session import (
     staged_block,
 )
 
-WAY = "pg1"
+DIGEST_WAY = "pg1"
 _FIXED = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 # What a relation's rows hash to, as SQL text over the alias s. Each mask has the states of 15
@@ -168,8 +168,8 @@ def of_relation(look_up: Rows, run: Rows, relation: RelationName, salt: int) -> 
 
 def of_columns(run: Rows, relation: Relation, names: Sequence[str], salt: int) -> tuple[int, int]:
     """The same of these columns of the rows that are read of a relation."""
-    given = (str(salt), relation.name.schema, relation.name.name, list(names))
-    [(hashed,)] = run(OF_COLUMNS, given)
+    parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
+    [(hashed,)] = run(OF_COLUMNS, parameters)
     [(rows, total)] = run(
         f"SELECT count(*) AS rows, coalesce(sum({hashed}), 0) AS total"
         f" FROM {relation.relation.quoted} AS s"
@@ -228,15 +228,15 @@ class PostgresqlKeyed(KeyedSession):
     def sorting(self) -> Iterator[None]:
         # A hash table looks up at random what merging reads in order: of a million rows, in twice
         # the time.
-        ways = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
-        for way, wanted in ways.items():
-            self.run(f"SET LOCAL enable_{way} = {wanted}")
+        settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
+        for option, value in settings.items():
+            self.run(f"SET LOCAL enable_{option} = {value}")
         # What several processes sort is merged once more, for half as much again.
         self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
         self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
-        for way in ways:
-            self.run(f"SET LOCAL enable_{way} TO DEFAULT")
+        for option in settings:
+            self.run(f"SET LOCAL enable_{option} TO DEFAULT")
 
     @contextmanager
     def seeking(self) -> Iterator[None]:
@@ -261,12 +261,12 @@ class PostgresqlKeyed(KeyedSession):
             ("TABLE", MISSING, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
         ]  # fmt: skip
 
-    def sizes_of_pairs(self, one: str, other: str, named: str, rows: str) -> str:
+    def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
         # One number is sorted in half the time of two; 0 stands for NULL, and 1 for 0.
-        pair = f"{one}::bigint << 32 | coalesce({other} + 1::bigint, 0)"
+        pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
         return (
-            f"SELECT (p.pair >> 32)::integer AS {one},"
-            f" (nullif(p.pair & 4294967295, 0) - 1)::integer AS {named}, p.size"
+            f"SELECT (p.pair >> 32)::integer AS {first},"
+            f" (nullif(p.pair & 4294967295, 0) - 1)::integer AS {second_name}, p.size"
             f" FROM (SELECT {pair} AS pair, count(*)::integer AS size"
             f" FROM {rows} GROUP BY 1) AS p"
         )
@@ -274,21 +274,21 @@ class PostgresqlKeyed(KeyedSession):
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
         # A secret of 122 bits for one cell in so many, hashed for each of its rows: one for each
         # row costs as much as the join.
-        drawn = f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_SECRETS}) AS s"
-        secret = f"(({drawn}))[1 + r.cell % {_SECRETS}]"
-        own = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
+        secrets = f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_SECRETS}) AS s"
+        secret = f"(({secrets}))[1 + r.cell % {_SECRETS}]"
+        row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
         # Before them a hash of the values: whoever groups by these, as the recount does, finds
         # equal ones side by side. In one number, which is sorted faster than two.
         shared = [name for (name,) in self.rows(_NAMES, (values.schema, values.name))]
         hashed = f"({self.row_hash(values, shared)}) & {-1 << _OWN_BITS}" if shared else "0"
         valued = f"SELECT s.*, {hashed} AS {_SHARED} FROM {values.quoted} AS s OFFSET 0"
         joined = f"{rows} AS r JOIN ({valued}) AS v ON v.cell = r.cell"
-        return joined, f"v.{_SHARED} | ({own} & {(1 << _OWN_BITS) - 1})"
+        return joined, f"v.{_SHARED} | ({row_part} & {(1 << _OWN_BITS) - 1})"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         salt = str(random_salt())
-        given = (salt, relation.schema, relation.name, list(names))
-        [(hashed,)] = self.rows(OF_COLUMNS, given)
+        parameters = (salt, relation.schema, relation.name, list(names))
+        [(hashed,)] = self.rows(OF_COLUMNS, parameters)
         return str(hashed)
 
     def secret_code(self, hashed: str) -> str:
@@ -310,15 +310,15 @@ class PostgresqlKeyed(KeyedSession):
         ]
 
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
-        given = (source.name.schema, source.name.name, attribute.name)
-        return bool(self.rows(_DETERMINISTIC, given)[0][0])
+        parameters = (source.name.schema, source.name.name, attribute.name)
+        return bool(self.rows(_DETERMINISTIC, parameters)[0][0])
 
 
 class PostgresqlPrivate(SessionInterface):
     """The part of a session that differential privacy asks for."""
 
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(given)
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):

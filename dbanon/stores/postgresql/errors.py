@@ -142,8 +142,15 @@ _CONNECTING = ("08", "28", "3D", "53", "57")
 
 
 @contextmanager
-def translated(lost: Callable[[Any], DbanonError] | None = None) -> Iterator[None]:
-    """Raise errors of the database as dbanon's own; ``lost`` makes those of connecting."""
+def translate_errors(
+    on_connection_error: Callable[[Any], DbanonError] | None = None,
+) -> Iterator[None]:
+    """Raise errors of the database as dbanon's own.
+
+    Parameters
+    ----------
+    on_connection_error : builds the error if connecting failed.
+    """
     try:
         yield
     except Exception as error:
@@ -157,8 +164,8 @@ def translated(lost: Callable[[Any], DbanonError] | None = None) -> Iterator[Non
             finally:
                 del refusal
         state = getattr(original, "sqlstate", None)
-        if lost is not None and (state is None or state[:2] in _CONNECTING):
-            raise lost(original) from None
+        if on_connection_error is not None and (state is None or state[:2] in _CONNECTING):
+            raise on_connection_error(original) from None
         raise translation(original) from None
 
 
@@ -166,9 +173,9 @@ def of_pooler(error: Any) -> DbanonError | None:
     """The error for one that a pooler raised, pgbouncer's above all: it has one state for all."""
     if getattr(error, "sqlstate", None) not in (None, "08P01"):
         return None
-    said = str(error)
+    text = str(error)
     for words, refusal in _OF_POOLERS:
-        if words in said:
+        if words in text:
             return refusal()
     return None
 
@@ -220,8 +227,8 @@ def _of_limit(error: Any) -> DbanonError:
 def _names(error: Any) -> str:
     diagnosis = getattr(error, "diag", None)
     named = [
-        f'{what} "{name}"'
-        for what, name in (
+        f'{kind} "{name}"'
+        for kind, name in (
             ("table", getattr(diagnosis, "table_name", None)),
             ("column", getattr(diagnosis, "column_name", None)),
             ("constraint", getattr(diagnosis, "constraint_name", None)),
@@ -236,7 +243,7 @@ def _is_psycopg(error: object) -> bool:
 
 
 @contextmanager
-def spi_translated() -> Iterator[None]:
+def translate_spi_errors() -> Iterator[None]:
     """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which nothing stops."""
     try:
         yield
@@ -250,7 +257,7 @@ def spi_error(error: Any) -> DbanonError:
     """The error of ours for one of SPI; the server's text is not passed on: it may quote values."""
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
     # Five letters or digits, six bits each: there are SQLSTATEs that plpy has no class for.
-    state = "".join(chr((code >> 6 * place & 0x3F) + ord("0")) for place in range(5))
+    state = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
     names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
     return translation(SimpleNamespace(sqlstate=state, diag=names))
 

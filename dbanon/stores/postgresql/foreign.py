@@ -311,10 +311,10 @@ def foreign_code(relation: str) -> str:
     )
 
 
-def refusal(name: object, what: str, owner: str) -> ForeignCode:
+def refusal(name: object, code: str, owner: str) -> ForeignCode:
     """The error for code of another role that reading a relation would run."""
     return ForeignCode(
-        f"Reading {name} would run {what} of role {owner} with this role's rights.",
+        f"Reading {name} would run {code} of role {owner} with this role's rights.",
         hint=HINT,
     )
 

@@ -53,14 +53,14 @@ def bound(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
     values = iter(parameters)
     handed: list[str] = []
 
-    def fill(found: re.Match[str]) -> str:
-        if not found[0].startswith("?"):
-            return found[0]
-        value, cast = next(values), found[1]
+    def fill(match: re.Match[str]) -> str:
+        if not match[0].startswith("?"):
+            return match[0]
+        value, cast = next(values), match[1]
         if cast is None:
             return literal(value)
         if not isinstance(value, str):
-            return f"{literal(value)}{found[0][1:]}"
+            return f"{literal(value)}{match[0][1:]}"
         handed.append(plain_text(value))
         return given_sql(len(handed) - 1, cast)
 

@@ -69,23 +69,23 @@ def run_patiently(
     DatabaseBusy : readers kept it for all of ``seconds``.
     """
     started = time.monotonic()
-    turn, patience = 0, _patience(session)
+    attempt, patience = 0, _patience(session)
     seconds = patience / 1000 if seconds is None else seconds
     while True:
-        place = min(turn, len(_TRIES_MS) - 1)
+        index = min(attempt, len(_TRIES_MS) - 1)
         try:
             with session.savepoint():
-                session.run(set_patience(min(_TRIES_MS[place], patience)))
+                session.run(set_patience(min(_TRIES_MS[index], patience)))
                 for statement in statements:
                     session.run(statement)
                 session.run(set_patience(patience))
             return
         except DatabaseBusy as error:
             if time.monotonic() - started > seconds:
-                raise _kept(session, relation, seconds, error.detail) from None
+                raise _busy_error(session, relation, seconds, error.detail) from None
         # By a statement, so that a cancel is noticed.
-        session.run(f"SELECT pg_sleep({_PAUSES_MS[place]} / 1000.0)")
-        turn += 1
+        session.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
+        attempt += 1
 
 
 def _patience(session: Undoing) -> int:
@@ -101,30 +101,30 @@ def lock_schema(session: Undoing, schema: str, seconds: float = LOCK_SECONDS) ->
     DatabaseBusy : others kept one for all of ``seconds``.
     InsufficientRights : one belongs to another role.
     """
-    found = session.rows(
+    tables = session.rows(
         "SELECT c.relname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE n.nspname = ? AND c.relkind = 'r' ORDER BY c.oid",
         (schema,),
     )
-    if found:
-        names = ", ".join(f"ONLY {RelationName(schema, name).quoted}" for (name,) in found)
+    if tables:
+        names = ", ".join(f"ONLY {RelationName(schema, name).quoted}" for (name,) in tables)
         run_patiently(session, [f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"], schema, seconds)
 
 
-def _kept(
+def _busy_error(
     session: Undoing, relation: RelationName | str, seconds: float, detail: str | None
 ) -> DatabaseBusy:
     """The error that says who keeps a relation, as far as this role may know."""
     if isinstance(relation, RelationName):
-        place: tuple[str | None, str | None] = relation.schema, relation.name
+        schema_and_name: tuple[str | None, str | None] = relation.schema, relation.name
     else:
-        place = relation, None
-    keepers = [Holder(*found) for found in session.rows(_KEEPERS, place)]
-    told = " It is held by " + "; ".join(map(str, keepers)) + "." if keepers else ""
-    what = f"The schema {relation}" if place[1] is None else relation
+        schema_and_name = relation, None
+    readers = [Holder(*row) for row in session.rows(_KEEPERS, schema_and_name)]
+    holders = " It is held by " + "; ".join(map(str, readers)) + "." if readers else ""
+    subject = f"The schema {relation}" if schema_and_name[1] is None else relation
     return DatabaseBusy(
-        f"{what} was not available within {seconds:g} seconds: readers hold it in open"
-        f" transactions.{told}",
+        f"{subject} was not available within {seconds:g} seconds: readers hold it in open"
+        f" transactions.{holders}",
         detail=detail,
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
         " or try again.",
@@ -251,11 +251,11 @@ def hold_job(session: LedgerSession, job: str) -> None:
     for _ in range(_TRIES):
         if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY})", (job,))[0][0]:
             return
-        found = session.rows(_OF_ADVISORY, (job, job))
-        if found and of_runners and not any(may_run for *_, may_run in found):
+        holders = session.rows(_OF_ADVISORY, (job, job))
+        if holders and of_runners and not any(may_run for *_, may_run in holders):
             return
-        if found:
-            raise _running(job, found)
+        if holders:
+            raise _job_running_error(job, holders)
     raise job_running(job)
 
 
@@ -267,14 +267,14 @@ def _hold_row(session: LedgerSession, job: str) -> bool:
         return False
     by_function = session.rows(_FUNCTION)
     if by_function == [(True,)]:
-        held = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
+        acquired = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
     elif session.rows(_TABLE) == [(True,)]:
         session.run("LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE")
-        held = _hold_directly(session, job)
+        acquired = _hold_directly(session, job)
     else:
         return False
-    if not held:
-        raise _running(job, session.rows(_OF_ROW, (job, job)))
+    if not acquired:
+        raise _job_running_error(job, session.rows(_OF_ROW, (job, job)))
     return True
 
 
@@ -303,9 +303,9 @@ def _hold_directly(session: Undoing, job: str) -> bool:
     return True
 
 
-def _running(job: str, found: Sequence[tuple[Any, ...]]) -> JobRunning:
-    if not found:
+def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunning:
+    if not holders:
         return job_running(job)
-    pid, role, since, _ = found[0]
+    pid, role, since, _ = holders[0]
     ends = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and lets go of it."
     return job_running(job, Holder(pid, role, since), ends)

@@ -182,8 +182,8 @@ def unpack_passthrough(
     """
     fields: list[tuple[str, str]] = []
     widths = []
-    for place, part in enumerate(_fields(key_types, attributes)):
-        fields += [(f"length{place}", ">i4"), *part]
+    for index, part in enumerate(_fields(key_types, attributes)):
+        fields += [(f"length{index}", ">i4"), *part]
         widths.append(np.dtype(part).itemsize)
     heads, tails, ends = kernels.split_rows(buffer, widths, passthrough)
     records = heads.view(np.dtype(fields))
@@ -195,20 +195,20 @@ def _not_null(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
     """Where there are values, bool (c, d), by the lengths of fields; None where all are."""
-    found = []
-    for place in range(len(key_types) + len(attributes)):
-        known = records[f"length{place}"] >= 0
-        attribute = attributes[place - len(key_types)] if place >= len(key_types) else None
+    validity = []
+    for index in range(len(key_types) + len(attributes)):
+        is_present = records[f"length{index}"] >= 0
+        attribute = attributes[index - len(key_types)] if index >= len(key_types) else None
         may_lack = attribute is not None and attribute.nullable and not attribute.kind.is_coded
-        if not may_lack and not known.all():
+        if not may_lack and not is_present.all():
             raise ValueError("a row holds a NULL")
         if attribute is not None and attribute.nullable:
-            code = records[f"v{place - len(key_types)}"]
-            found.append(code >= 0 if attribute.kind.is_coded else known)
-    if all(column.all() for column in found):
+            code = records[f"v{index - len(key_types)}"]
+            validity.append(code >= 0 if attribute.kind.is_coded else is_present)
+    if all(column.all() for column in validity):
         return None
     valid = np.ones((len(records), len(attributes)), bool)
-    valid[:, [i for i, a in enumerate(attributes) if a.nullable]] = np.column_stack(found)
+    valid[:, [i for i, a in enumerate(attributes) if a.nullable]] = np.column_stack(validity)
     return valid
 
 
@@ -259,8 +259,8 @@ def _number(attribute: Attribute, *, nulls: bool = False) -> tuple[str, str]:
     if not attribute.nullable:
         return value, send
     # Not every expression is NULL where its column is.
-    known = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
-    absent = known if value.startswith("CASE") else value
+    expression = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
+    absent = expression if value.startswith("CASE") else value
     return (absent if nulls else f"coalesce({value}, {zero})"), send
 
 
@@ -291,8 +291,8 @@ def _fields(
     """What each key and each attribute is of, without the masks."""
     parts: list[list[tuple[str, str]]] = []
     for position, key_type in enumerate(key_types):
-        found = _KEY_PARTS[key_type][2]
-        parts.append([(name.format(f"key{position}"), code) for name, code in found])
+        key_parts = _KEY_PARTS[key_type][2]
+        parts.append([(name.format(f"key{position}"), code) for name, code in key_parts])
     codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
     codes |= {kind: ">i4" for kind in Kind if kind.is_coded}
     parts += [
@@ -363,16 +363,16 @@ def fixed_columns(buffer: NDArray[np.uint8], kinds: Sequence[str]) -> list[NDArr
     ------
     ValueError : a row holds a NULL, or a ``bytea`` of another width.
     """
-    rows, found = np.frombuffer(buffer, _fixed_type(kinds)), []
+    rows, columns = np.frombuffer(buffer, _fixed_type(kinds)), []
     for position, kind in enumerate(kinds):
         width = sum(np.dtype(code).itemsize for _, code in _COPY_PARTS[kind])
         if (rows[f"length{position}"] != width).any():
             raise ValueError("a row holds a NULL")
         if kind == "tid":
-            found.append(_key(rows, position, kind, str(position)))
+            columns.append(_key(rows, position, kind, str(position)))
         else:
-            found.append(rows[f"v{position}"].astype(np.uint64 if kind == "bytea" else np.int64))
-    return found
+            columns.append(rows[f"v{position}"].astype(np.uint64 if kind == "bytea" else np.int64))
+    return columns
 
 
 def _fixed_type(kinds: Sequence[str]) -> np.dtype[np.void]:

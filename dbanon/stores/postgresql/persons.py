@@ -9,13 +9,13 @@ from typing import Any
 
 from dbanon.data.words import json_text
 from dbanon.ledger.postgresql import PERSONS_WRITER
-from dbanon.ledger.postgresql_persons import joint_histories, packed
+from dbanon.ledger.postgresql_persons import joint_histories, pack_persons
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 
-_STAGED = packed(quote(RELEASE_PERSONS))
+_STAGED = pack_persons(quote(RELEASE_PERSONS))
 # Its array as text: a function takes it without the client.
 _COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
@@ -49,24 +49,24 @@ class PostgresqlPersons(Session):
         if proof is None and self.look_up(_READABLE) == [(True,)]:
             # Counted after each release from what is read once.
             return None
-        given: dict[str, Any] = {"releases": list(releases), "k": k}
+        request: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if proof is None else _STAGED
         if proof is not None:
             release_id, relation, source = proof
-            given |= {
+            request |= {
                 "release_id": release_id,
                 "relation_oid": self._number(relation),
                 "source_oid": self._number(source),
             }
         if self.look_up(PERSONS_WRITER):
-            found = self.rows(_COUNT.format(persons=persons), (json_text(given),))
+            rows = self.rows(_COUNT.format(persons=persons), (json_text(request),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
             query = joint_histories(ids, persons, str(int(k)))
-            found = self.rows(
+            rows = self.rows(
                 f"SELECT counted::text FROM ({query}) AS q(counted)", (json.dumps(list(releases)),)
             )
-        counts = json.loads(found[0][0])
+        counts = json.loads(rows[0][0])
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def have_persons_recorded(self, release_id: str) -> bool:

@@ -28,7 +28,7 @@ OLD = 86_400
 
 _NAME = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
 _MARKED = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
-_FOUND = """
+_PIECES = """
 SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
        extract(epoch FROM clock_timestamp())::bigint
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -49,13 +49,13 @@ def lock_name(release_id: str) -> str:
 
 def names(output: RelationName, release_id: str, count: int, limit: int) -> list[RelationName]:
     """The names of a release's pieces: the output's, cut where it must be, with a suffix."""
-    own = release_id.replace("-", "")[:12]
-    found = []
+    token = release_id.replace("-", "")[:12]
+    piece_names = []
     for number in range(count):
-        suffix = f"_p{own}_{number}"
+        suffix = f"_p{token}_{number}"
         start = output.name.encode()[: limit - len(suffix)].decode(errors="ignore")
-        found.append(output.sibling(start + suffix))
-    return found
+        piece_names.append(output.sibling(start + suffix))
+    return piece_names
 
 
 def make(
@@ -106,9 +106,9 @@ class PostgresqlPieces(SessionInterface):
     """What a session knows of pieces."""
 
     def dead_pieces(self) -> list[RelationName]:
-        found = []
+        dead = []
         free: dict[str, Any] = {}
-        for schema, name, oid, comment, now in self.rows(_FOUND):
+        for schema, name, oid, comment, now in self.rows(_PIECES):
             marked = _MARKED.fullmatch(comment)
             if marked is None or not _NAME.fullmatch(name) or int(now) - int(marked[2]) < OLD:
                 continue
@@ -120,8 +120,8 @@ class PostgresqlPieces(SessionInterface):
                 key = "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
                 [(free[release_id],)] = self.rows(key, (lock_name(release_id),))
             if free[release_id]:
-                found.append(RelationName(schema, name))
-        return found
+                dead.append(RelationName(schema, name))
+        return dead
 
 
 # Pages that are worth a connection.
@@ -132,8 +132,8 @@ def own_key(relation: Relation) -> tuple[str, ...]:
     """The columns of a relation's primary key; none where its rows go by their address."""
     located = relation.located
     columns = [e.removeprefix("s.") for e in located.expressions]
-    own = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
-    return located.mapped or tuple(own)
+    quoted_columns = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
+    return located.mapped or tuple(quoted_columns)
 
 
 def queries(
@@ -141,9 +141,9 @@ def queries(
 ) -> list[str]:
     """One query a task: together they give every row of the snapshot once."""
     columns = ", ".join(map(_portable, attributes)) or "1"
-    known = session.rows(catalog.RELATION, (_oid(session, relation.name),))[0]
-    kind, has_children = known[3], known[5]
-    no_address = session.rows(catalog.UNREADABLE, (["ctid"], known[0], known[0]))
+    relation_row = session.rows(catalog.RELATION, (_oid(session, relation.name),))[0]
+    kind, has_children = relation_row[3], relation_row[5]
+    no_address = session.rows(catalog.UNREADABLE, (["ctid"], relation_row[0], relation_row[0]))
     if kind not in catalog.ADDRESSED or has_children or no_address:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
     if relation.filtered is not None:
@@ -152,7 +152,8 @@ def queries(
     else:
         rows = f"ONLY {relation.name.quoted}"
     [(pages,)] = session.rows(
-        "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer", (known[0],)
+        "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer",
+        (relation_row[0],),
     )
     step = max(-(-int(pages) // max(tasks, 1)), SMALLEST)
     starts = list(range(0, int(pages), step)) or [0]

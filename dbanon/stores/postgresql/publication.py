@@ -23,7 +23,7 @@ class PostgresqlPublication(Session):
     # Whether a run in the place of this plan could only read; None in a transaction that writes.
     _planned_read_only: bool | None = None
     release_id: str | None
-    _beside: list[str]
+    _statements_with_output: list[str]
     _search_path: list[str]
 
     def role_number(self) -> int:
@@ -78,7 +78,7 @@ class PostgresqlPublication(Session):
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        drops, self._beside = self._beside, []
+        drops, self._statements_with_output = self._statements_with_output, []
         if output.kind == "view":
             # One that another session made meanwhile is not replaced: the ledger would show both.
             create = "CREATE OR REPLACE" if output.replaces else "CREATE"
@@ -142,7 +142,7 @@ class PostgresqlPublication(Session):
 
     def run_with_output(self, statement: str) -> None:
         """Run a statement when the output is published, so that neither waits for the other."""
-        self._beside.append(statement)
+        self._statements_with_output.append(statement)
 
     def drop_view(self, relation: RelationName) -> None:
         run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)

@@ -85,22 +85,22 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
     InsufficientRights : the role may not.
     SchemaNotFound : it would have to be made, by a strict release.
     """
-    found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+    privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
             hint="Whoever owns the database may: CREATE SCHEMA"
             f" {quote(schema)} AUTHORIZATION {_role(session)};",
         )
-    if found and not all(found[0]):
+    if privileges and not all(privileges[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
             hint="Whoever owns the schema may: GRANT USAGE, CREATE ON SCHEMA"
             f" {quote(schema)} TO {_role(session)};",
         )
-    if not found and strict:
+    if not privileges and strict:
         raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
-    return not found
+    return not privileges
 
 
 def make_schema(session: Session, schema: str) -> bool:
@@ -145,12 +145,12 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
     ------
     LedgerNotTrusted : somebody's could.
     """
-    wrong = look_up(ledger.UNTRUSTED)
-    if wrong:
-        what, owner, _ = wrong[0]
+    untrusted = look_up(ledger.UNTRUSTED)
+    if untrusted:
+        subject, owner, _ = untrusted[0]
         raise LedgerNotTrusted(
-            f"The ledger of this database is not trusted: {what}, of role {owner}.",
-            detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
+            f"The ledger of this database is not trusted: {subject}, of role {owner}.",
+            detail="; ".join(f"{subject}, of role {owner}" for subject, owner, _ in untrusted[:20]),
             hint=ledger.NOT_TRUSTED_HINT,
         )
 
@@ -159,22 +159,22 @@ def missing_to_read(
     session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
 ) -> list[str]:
     """What the role lacks to read columns of the first such table, as statements."""
-    found = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
-    if not found:
+    rows = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
+    if not rows:
         return []
-    [(oid, schema)] = found
+    [(oid, schema)] = rows
     missing = []
     role = _role(session)
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         missing.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
     # A column that is not there is another error.
-    there = {name for (name,) in session.rows(catalog.NAMES, (oid,))}
-    wanted = [name for name in dict.fromkeys(columns) if name in there]
-    unread = session.rows(catalog.UNREADABLE, (wanted, oid, oid))
+    table_columns = {name for (name,) in session.rows(catalog.NAMES, (oid,))}
+    existing = [name for name in dict.fromkeys(columns) if name in table_columns]
+    unread = session.rows(catalog.UNREADABLE, (existing, oid, oid))
     if unread:
         names = quote_list(name for (name,) in unread)
-        place = RelationName(schema, table).quoted
-        missing.append(f"GRANT SELECT ({names}) ON {place} TO {role}")
+        relation = RelationName(schema, table).quoted
+        missing.append(f"GRANT SELECT ({names}) ON {relation} TO {role}")
     if not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         missing.append(f"GRANT TEMPORARY ON DATABASE {_database(session)} TO {role}")
     return missing
@@ -184,10 +184,10 @@ def missing_to_write(session: Session, schema: str) -> list[str]:
     """What the role lacks to make relations in a schema and to note them, as statements."""
     role = _role(session)
     missing = []
-    found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+    privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         missing.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
-    if found and not all(found[0]):
+    if privileges and not all(privileges[0]):
         missing.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
     lacked = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
     if any(name.endswith("the database") for name in lacked):

@@ -85,17 +85,17 @@ class PostgresqlRules(RuledSession):
         """Call a function of ours with JSON that no log shall have; the text of its result."""
 
     def require_owner(self, source: RelationName) -> None:
-        found = self.rows(_OWNER, (source.schema, source.name))
-        if found and not found[0][2]:
+        owners = self.rows(_OWNER, (source.schema, source.name))
+        if owners and not owners[0][2]:
             raise InsufficientRights(
                 f"Rules of {source} are declared by its owner.",
-                hint=f'Ask role "{found[0][1]}", or a member of it.',
+                hint=f'Ask role "{owners[0][1]}", or a member of it.',
             )
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)
-        found = self.rows(_OWNER_READS, names)
-        if found != [(True,)]:
+        rows = self.rows(_OWNER_READS, names)
+        if rows != [(True,)]:
             raise InsufficientRights(
                 f"A rule of {source} would release labels of {table}, which the owner of {source}"
                 " may not read.",
@@ -103,11 +103,11 @@ class PostgresqlRules(RuledSession):
             )
 
     def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        found = self.rows(_OWNER, (source.schema, source.name))
-        if not found or not self.rows(ledger.RULES_WRITER):
+        owners = self.rows(_OWNER, (source.schema, source.name))
+        if not owners or not self.rows(ledger.RULES_WRITER):
             return False
-        given = json_text({"source": found[0][0], **change})
-        self.call("dbanon._declare", [given])
+        arguments = json_text({"source": owners[0][0], **change})
+        self.call("dbanon._declare", [arguments])
         return True
 
     def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]]:
@@ -130,8 +130,8 @@ class PostgresqlRules(RuledSession):
 
     def state_of(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
-        found = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
-        state: dict[str, Any] = json.loads(found[0][0]) if found[0][0] else {}
+        rows = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
+        state: dict[str, Any] = json.loads(rows[0][0]) if rows[0][0] else {}
         return state
 
     def comments_on(self, source: RelationName) -> dict[str, str]:

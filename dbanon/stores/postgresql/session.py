@@ -78,7 +78,7 @@ class PostgresqlSession(
     dialect: ClassVar[Dialect] = types
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
-    digest_way = digest.WAY
+    digest_way = digest.DIGEST_WAY
     # How long tables of the ledger that are changed are asked for.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]
@@ -87,7 +87,7 @@ class PostgresqlSession(
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
-        self._beside: list[str] = []
+        self._statements_with_output: list[str] = []
         self._ledger_trusted = False
 
     def enter(self) -> None:
@@ -110,10 +110,10 @@ class PostgresqlSession(
     # -- source -----------------------------------------------------------------------------------
 
     def find_source(self, name: RelationName) -> Relation:
-        found = self._lookup(name)
-        if found is None:
+        row = self._lookup(name)
+        if row is None:
             raise self._missing(name)
-        oid, schema, relation, relkind, tuples, children, filtered = found
+        oid, schema, relation, relkind, tuples, children, filtered = row
         resolved = RelationName(schema, relation)
         if relkind not in catalog.RELATION_KINDS:
             raise self._missing(name)
@@ -169,7 +169,7 @@ class PostgresqlSession(
 
     def _missing(self, name: RelationName) -> TableNotFound | SchemaNotFound:
         schemas = [name.schema] if name.schema is not None else self._search_path
-        return catalog.missing(self, name, schemas)
+        return catalog.missing_relation(self, name, schemas)
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
@@ -221,10 +221,10 @@ class PostgresqlSession(
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        own = [name for name in columns if not source.attribute(name).of_another]
+        names = [name for name in columns if not source.attribute(name).of_another]
         oid = self._relations[source.name].oid
-        refused = {name for (name,) in self.rows(catalog.UNREADABLE, (own, oid, oid))}
-        return frozenset(own) - refused
+        refused = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
+        return frozenset(names) - refused
 
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         rights.require_equality(self, source, columns)
@@ -254,8 +254,8 @@ class PostgresqlSession(
         return display_keys(self.look_up, existing.oid, columns)
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
-        found = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))
-        return frozenset(name for (name,) in found)
+        rows = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))
+        return frozenset(name for (name,) in rows)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
@@ -265,9 +265,9 @@ class PostgresqlSession(
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
-        known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
-        return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
+        values = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
+        scale_by_name = {a.name: scale or 0 for a, scale in zip(open_scale, values, strict=True)}
+        return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 
     # -- what the shared statements need ----------------------------------------------------------
 
@@ -296,18 +296,18 @@ class PostgresqlSession(
         rights.require_ledger_rights(self.look_up)
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        found = self.look_up(catalog.EXISTING, (name.schema, name.name))
-        if len(found) > 1:
+        rows = self.look_up(catalog.EXISTING, (name.schema, name.name))
+        if len(rows) > 1:
             # Ours, and one that this snapshot still shows and another session has replaced.
             raise SourceChanged(
                 f"Another session replaced {name} meanwhile; nothing was published.",
                 hint="Try again.",
             )
-        return ExistingRelation(*found[0]) if found else None
+        return ExistingRelation(*rows[0]) if rows else None
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        found = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
-        return [(name, sql_type) for name, sql_type in found]
+        rows = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
+        return [(name, sql_type) for name, sql_type in rows]
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         return digest.of_relation(self.look_up, self.rows, relation, salt)
@@ -336,9 +336,9 @@ class PostgresqlSession(
     ) -> str | None:
         if not self.look_up(postgresql_ledger.WRITER):
             return None
-        own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
-        told = postgresql_ledger.entry_arguments(row), own, run
-        parts = [json_text(part) for part in told]
+        column_rows = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        arguments = postgresql_ledger.entry_arguments(row), column_rows, run
+        parts = [json_text(part) for part in arguments]
         recorded = self.call("dbanon._record_release", parts)
         return str(json.loads(recorded)["created_at"])
 

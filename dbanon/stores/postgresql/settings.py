@@ -101,9 +101,9 @@ CALLER_PATIENCE = "SHOW lock_timeout"
 def lock_milliseconds(setting: str) -> int:
     """How long locks are waited for, in ms, by the caller's lock_timeout as the server shows it."""
     number = setting.rstrip("abcdefghijklmnopqrstuvwxyz")
-    own = int(number) * _MILLISECONDS.get(setting.removeprefix(number), 1)
+    milliseconds = int(number) * _MILLISECONDS.get(setting.removeprefix(number), 1)
     most = int(LOCK_SECONDS * 1000)
-    return min(own, most) if own else most
+    return min(milliseconds, most) if milliseconds else most
 
 
 def set_patience(milliseconds: int) -> str:

@@ -24,18 +24,18 @@ from dbanon.sessions.base import OnSql
 from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
 from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
-from dbanon.stores.postgresql.client import FOUND, PsycopgSession
+from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
     Backend,
     arguments_of,
     backend_of,
     end,
-    shown,
+    redacted_url,
     unreachable,
     unwatch,
     watch,
 )
-from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import hold_job
 from dbanon.stores.postgresql.settings import PINNED
 
@@ -79,26 +79,26 @@ def commit(
     """
     [(number,)] = _rows(connection, _NUMBER)
     try:
-        with translated():
+        with translate_errors():
             connection.commit()
         done()
         return
     except (ConnectionLost, KeyboardInterrupt, SystemExit) as error:
         # It leaves the list when it is raised: a frame must not hold what its traceback holds.
-        lost: list[BaseException] = [error.with_traceback(None)]
+        errors: list[BaseException] = [error.with_traceback(None)]
     if number is None:
         # It wrote nothing.
-        raise lost.pop()
+        raise errors.pop()
     # The server ends a transaction whose connection it sees closed.
     connection.invalidate()
     committed: bool | None = None
     # Who is told to end once more while the server is asked does not know either.
     with suppress(KeyboardInterrupt, SystemExit):
-        committed = _settled(connect, str(number), release_id)
+        committed = _ask_outcome(connect, str(number), release_id)
     if committed is False:
-        raise lost.pop()
+        raise errors.pop()
     if committed is None:
-        raise _unknown(str(number), release_id)
+        raise _outcome_unknown(str(number), release_id)
     done()
     warn_caller(
         CommitConfirmed(
@@ -108,23 +108,25 @@ def commit(
     )
 
 
-def _settled(connect: Connect, number: str, release_id: str | None) -> bool | None:
+def _ask_outcome(connect: Connect, number: str, release_id: str | None) -> bool | None:
     """True when it was committed, False when it never will be, None when that is not known."""
     started = time.monotonic()
-    here = ending()
-    with here.at_most(SECONDS + MIN_SECONDS):
+    run_ending = ending()
+    with run_ending.at_most(SECONDS + MIN_SECONDS):
         while True:
             spent = time.monotonic() - started
             # Who was told to end has less time to ask.
             patience, most = (
-                (HURRY, END_SECONDS - CUT_SECONDS) if here.asked_to_end else (PATIENCE, SECONDS)
+                (HURRY, END_SECONDS - CUT_SECONDS)
+                if run_ending.asked_to_end
+                else (PATIENCE, SECONDS)
             )
             try:
                 with closing(connect()) as connection, _watched(connection):
-                    found = _outcome(connection, number, release_id, end=spent > patience)
-                if found in ("committed", "aborted"):
-                    return found == "committed"
-                if found is None:
+                    outcome = _outcome(connection, number, release_id, end=spent > patience)
+                if outcome in ("committed", "aborted"):
+                    return outcome == "committed"
+                if outcome is None:
                     return None
             except DbanonError:
                 # Not reachable, or not yet again.
@@ -171,19 +173,19 @@ def _outcome(
 
 
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
-    with translated(), _driver(connection).cursor() as cursor:
+    with translate_errors(), _driver(connection).cursor() as cursor:
         # The connection may be an engine's of the caller's own, with any search path.
         cursor.execute(PINNED)
         cursor.execute(sql, parameters or None)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _unknown(number: str, release_id: str | None) -> OutcomeUnknown:
+def _outcome_unknown(number: str, release_id: str | None) -> OutcomeUnknown:
     if release_id is None:
         return OutcomeUnknown(
             f"The connection was lost while transaction {number} was committed: it is not known"
@@ -219,14 +221,14 @@ class PostgresqlStore:
                 connect_args=dict(arguments_of(url)),
             )
             # SQLAlchemy asks a new connection things by unqualified names, between the two.
-            event.listen(engine, "connect", _look, insert=True)
-            event.listen(engine, "connect", _looked)
+            event.listen(engine, "connect", _note_backend, insert=True)
+            event.listen(engine, "connect", _release_connection)
         self._engine, self._url, self._on_sql = engine, url, on_sql
 
     @property
     def url(self) -> str:
         """Where it is, without secrets."""
-        return shown(self._url)
+        return redacted_url(self._url)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
@@ -234,8 +236,8 @@ class PostgresqlStore:
         _require_idle(shared_driver(self._engine))
         with held_once_committed() as hold, self._connected("REPEATABLE READ") as connection:
             # An engine of the caller's may have one connection for all.
-            beside = self._beside if self._own else None
-            session = PsycopgSession(connection, self._on_sql, beside)
+            open_second_session = self._second_session if self._own else None
+            session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
                 commit(connection, self._connect, session.release_id, hold)
@@ -243,7 +245,7 @@ class PostgresqlStore:
                 connection.commit()
 
     @contextmanager
-    def _beside(self) -> Iterator[PsycopgSession]:
+    def _second_session(self) -> Iterator[PsycopgSession]:
         """Another session, which sees what is committed now."""
         with self._connected("READ COMMITTED") as connection:
             yield PsycopgSession(connection, self._on_sql)
@@ -265,7 +267,7 @@ class PostgresqlStore:
             named, driver.prepare_threshold = driver.prepare_threshold, None
             watch(driver)
             try:
-                with translated():
+                with translate_errors():
                     connection.begin()
                     backend = self._backend(connection)
                     yield connection
@@ -280,26 +282,26 @@ class PostgresqlStore:
                 unwatch(driver)
                 driver.prepare_threshold = named
                 if not connection.invalidated and connection.info.pop(_BORROWED, False):
-                    del connection.info[FOUND]
+                    del connection.info[BACKEND_KEY]
                 connection.close()
 
     def _backend(self, connection: Connection) -> Backend:
         """What a transaction runs on, which is made to notice that its client is gone."""
         driver = _driver(connection)
-        found: Backend | None = connection.info.get(FOUND)
-        if found is None:
+        backend: Backend | None = connection.info.get(BACKEND_KEY)
+        if backend is None:
             # An engine of the caller's, whose connections change between transactions.
-            found = connection.info[FOUND] = backend_of(driver)
+            backend = connection.info[BACKEND_KEY] = backend_of(driver)
             connection.info[_BORROWED] = True
-        if found.unset:
+        if backend.unset:
             with driver.cursor() as cursor:
-                cursor.execute(found.settings())
-        return found
+                cursor.execute(backend.settings())
+        return backend
 
     def _end(self, backend: Backend | None) -> None:
         """End a session whose network does not answer, from another one, where that works."""
         if backend is not None and backend.pid is not None:
-            with suppress(DbanonError), closing(self._connect()) as connection, translated():
+            with suppress(DbanonError), closing(self._connect()) as connection, translate_errors():
                 watch(driver := _driver(connection))
                 try:
                     end(driver, backend)
@@ -316,7 +318,7 @@ class PostgresqlStore:
 
     def _connect(self) -> Connection:
         try:
-            with translated(lost=lambda error: unreachable(error, self._url)):
+            with translate_errors(on_connection_error=lambda error: unreachable(error, self._url)):
                 return ending().connected(
                     partial(connected, self._engine.connect), Connection.close
                 )
@@ -357,13 +359,13 @@ def _require_idle(driver: Any) -> None:
         raise transaction_open("PostgreSQL")
 
 
-def _look(driver: Any, record: Any) -> None:
+def _note_backend(driver: Any, record: Any) -> None:
     """Find what a new connection leads to, and pin its search path, which may name anybody's."""
     watch(driver)
-    record.info[FOUND] = backend_of(driver)
+    record.info[BACKEND_KEY] = backend_of(driver)
 
 
-def _looked(driver: Any, record: Any) -> None:
+def _release_connection(driver: Any, record: Any) -> None:
     """Leave nothing behind: a pooler's connection goes to somebody else next."""
     driver.rollback()
     unwatch(driver)

@@ -107,10 +107,10 @@ class SummarizedTarget(SqlTarget):
 
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Put the table in its place, with its summary; raises as ``ports.Target``."""
-        noted = super().publish(written, report, counts, elapsed)
+        created_at = super().publish(written, report, counts, elapsed)
         histogram = counts.rows.histogram
-        write(self.session, self.summary, report.made(created_at=noted), histogram)
-        return noted
+        write(self.session, self.summary, report.made(created_at=created_at), histogram)
+        return created_at
 
 
 def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> PlannedSummary:
@@ -241,8 +241,8 @@ def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
     """An evaluation as JSON, without a count of few, and without attacks on those it is of."""
     if evaluation is None:
         return None
-    shown = {name: part for name, part in evaluation.items() if name != "attacks"}
-    readable = {**shown, "suppressed": binned(evaluation["suppressed"], k)}
+    readable_parts = {name: part for name, part in evaluation.items() if name != "attacks"}
+    readable = {**readable_parts, "suppressed": binned(evaluation["suppressed"], k)}
     return json_text(readable)
 
 
