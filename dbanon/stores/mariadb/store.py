@@ -30,8 +30,8 @@ from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 
 # Settings that a session relies on, whatever the server's defaults: values are never truncated
 # silently, names are quoted as in standard SQL, times are in UTC, whole texts are sorted, results
-# are complete, a commit only ends the transaction, and current rows are read. DEFAULT would be whatever
-# the administrator chose, except for system_versioning_asof, where it is always the present.
+# are complete, a commit only ends the transaction, and current rows are read. DEFAULT would be the
+# administrator's choice, except for system_versioning_asof, where it is always the present.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",

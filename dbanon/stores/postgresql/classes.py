@@ -1,4 +1,4 @@
-"""What functions of a backend open: the database, and a source that is read without writing."""
+"""The database and read-only sources of SQL functions inside a backend."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class StableSource(SqlSource):
-    """A source read from a STABLE function, whose queries all see the caller's snapshot.
+    """A source read by a STABLE function, whose queries share the caller's snapshot.
 
-    It makes no tables. The keys of records are the places of rows in the order of their keys.
+    It creates no tables. The key of a record is its position in key order.
     """
 
     session: PlpySession
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The relation: the caller's snapshot pins it. Its key is checked; raises DuplicateKeys."""
+        """Check the key, and return the relation unchanged; raises DuplicateKeys."""
         if relation.located.mapped or relation.located.unchecked:
             self.session.check_keys(relation)
         return relation
@@ -41,7 +41,7 @@ class StableSource(SqlSource):
     def read(
         self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
+        """Read these columns of all rows; raises as ``microdata_from_chunks``."""
         microdata = wanted.by_role(
             microdata_from_chunks(
                 wanted.columns,
@@ -58,7 +58,7 @@ class StableSource(SqlSource):
     def labelled(
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
-        """The row key (JSON text) and the class of every row, None where withheld."""
+        """Yield row key (JSON text) and class of each row; the class is None if withheld."""
         places = places_of(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.of(places).labels.tolist()
         for row_key, label in zip(self._keys(relation), labels, strict=True):
@@ -76,7 +76,7 @@ class StableSource(SqlSource):
             f" {columns} FROM {source.name.quoted} AS s) AS s"
         )
         for position, text, query in self._dictionaries(source, attributes):
-            # A STABLE function makes no tables: the dictionaries are numbered where they are used.
+            # Inline dictionaries, since a STABLE function cannot create tables.
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
@@ -87,7 +87,7 @@ class StableSource(SqlSource):
     def _dictionaries(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
-        """Position, SQL of the text and query of the dictionary of each that is read by codes."""
+        """Return position, SQL of the text and dictionary query of each coded attribute."""
         dictionaries = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
@@ -131,7 +131,7 @@ class PlpyStore:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """A URL for messages."""
         return "postgresql:///"
 
     @property
@@ -141,18 +141,18 @@ class PlpyStore:
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:
-        """The caller's transaction: committed or rolled back by the caller, not here."""
+        """Return the caller's transaction, which only the caller commits or rolls back."""
         yield self._session
 
     def planning(
         self, *, staging: bool, create: bool = False
     ) -> AbstractContextManager[PlpySession]:
-        """The caller's transaction, as it is."""
+        """Return the caller's transaction."""
         return self.session(write=False)
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Its memory is the server's."""
+        """Do nothing: the server manages its memory."""
 
     def same_database(self, other: object) -> bool:
-        """True for this store only."""
+        """Return True only for this very store."""
         return other is self

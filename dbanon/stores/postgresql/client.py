@@ -1,4 +1,4 @@
-"""PostgreSQL through a client: SQLAlchemy for the connection, psycopg for what is large.
+"""PostgreSQL through a client: SQLAlchemy for connections, psycopg for bulk data.
 
 A session is one REPEATABLE READ transaction: the reads, the join and the recount see one snapshot.
 """
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-# Where a connection of ours keeps what it leads to, and the search path that it was opened with.
+# Key in ``Connection.info`` for the ``Backend`` of a connection.
 BACKEND_KEY = "dbanon_backend"
-# Row keys, and rows of a chain, that are read at a time.
+# Row keys, or rows of a chain, per read.
 _ROWS = 65_536
 
 
@@ -53,7 +53,7 @@ class PsycopgSession(PassthroughSession):
 
     Parameters
     ----------
-    beside : opens another session, whose transaction begins then; None where there is none.
+    open_second_session : opens a session with a new transaction; None if that is impossible.
     """
 
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -73,7 +73,7 @@ class PsycopgSession(PassthroughSession):
         super().__init__(on_sql)
         self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
-        # An engine of the caller's may have another.
+        # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         self.enter()
 
@@ -145,7 +145,7 @@ class PsycopgSession(PassthroughSession):
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
-        # As bytes: of a million rows, texts would take three times as long.
+        # Bytes take a third of the time of texts.
         kinds = (*source.located.types, "bigint")
         rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
         keys = (*source.located.expressions, number)
@@ -162,9 +162,9 @@ class PsycopgSession(PassthroughSession):
         self._recheck_foreign_code()
 
     def _recheck_foreign_code(self) -> None:
-        """Check, before sources are read again, that no code of another role came meanwhile.
+        """Check before reading sources again that no other role has added code meanwhile.
 
-        This transaction's snapshot would not show it: its planner sees it all the same.
+        This transaction's snapshot hides such code, but its planner would run it.
         """
         oids = [
             relation.oid
@@ -239,13 +239,13 @@ class PsycopgSession(PassthroughSession):
         self.analyze_staging(statements.FILE_ROWS)
 
     def analyze_staging(self, table: str) -> None:
-        """Tell the planner how large a staging table is; it is never analyzed by itself."""
+        """Update planner statistics; autovacuum never analyzes temporary tables."""
         self.run(f"ANALYZE {quote(table)}")
 
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        # Bind parameters are logged where statements are; what is copied never is.
+        # COPY data is never logged, unlike bind parameters.
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
     def call(self, function: str, parts: Sequence[str]) -> str:
@@ -264,7 +264,7 @@ class PsycopgSession(PassthroughSession):
 
     @contextmanager
     def _copying(self, copy: str) -> Iterator[Any]:
-        """The stream of a COPY."""
+        """Open the stream of a COPY."""
         self.note(copy)
         with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
@@ -275,17 +275,17 @@ class PsycopgSession(PassthroughSession):
                 stream.write_row(row)
 
     def copy_out(self, query: str) -> Iterator[bytes]:
-        """The rows of a query as CSV, NULL as nothing between commas, in pieces of any size."""
+        """Yield the rows of a query as CSV in chunks of any size; NULL is an empty field."""
         with self._copying(f"COPY ({query}) TO STDOUT (FORMAT csv)") as stream:
             for piece in stream:
                 yield bytes(piece)
 
     def copy_in(self, table: RelationName, pieces: Iterable[bytes]) -> None:
-        """Add rows of CSV to a table, in the order of its columns."""
+        """Append CSV rows to a table, in the order of its columns."""
         self.copy_bytes(f"COPY {table.quoted} FROM STDIN (FORMAT csv)", pieces)
 
     def _load(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        """Create and fill a staging table; texts have no binary form here."""
+        """Create and fill a staging table, in text format if a column is text."""
         named = [(name, kind) for name, kind, _ in columns]
         self.run(statements.create_staging(table, named, self.staging_suffix))
         if any(kind == "text" for _, kind in named):
@@ -305,12 +305,12 @@ class PsycopgSession(PassthroughSession):
 
     # -- chains -----------------------------------------------------------------------------------
 
-    # By arrays: a join of all persons costs the server several times what it costs to hand their
-    # tags over, once in each direction, and COPY takes less than half the time of an INSERT.
+    # Chains exchange arrays with the server: joining all persons there costs several times as much
+    # as transferring their tags both ways, and COPY takes less than half the time of INSERT.
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
         kinds = [kind for _, kind in columns]
-        # Of the width that is said, whatever SQL gives.
+        # The casts guarantee the declared widths.
         listed = ", ".join(f"({sql})::{kind}" for sql, kind in columns)
         chunks: list[list[Fetched]] = [[] for _ in kinds]
         query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
@@ -357,7 +357,7 @@ class PsycopgSession(PassthroughSession):
     # -- the ledger -------------------------------------------------------------------------------
 
     def ledger_is_current(self) -> bool:
-        """True when the ledger is of this version."""
+        """Return True if the ledger has this version."""
         return ledger_is_current(self)
 
     def _revokes(self) -> list[str]:
@@ -370,17 +370,17 @@ class PsycopgSession(PassthroughSession):
         ]
 
     def ensure_ledger(self) -> None:
-        # Asking for the version reads a relation, which may be a view with somebody's code.
+        # The table of versions could be a view with foreign code.
         self.require_trusted_ledger()
-        # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
+        # The usual case: return before taking the lock.
         if ledger_is_current(self):
             return
         from dbanon.ledger.migrate import make_or_migrate
 
-        # Two first releases at once: the second waits here and finds the ledger made.
+        # If two first releases race, the second one waits here and finds the new ledger.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
-            # What asks for a table waits behind whoever reads it, and all others behind that.
+            # A waiting migration would block all later readers.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translate_errors():
                 make_or_migrate(self, self._connection, self._revokes())

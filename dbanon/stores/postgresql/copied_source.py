@@ -1,4 +1,4 @@
-"""A source as a backend reads it: a temporary table, as statements have different snapshots."""
+"""Copy a source inside a backend, where each statement has its own snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbanon.sessions.session import Session
 
 COPY = RelationName("pg_temp", "dbanon_source")
 
-# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
+# Settings for a copy in address order: a sequential scan in one process from the first page.
 _IN_ORDER = (
     "max_parallel_workers_per_gather = 0",
     "synchronize_seqscans = off",
@@ -24,10 +24,13 @@ _IN_ORDER = (
 def copy_source(
     session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
 ) -> tuple[int, int]:
-    """Copy these columns of a located source, and those of its key, in record order.
+    """Copy these columns and the key of a located source in record order.
 
-    Returns how many pages and how many rows the copy has; ``run`` executes a statement and tells
-    how many rows it made.
+    Returns the numbers of pages and rows of the copy.
+
+    Parameters
+    ----------
+    run : executes a statement and returns the number of affected rows.
     """
     locator = source.located
     if locator.mapped:
@@ -52,9 +55,9 @@ def copy_source(
 
 
 def _set(session: Session, settings: Iterable[str]) -> list[str]:
-    """Change settings ("name = value") for this transaction; what undoes it."""
+    """Change settings ("name = value") for this transaction, and return the former ones."""
     pairs = [setting.split(" = ") for setting in settings]
-    # As they stand here: each is read before it is changed.
+    # Expressions run from left to right, so each setting is read before it is changed.
     expression = "current_setting(?), set_config(?, ?, true)"
     values = session.rows(
         f"SELECT {', '.join([expression] * len(pairs))}",

@@ -1,6 +1,6 @@
-"""PostgreSQL's errors in dbanon's terms.
+"""Translate PostgreSQL's errors.
 
-The server's own text is never passed on: it may quote a value. Names of tables and columns are.
+The server's text may quote a value, so only names of tables and columns are passed on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import cannot_travel
 
-# What a pooler says, in English always.
+# Messages of poolers, which are always in English.
 _OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     (
         "statement pooling mode",
@@ -63,7 +63,7 @@ READ_ONLY_HINT = (
     "Run it in a transaction that may write, on a server that is not a standby. See SHOW"
     " default_transaction_read_only."
 )
-# By SQLSTATE: the error, its words where they are not those of its class, and its hint.
+# Error class, message (None: that of the class) and hint by SQLSTATE.
 _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
@@ -76,22 +76,22 @@ _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = 
     ("42P01", SourceChanged, "Another session dropped a relation that is needed.", "Try again."),
     ("42703", SourceChanged, "Another session dropped or renamed a column that is needed.",
      "Try again."),
-    # 42P06: a schema. Where both waited for one another, it is the catalog's index that refuses.
+    # 42P06 is for a schema. 23505 comes from the catalog's index if two sessions raced.
     ("42P06 42P07 42710 23505", OutputExists, "Another session made a relation of this name.",
      "Try again."),
     ("42P16", OutputChanged, None,
      "PostgreSQL cannot change a view's columns in place: drop the view, or choose another name."),
     ("2BP01", OutputChanged, "Other objects depend on the output, so it cannot be replaced.",
      "Release a view: it stays when its release is replaced."),
-    # A database of encoding SQL_ASCII holds any bytes.
+    # A database with the encoding SQL_ASCII can store any bytes.
     ("22021 22P05", UnsupportedType,
      "A text holds bytes that are no UTF-8, and its database knows no encoding.",
      "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1')."),
     ("42883", UnsupportedType, "A column's type has no equality.", None),
     ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
 )  # fmt: skip
-# By the constraint that dbanon's own functions name with a 53400. The server has this state for its
-# limits, of which a run can reach one: temp_file_limit.
+# Messages by the constraint that dbanon's functions name with SQLSTATE 53400. The server itself
+# raises it for temp_file_limit.
 _QUOTAS = {
     "dbanon_entries_a_day": (
         "This role has written as many entries of the ledger within a day as one may.",
@@ -102,12 +102,12 @@ _QUOTAS = {
         "Remove rules of tables that are not released any more: dbanon.undeclare.",
     ),
 }
-# The functions of versions before 0.3.0 name none: PL/pgSQL's own function says that they raised.
+# Functions of versions before 0.3.0 name no constraint; this source function identifies them.
 _RAISED = "exec_stmt_raise"
-# Those whose words need no detail beside them.
+# SQLSTATEs whose message needs no detail.
 _SAY_ENOUGH = ("57014", "42P01", "42P16", "2BP01", "22003")
 
-# What PostgreSQL calls the classes of its SQLSTATEs.
+# PostgreSQL's names for classes of SQLSTATEs.
 _CLASSES = {
     "0A": "feature not supported",
     "21": "cardinality violation",
@@ -137,7 +137,7 @@ _CLASSES = {
     "XX": "internal error",
 }
 
-# Classes of SQLSTATEs that come of connecting: rights, databases, resources, intervention.
+# Classes of SQLSTATEs while connecting: rights, databases, resources, intervention.
 _CONNECTING = ("08", "28", "3D", "53", "57")
 
 
@@ -154,7 +154,7 @@ def translate_errors(
     try:
         yield
     except Exception as error:
-        # SQLAlchemy's errors wrap the driver's; it is not imported for this, a backend has none.
+        # SQLAlchemy wraps the driver's errors. It is not imported, as it is missing in a backend.
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
@@ -170,7 +170,7 @@ def translate_errors(
 
 
 def of_pooler(error: Any) -> DbanonError | None:
-    """The error for one that a pooler raised, pgbouncer's above all: it has one state for all."""
+    """Translate an error of a pooler such as pgbouncer, which uses one SQLSTATE for all."""
     if getattr(error, "sqlstate", None) not in (None, "08P01"):
         return None
     text = str(error)
@@ -181,9 +181,9 @@ def of_pooler(error: Any) -> DbanonError | None:
 
 
 def translation(error: Any) -> DbanonError:
-    """The error of ours for an error of the driver."""
+    """Translate an error of the driver."""
     state = getattr(error, "sqlstate", None)
-    # By name: a backend, which shares this, has no psycopg.
+    # Compare class names, since a backend has no psycopg.
     kinds = {base.__name__ for base in type(error).__mro__}
     if state is None and "DataError" in kinds:
         return cannot_travel()
@@ -206,7 +206,7 @@ def translation(error: Any) -> DbanonError:
 
 
 def _of_limit(error: Any) -> DbanonError:
-    """The error for a limit of dbanon's own functions, or for that of temporary files."""
+    """Translate an error for a limit of dbanon's functions or of temporary files."""
     diagnosis = getattr(error, "diag", None)
     constraint = getattr(diagnosis, "constraint_name", None)
     if getattr(diagnosis, "source_function", None) == _RAISED:
@@ -244,7 +244,7 @@ def _is_psycopg(error: object) -> bool:
 
 @contextmanager
 def translate_spi_errors() -> Iterator[None]:
-    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which nothing stops."""
+    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which is not caught."""
     try:
         yield
     except Exception as error:
@@ -254,14 +254,14 @@ def translate_spi_errors() -> Iterator[None]:
 
 
 def spi_error(error: Any) -> DbanonError:
-    """The error of ours for one of SPI; the server's text is not passed on: it may quote values."""
+    """Translate an error of SPI without the server's text, which may quote values."""
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
-    # Five letters or digits, six bits each: there are SQLSTATEs that plpy has no class for.
+    # Five characters of six bits each; plpy lacks classes for some SQLSTATEs.
     state = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
     names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
     return translation(SimpleNamespace(sqlstate=state, diag=names))
 
 
 def notice_error(error: Any) -> DbanonError:
-    """The error of ours for one that a notice, a warning or a log entry of plpy ended with."""
+    """Translate an error that a notice, warning or log entry of plpy raised."""
     return translation(SimpleNamespace(sqlstate=error.sqlstate, diag=error))

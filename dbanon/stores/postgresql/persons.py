@@ -1,4 +1,4 @@
-"""Who is in which class of a release, on PostgreSQL: recorded and counted by SQL alone."""
+"""Record and count the persons in classes of a release on PostgreSQL, in SQL only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 
 _STAGED = pack_persons(quote(RELEASE_PERSONS))
-# Its array as text: a function takes it without the client.
+# The server evaluates the array, so it never passes through the client.
 _COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
 _READABLE = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
@@ -32,11 +32,11 @@ class PostgresqlPersons(Session):
 
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement on the catalog."""
+        """Return the rows of a statement on the catalog."""
 
     def stage_salt(self, salt: bytes) -> None:
         self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # As text: a backend brings no bytes.
+        # Sent as text, since a backend cannot pass bytes.
         self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
 
     def salted_hash(self, text: str) -> str:
@@ -47,7 +47,7 @@ class PostgresqlPersons(Session):
         self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
     ) -> tuple[int, int, int] | None:
         if proof is None and self.look_up(_READABLE) == [(True,)]:
-            # Counted after each release from what is read once.
+            # The caller then reads the records once, and counts after each release.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if proof is None else _STAGED
@@ -70,13 +70,13 @@ class PostgresqlPersons(Session):
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def have_persons_recorded(self, release_id: str) -> bool:
-        # An entry has no salt where its source is not known by its oid.
+        # Entries without the oid of their source have no salt.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(PERSONS_WRITER):
                 self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
             else:
                 self.run(_RECORD, (release_id,))
-        # Another release of this transaction has its own.
+        # The next release of this transaction creates its own table.
         self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
         return True
 
