@@ -156,7 +156,7 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Kep
     elif open_now:
         old = open_now[0]
         if old.source != str(source):
-            raise _of_a_renamed_table(old, source)
+            raise _renamed_table_error(old, source)
         raise BudgetExists(
             f"{source} has the open budget {old.name} of {old.unit}s already: all its releases"
             " spend of one.",
@@ -205,7 +205,7 @@ def _former_budgets(
     return former
 
 
-def _of_a_renamed_table(old: KeptBudget, source: RelationName) -> BudgetExists:
+def _renamed_table_error(old: KeptBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
         f"Budget {old.name} is of {old.source}, which is not there any more. {source} has all"
         " columns of its releases, and may be that table under another name.",
@@ -219,7 +219,7 @@ def _close(session: Session, name: str, number: int) -> None:
     try:
         session.run(f"UPDATE {table} SET closed = ? WHERE name = ? AND closed = 0", (number, name))
     except InsufficientRights:
-        raise _not_the_owner() from None
+        raise _not_owner_error() from None
 
 
 def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
@@ -232,10 +232,10 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
             tuple(row.values()),
         )
     except InsufficientRights:
-        raise _not_the_owner() from None
+        raise _not_owner_error() from None
 
 
-def _not_the_owner() -> InsufficientRights:
+def _not_owner_error() -> InsufficientRights:
     return InsufficientRights(
         "Budgets are written by the owner of the ledger alone.",
         hint="Ask an administrator of the database to make it.",
@@ -302,7 +302,7 @@ def require_left(budget: KeptBudget, cost: Cost) -> None:
     """
     amount = charged(cost, budget.delta)
     if amount > budget.left:
-        raise _exhausted(budget, amount)
+        raise _exhausted_error(budget, amount)
 
 
 def spend(session: Session, name: str, cost: Cost, spending_id: str) -> KeptBudget:
@@ -320,7 +320,7 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> KeptBudg
         is_spent = _spend(session, name, amount, spending_id)
     budget = find(session, name)
     if not is_spent:
-        raise _exhausted(budget, amount)
+        raise _exhausted_error(budget, amount)
     return budget
 
 
@@ -375,7 +375,7 @@ def published(session: Session, release_id: str) -> None:
     )
 
 
-def _exhausted(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
+def _exhausted_error(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
     if budget.closed:
         return BudgetExhausted(
             f"Budget {budget.name} is closed: another one took its place.",

@@ -123,9 +123,9 @@ LEFT JOIN pg_catalog.pg_attribute AS c
 def tie_rules(condition: str = "true") -> str:
     """SQL that updates oids and names in the rules that apply.
 
-    Rules follow a table that was renamed, recreated by its owner, or restored from a dump, and use
-    the new oids from then on. Rules that another role declared for a dropped table have no effect
-    until the owner repeats them.
+    Rules follow a table that was renamed, recreated by the owner, or restored from a dump, and use
+    new oids from then on. Rules that another role declared for a dropped table have no effect
+    until the owner declares them.
     """
     return f"""
 UPDATE dbanon.rule AS k

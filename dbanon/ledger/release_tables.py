@@ -94,7 +94,7 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
             " ledger recorded.",
             hint=entries.TO_REPAIR,
         )
-    raise _table_dropped(row, recorded_table)
+    raise _table_dropped_error(row, recorded_table)
 
 
 def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
@@ -133,7 +133,7 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
             if row["superseded_at"] is None:
                 # For a current release the error about its output is more helpful.
                 return None
-            raise _table_dropped(row, name)
+            raise _table_dropped_error(row, name)
     return None
 
 
@@ -149,7 +149,7 @@ def _release_relation(
     return ReleaseRelation(entry, table, ledger_time(row["superseded_at"]))
 
 
-def _table_dropped(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
+def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
     """Build the error for a release whose table no longer exists."""
     output = RelationName(row["output_schema"], row["output_name"])
     superseded_at = ledger_time(row["superseded_at"])

@@ -216,7 +216,7 @@ class MariadbCatalog(Session):
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
             listed = ", ".join(f"`{column.replace('`', '``')}`" for column in columns)
-            return [f"GRANT SELECT ({listed}) ON {_plain(name)} TO {self.current_user()}"]
+            return [f"GRANT SELECT ({listed}) ON {_quote_dotted(name)} TO {self.current_user()}"]
         return []
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
@@ -362,5 +362,5 @@ class MariadbCatalog(Session):
         raise ChainsNotHere()
 
 
-def _plain(name: RelationName) -> str:
+def _quote_dotted(name: RelationName) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.name) if part)

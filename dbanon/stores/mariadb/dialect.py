@@ -116,7 +116,7 @@ def text(attribute: Attribute, column: str) -> str:
     return f"CAST({column} AS CHAR CHARACTER SET utf8mb4) COLLATE {COLLATION}"
 
 
-def kept(attribute: Attribute, column: str) -> str:
+def retained_column(attribute: Attribute, column: str) -> str:
     """SQL of a column in the copy; texts get a collation that compares bytes."""
     return text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 

@@ -77,7 +77,7 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
         program = pending.pop()
         if program.definer != account:
             if program.security == "INVOKER":
-                raise _foreign_code(view, program)
+                raise _foreign_code_error(view, program)
             continue
         if program.text is None:
             raise ForeignCode(
@@ -99,7 +99,7 @@ def _words(text: str) -> frozenset[str]:
     )
 
 
-def _foreign_code(view: RelationName, program: _Program) -> ForeignCode:
+def _foreign_code_error(view: RelationName, program: _Program) -> ForeignCode:
     owner = program.definer or "an account that is not shown"
     subject = f"The view {view} is of {owner}, and runs"
     if (program.schema, program.name) != (view.schema, view.name):

@@ -124,7 +124,9 @@ class MariadbSession(MariadbStaging):
             order = f" ORDER BY {by}"
         condition = source.filtered and source.filtered.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
-        rows = ", ".join(f"{types.kept(a, quote(a.name))} AS {quote(a.name)}" for a in attributes)
+        rows = ", ".join(
+            f"{types.retained_column(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
+        )
         # At REPEATABLE READ the statement would lock all rows it reads, and ignore the snapshot.
         self.run("COMMIT")
         self.run(_LEVEL.format("READ COMMITTED"))

@@ -305,7 +305,7 @@ def copy_data(arrays: Arrays) -> Iterator[bytes]:
     yield packed.END
 
 
-class PostgresqlWriting(Session):
+class PostgresqlArraySession(Session):
     """The part of a session that sends classes to the server and writes rows with them."""
 
     _arrays: Arrays | None = None
@@ -348,7 +348,7 @@ class PostgresqlWriting(Session):
 
     @abstractmethod
     def array_sql(self, index: int, column: Column) -> str:
-        """SQL of a loaded array, by its index in ``Arrays.columns``."""
+        """SQL of the loaded array with this index in ``Arrays.columns``."""
 
     def run_with_arrays(self, sql: str) -> None:
         """Execute a statement that reads arrays."""

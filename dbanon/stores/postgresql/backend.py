@@ -36,7 +36,7 @@ from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.copied_source import COPY, copy_source
 from dbanon.stores.postgresql.errors import translate_spi_errors
-from dbanon.stores.postgresql.given import bound, given_sql, handed_over
+from dbanon.stores.postgresql.given import bind_parameters, given_sql, hand_over
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -66,7 +66,7 @@ class PlpySession(PostgresqlSession):
     # -- statements -------------------------------------------------------------------------------
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self._execute(*bound(sql, parameters))
+        self._execute(*bind_parameters(sql, parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._rows(sql, parameters, planned=False)
@@ -76,7 +76,7 @@ class PlpySession(PostgresqlSession):
 
     def _rows(self, sql: str, parameters: Sequence[Any], planned: bool) -> list[tuple[Any, ...]]:
         # SPI returns dictionaries, which drop duplicate column names; JSON text keeps them.
-        text, values = bound(sql, parameters)
+        text, values = bind_parameters(sql, parameters)
         query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
         records = self._execute(query, values, planned)
         if len(records) > _AT_ONCE:
@@ -116,10 +116,10 @@ class PlpySession(PostgresqlSession):
         planned : whether to cache the plan for later calls of the connection.
         """
         self.note(sql)
-        with translate_spi_errors(), handed_over(values):
+        with translate_spi_errors(), hand_over(values):
             return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
 
-    def fetched(self, query: str, rows: int) -> Iterator[Any]:
+    def fetch_records(self, query: str, rows: int) -> Iterator[Any]:
         """Yield the rows of a query as dictionaries, fetching ``rows`` at a time."""
         with translate_spi_errors():
             cursor = self._plpy.cursor(query)
@@ -213,7 +213,7 @@ class PlpySession(PostgresqlSession):
         return record["string_agg"] or b"", record["count"]
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        rows = (tuple(row.values()) for row in self.fetched(query, chunk_rows))
+        rows = (tuple(row.values()) for row in self.fetch_records(query, chunk_rows))
         while piece := list(islice(rows, chunk_rows)):
             yield np.array(piece, np.float64)
 

@@ -81,7 +81,7 @@ class StableSource(SqlSource):
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         query = packed.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
-        for row in self.session.fetched(query, 1):
+        for row in self.session.fetch_records(query, 1):
             yield packed.unpack(row["string_agg"], ["bigint"], attributes)
 
     def _dictionaries(
@@ -113,7 +113,7 @@ class StableSource(SqlSource):
             f"SELECT jsonb_build_object({pairs})::text AS row_key"
             f" FROM {source.name.quoted} AS s ORDER BY {self._order(source)}"
         )
-        return [row["row_key"] for row in self.session.fetched(query, DEFAULT_CHUNK_ROWS)]
+        return [row["row_key"] for row in self.session.fetch_records(query, DEFAULT_CHUNK_ROWS)]
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:

@@ -33,7 +33,7 @@ from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
-from dbanon.stores.postgresql.copied import copied_out
+from dbanon.stores.postgresql.copied import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
@@ -117,13 +117,13 @@ class PsycopgSession(PassthroughSession):
         locator = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
         query = packed.passthrough_records(locator.expressions, locator.types, attributes, [], rows)
-        for buffer in self.copied(query, chunk_rows):
+        for buffer in self.copy_chunks(query, chunk_rows):
             chunk, _, _ = packed.unpack_passthrough(buffer, locator.types, attributes, 0)
             yield chunk
 
-    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
+    def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         with self._copying(query) as stream:
-            yield from copied_out(stream, self._driver.pgconn, rows)
+            yield from read_copy(stream, self._driver.pgconn, rows)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -151,7 +151,7 @@ class PsycopgSession(PassthroughSession):
         keys = (*source.located.expressions, number)
         query = packed.passthrough_records(keys, kinds, [], [], rows)
         pieces = [np.empty((0, len(kinds)), np.int64)]
-        for buffer in self.copied(query, _ROWS):
+        for buffer in self.copy_chunks(query, _ROWS):
             pieces.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
         return np.concatenate(pieces)
 
@@ -314,7 +314,7 @@ class PsycopgSession(PassthroughSession):
         listed = ", ".join(f"({sql})::{kind}" for sql, kind in columns)
         chunks: list[list[Fetched]] = [[] for _ in kinds]
         query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
-        for buffer in self.copied(query, _ROWS):
+        for buffer in self.copy_chunks(query, _ROWS):
             for column, piece in zip(chunks, packed.fixed_columns(buffer, kinds), strict=True):
                 column.append(piece)
         nothing = packed.fixed_columns(np.empty(0, np.uint8), kinds)

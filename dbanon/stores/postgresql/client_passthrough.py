@@ -129,7 +129,7 @@ class PassthroughSession(PostgresqlSession):
 
     _passthrough: Passthrough | None = None
 
-    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
+    def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         """Yield the rows of a COPY … TO STDOUT as bytes, ``rows`` at a time, without header."""
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class PassthroughSession(PostgresqlSession):
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
         oid = self._relations[source.name].oid
         # Types that are converted by their output function travel as text.
-        names = [a.name for a in columns if types.kept(a) == f"s.{quote(a.name)}"]
+        names = [a.name for a in columns if types.retained_column(a) == f"s.{quote(a.name)}"]
         for name, sql_type, is_domain in self.rows(catalog.NOT_CARRIED, (oid, names)):
             why = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
@@ -158,13 +158,13 @@ class PassthroughSession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         located = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        values = [types.kept(a) for a in passthrough]
+        values = [types.retained_column(a) for a in passthrough]
         query = packed.passthrough_records(
             located.expressions, located.types, attributes, values, rows
         )
         stored = self._passthrough = Passthrough(len(passthrough))
         self._use_stored_encoding(True)
-        for buffer in self.copied(query, chunk_rows):
+        for buffer in self.copy_chunks(query, chunk_rows):
             chunk, tails, ends = packed.unpack_passthrough(
                 buffer, located.types, attributes, len(passthrough)
             )
@@ -243,7 +243,7 @@ class PassthroughSession(PostgresqlSession):
             column = by_name[name]
             if column.upper is not None or column.missing is not None:
                 return None
-            encoded = _plain(column.values[order], column.attribute.kind, sql_type)
+            encoded = _encode_plain(column.values[order], column.attribute.kind, sql_type)
             if encoded is None:
                 return None
             values.append(encoded)
@@ -269,7 +269,7 @@ class PassthroughSession(PostgresqlSession):
         )
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
-        for buffer in self.copied(query, _PIECE):
+        for buffer in self.copy_chunks(query, _PIECE):
             split = kernels.split_rows(buffer, [], len(released))
             ends.append(split[2] + len(fields))
             fields += split[1].data
@@ -283,7 +283,7 @@ class PassthroughSession(PostgresqlSession):
         return np.frombuffer(fields, np.uint8), all_ends
 
 
-def _plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
+def _encode_plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
     """Encode values for COPY; None if the type needs a conversion by the server."""
     if sql_type not in _PLAIN or values.dtype != _PLAIN[sql_type][0] or kind not in _KINDS:
         return None

@@ -248,7 +248,7 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
 )
 
 
-def unreachable(error: Exception, url: URL) -> DbanonError:
+def unreachable_error(error: Exception, url: URL) -> DbanonError:
     """Translate an error of the driver while connecting."""
     message = str(error)
     pieces = _pieces(error, url)

@@ -37,7 +37,7 @@ _LOOKS = 1.0
 _FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
-def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
+def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
     """Yield the bytes of ``rows`` rows at a time, uint8 (m,), without header and trailer.
 
     Parameters
@@ -56,27 +56,27 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[
                 yield drain.take()
             elif status == _WAITS:
                 # libpq closes the socket of a lost connection; selecting on it would never return.
-                _require(connection)
+                _require_open(connection)
                 # The timeout lets Python handle signals.
                 while not selector.select(_LOOKS):
-                    _require(connection)
+                    _require_open(connection)
                 time.sleep(_LULL)
                 connection.consume_input()
             else:
-                _raise(connection)
+                _raise_server_error(connection)
     # Read the end of the COPY, so that other statements can follow.
     stream.read()
     if drain.rows:
         yield drain.take()
 
 
-def _require(connection: PGconn) -> None:
+def _require_open(connection: PGconn) -> None:
     """Check that a connection is still open."""
     if connection.status != ConnStatus.OK:
         raise OperationalError("the connection was lost while rows were read")
 
 
-def _raise(connection: PGconn) -> None:
+def _raise_server_error(connection: PGconn) -> None:
     """Raise the server's error for a COPY that ended early."""
     result = connection.get_result()
     if result is None:

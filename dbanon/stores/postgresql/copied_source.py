@@ -41,12 +41,12 @@ def copy_source(
     order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
     keys = locator.mapped or locator.unchecked
     copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
-    before = _set(session, _IN_ORDER if by_address else _IN_ORDER[:1])
+    before = _change_settings(session, _IN_ORDER if by_address else _IN_ORDER[:1])
     rows = run(
         f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
         f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
     )
-    _set(session, before)
+    _change_settings(session, before)
     [(pages,)] = session.rows(
         f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
         " / current_setting('block_size')::integer"
@@ -54,7 +54,7 @@ def copy_source(
     return int(pages), rows
 
 
-def _set(session: Session, settings: Iterable[str]) -> list[str]:
+def _change_settings(session: Session, settings: Iterable[str]) -> list[str]:
     """Change settings ("name = value") for this transaction, and return the former ones."""
     pairs = [setting.split(" = ") for setting in settings]
     # Expressions run from left to right, so each setting is read before it is changed.

@@ -171,7 +171,7 @@ def portable(attribute: Attribute) -> str:
     return f"s.{quote(attribute.name)}"
 
 
-def kept(attribute: Attribute) -> str:
+def retained_column(attribute: Attribute) -> str:
     """SQL of a retained column that its released type accepts without a user-defined cast."""
     if attribute.by_output and attribute.sql_type == "text":
         return text(attribute)

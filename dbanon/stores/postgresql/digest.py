@@ -139,7 +139,7 @@ WHERE n.nspname = ? AND c.relname = ?
 ORDER BY a.attnum"""
 
 # With casts the names become separate parameters: one text, and one plan, serves all relations.
-_STATEMENT_OF, COLUMNS_OF = (one.replace("= ?", "= ?::name") for one in (STATEMENT, COLUMNS))
+_STATEMENT_OF, COLUMNS_OF = (query.replace("= ?", "= ?::name") for query in (STATEMENT, COLUMNS))
 
 # Hashes a value of each kind that is hashed differently, and the database encoding.
 PROBE = """
@@ -192,7 +192,7 @@ WHERE n.nspname = ? AND r.relname = ? AND a.attname <> 'cell' AND a.attnum > 0
 AND NOT a.attisdropped"""
 
 
-class PostgresqlKeyed(KeyedSession):
+class PostgresqlKeyedSession(KeyedSession):
     """The part of a session that chains use."""
 
     bytes_type = "bytea"
@@ -312,7 +312,7 @@ class PostgresqlKeyed(KeyedSession):
         return bool(self.rows(_DETERMINISTIC, parameters)[0][0])
 
 
-class PostgresqlPrivate(SessionInterface):
+class PostgresqlPrivateSession(SessionInterface):
     """The part of a session that differential privacy uses."""
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:

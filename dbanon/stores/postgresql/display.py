@@ -49,12 +49,12 @@ WHERE d.typtype <> 'd'"""
 def display_keys(
     look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """SQL that distinguishes the values of columns as displayed.
+    """Return SQL that distinguishes the values of columns as displayed.
 
     Parameters
     ----------
     oid : a relation whose columns have these types.
-    columns : SQL of each column, by its name in the relation.
+    columns : SQL of each column by column name.
     """
     key_of = {str(name): str(sql) for name, sql in look_up(DISPLAY_KEYS, (oid, list(columns)))}
     return [(key_of[name].replace("{}", column),) for name, column in columns.items()]

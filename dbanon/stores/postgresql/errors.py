@@ -31,7 +31,7 @@ from dbanon.errors import (
 from dbanon.sessions.base import cannot_travel
 
 # Messages of poolers, which are always in English.
-_OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
+_POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     (
         "statement pooling mode",
         lambda: PoolerUnsuitable(
@@ -64,7 +64,7 @@ READ_ONLY_HINT = (
     " default_transaction_read_only."
 )
 # Error class, message (None: that of the class) and hint by SQLSTATE.
-_OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
+_MESSAGES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
     ("53100", DiskFull, "The disk of the PostgreSQL server is full; nothing was published.",
@@ -158,7 +158,7 @@ def translate_errors(
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
-        if refusal := of_pooler(original):
+        if refusal := pooler_error(original):
             try:
                 raise refusal from None
             finally:
@@ -169,12 +169,12 @@ def translate_errors(
         raise translation(original) from None
 
 
-def of_pooler(error: Any) -> DbanonError | None:
+def pooler_error(error: Any) -> DbanonError | None:
     """Translate an error of a pooler such as pgbouncer, which uses one SQLSTATE for all."""
     if getattr(error, "sqlstate", None) not in (None, "08P01"):
         return None
     text = str(error)
-    for words, refusal in _OF_POOLERS:
+    for words, refusal in _POOLER_MESSAGES:
         if words in text:
             return refusal()
     return None
@@ -187,25 +187,26 @@ def translation(error: Any) -> DbanonError:
     kinds = {base.__name__ for base in type(error).__mro__}
     if state is None and "DataError" in kinds:
         return cannot_travel()
-    detail = f"SQLSTATE {state}" + _names(error) if state else None
+    detail = f"SQLSTATE {state}" + _object_names(error) if state else None
     if state is None and "ProgrammingError" in kinds:
         return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
     if state == "53400":
-        return _of_limit(error)
-    for states, kind, message, hint in _OF_STATES:
+        return _limit_error(error)
+    for states, kind, message, hint in _MESSAGES:
         if state in states.split():
             return kind(message, detail=None if state in _SAY_ENOUGH else detail, hint=hint)
     kind_of_state = _CLASSES.get(state[:2], "an error of the database's own functions or triggers")
     return DatabaseFailure(
-        f"The database refused a statement{_names(error)}: {kind_of_state} (SQLSTATE {state}).",
+        f"The database refused a statement{_object_names(error)}: {kind_of_state}"
+        f" (SQLSTATE {state}).",
         detail=detail,
         hint="The server's log has its own message, which may hold values.",
     )
 
 
-def _of_limit(error: Any) -> DbanonError:
+def _limit_error(error: Any) -> DbanonError:
     """Translate an error for a limit of dbanon's functions or of temporary files."""
     diagnosis = getattr(error, "diag", None)
     constraint = getattr(diagnosis, "constraint_name", None)
@@ -224,7 +225,7 @@ def _of_limit(error: Any) -> DbanonError:
     )
 
 
-def _names(error: Any) -> str:
+def _object_names(error: Any) -> str:
     diagnosis = getattr(error, "diag", None)
     named = [
         f'{kind} "{name}"'

@@ -22,7 +22,7 @@ _values: Sequence[str | None] = ()
 
 
 @contextmanager
-def handed_over(values: Sequence[str | None]) -> Iterator[None]:
+def hand_over(values: Sequence[str | None]) -> Iterator[None]:
     """Provide texts for ``dbanon._given``, by index from 0, while the block runs."""
     global _values
     before, _values = _values, values
@@ -42,7 +42,7 @@ def given_sql(number: int, sql_type: str) -> str:
     return f"(SELECT dbanon._given({number})::{sql_type})"
 
 
-def bound(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
+def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
     """Bind parameters to a statement; return it and the texts to hand over with it.
 
     A text whose mark has a cast, ``?::jsonb``, is handed over, so that no log contains it. Others

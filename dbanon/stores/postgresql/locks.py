@@ -25,7 +25,7 @@ _TRIES_MS = (50, 100, 200, 400, 800)
 _PAUSES_MS = (100, 200, 400, 800, 1000)
 
 
-class Undoing(Protocol):
+class SavepointSession(Protocol):
     """A session with savepoints."""
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -52,7 +52,7 @@ _KEEPERS = """
 
 
 def run_patiently(
-    session: Undoing,
+    session: SavepointSession,
     statements: Sequence[str],
     relation: RelationName | str,
     seconds: float | None = None,
@@ -88,12 +88,12 @@ def run_patiently(
         attempt += 1
 
 
-def _patience(session: Undoing) -> int:
+def _patience(session: SavepointSession) -> int:
     """Return this session's lock timeout in ms."""
     return lock_milliseconds(session.rows("SELECT current_setting('lock_timeout')")[0][0])
 
 
-def lock_schema(session: Undoing, schema: str, seconds: float = LOCK_SECONDS) -> None:
+def lock_schema(session: SavepointSession, schema: str, seconds: float = LOCK_SECONDS) -> None:
     """Lock all tables of a schema exclusively before changing any of them.
 
     Raises
@@ -112,7 +112,7 @@ def lock_schema(session: Undoing, schema: str, seconds: float = LOCK_SECONDS) ->
 
 
 def _busy_error(
-    session: Undoing, relation: RelationName | str, seconds: float, detail: str | None
+    session: SavepointSession, relation: RelationName | str, seconds: float, detail: str | None
 ) -> DatabaseBusy:
     """Build the error that names the lock holders, as far as this role may see them."""
     if isinstance(relation, RelationName):
@@ -150,7 +150,7 @@ _OUTPUT_HOLDERS = f"""
     LIMIT 1"""
 
 
-def lock_output(session: Undoing, name: RelationName) -> None:
+def lock_output(session: SavepointSession, name: RelationName) -> None:
     """Lock an output until the transaction ends, without waiting.
 
     Raises
@@ -167,7 +167,7 @@ def lock_output(session: Undoing, name: RelationName) -> None:
         )
 
 
-class LedgerSession(Undoing, Protocol):
+class LedgerSession(SavepointSession, Protocol):
     """A transaction that can inspect the ledger."""
 
     def has_ledger(self) -> bool:
@@ -289,7 +289,7 @@ def _is_current(session: LedgerSession) -> bool:
         session.run("ROLLBACK TO SAVEPOINT dbanon_look")
 
 
-def _hold_directly(session: Undoing, job: str) -> bool:
+def _hold_directly(session: SavepointSession, job: str) -> bool:
     """Do the work of ``dbanon._hold_job`` in a ledger that this role owns."""
     patience = _patience(session)
     try:

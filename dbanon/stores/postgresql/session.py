@@ -39,8 +39,8 @@ from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, check_length, quote
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.arrays import PostgresqlWriting
-from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
+from dbanon.stores.postgresql.arrays import PostgresqlArraySession
+from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPrivateSession
 from dbanon.stores.postgresql.display import display_keys
 from dbanon.stores.postgresql.persons import PostgresqlPersons
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
@@ -65,9 +65,9 @@ class _Relation(NamedTuple):
 
 
 class PostgresqlSession(
-    PostgresqlWriting,
-    PostgresqlKeyed,
-    PostgresqlPrivate,
+    PostgresqlArraySession,
+    PostgresqlKeyedSession,
+    PostgresqlPrivateSession,
     PostgresqlPieces,
     PostgresqlPublication,
     PostgresqlRules,
@@ -112,11 +112,11 @@ class PostgresqlSession(
     def find_source(self, name: RelationName) -> Relation:
         row = self._lookup(name)
         if row is None:
-            raise self._missing(name)
+            raise self._missing_error(name)
         oid, schema, relation, relkind, tuples, children, filtered = row
         resolved = RelationName(schema, relation)
         if relkind not in catalog.RELATION_KINDS:
-            raise self._missing(name)
+            raise self._missing_error(name)
         if filtered:
             raise InsufficientRights(
                 f"Row-level security filters {resolved} for this role.",
@@ -167,7 +167,7 @@ class PostgresqlSession(
                 return self.rows(catalog.RELATION, (oid[0][0],))[0]
         return None
 
-    def _missing(self, name: RelationName) -> TableNotFound | SchemaNotFound:
+    def _missing_error(self, name: RelationName) -> TableNotFound | SchemaNotFound:
         schemas = [name.schema] if name.schema is not None else self._search_path
         return catalog.missing_relation(self, name, schemas)
 
@@ -214,7 +214,7 @@ class PostgresqlSession(
         return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
 
     def kept_value(self, attribute: Attribute) -> str:
-        return types.kept(attribute)
+        return types.retained_column(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         if source.name.staged is None:
@@ -250,7 +250,7 @@ class PostgresqlSession(
     ) -> list[tuple[str, ...]]:
         existing = self.find_existing(relation)
         if existing is None or existing.oid is None:
-            raise self._missing(relation)
+            raise self._missing_error(relation)
         return display_keys(self.look_up, existing.oid, columns)
 
     def lone_keys(self, source: Relation) -> frozenset[str]:

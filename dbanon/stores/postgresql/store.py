@@ -31,7 +31,7 @@ from dbanon.stores.postgresql.connecting import (
     backend_of,
     end,
     redacted_url,
-    unreachable,
+    unreachable_error,
     unwatch,
     watch,
 )
@@ -247,7 +247,7 @@ class PostgresqlStore:
 
     @contextmanager
     def _second_session(self) -> Iterator[PsycopgSession]:
-        """Open another session, which sees what is committed by now."""
+        """Open another session, which sees all commits until now."""
         with self._connected("READ COMMITTED") as connection:
             yield PsycopgSession(connection, self._on_sql)
             connection.rollback()
@@ -319,7 +319,9 @@ class PostgresqlStore:
 
     def _connect(self) -> Connection:
         try:
-            with translate_errors(on_connection_error=lambda error: unreachable(error, self._url)):
+            with translate_errors(
+                on_connection_error=lambda error: unreachable_error(error, self._url)
+            ):
                 return ending().connected(
                     partial(connected, self._engine.connect), Connection.close
                 )

@@ -216,8 +216,8 @@ def write(
         "kept": list(report.kept),
         "snapshot": str(session.rows("SELECT pg_current_snapshot()::text")[0][0]),
         "rows": report.rows_out,
-        "suppressed": binned(report.suppressed, k),
-        "rows_with_null": binned(report.null_rows, k),
+        "suppressed": binned_count(report.suppressed, k),
+        "rows_with_null": binned_count(report.null_rows, k),
         "classes": report.classes,
         "k_requested": k,
         "k_achieved": report.k_achieved,
@@ -242,10 +242,10 @@ def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
     if evaluation is None:
         return None
     readable_parts = {name: part for name, part in evaluation.items() if name != "attacks"}
-    readable = {**readable_parts, "suppressed": binned(evaluation["suppressed"], k)}
+    readable = {**readable_parts, "suppressed": binned_count(evaluation["suppressed"], k)}
     return json_text(readable)
 
 
-def binned(count: int, k: int) -> str:
+def binned_count(count: int, k: int) -> str:
     """Write a count of rows as text, or as a range if it is below k."""
     return str(count) if count == 0 or count >= k else f"1-{k - 1}"
