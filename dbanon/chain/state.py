@@ -27,7 +27,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.job.chain import MEASURE, Chain, Rules
-from dbanon.ledger.entries import parsed, trusted
+from dbanon.ledger.entries import parse_json, trusted
 from dbanon.release.words import now
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
@@ -184,12 +184,12 @@ def find(session: Session, name: str) -> ChainKept:
         by,
         source,
         entity,
-        rules=Rules.of_plain(parsed(rules)),
+        rules=Rules.of_plain(parse_json(rules)),
         key_check=bytes(check),
         sequence=int(last),
         closed_at=closed,
         k=None if k is None else int(k),
-        definition=None if told is None else parsed(told),
+        definition=None if told is None else parse_json(told),
     )
 
 
@@ -362,7 +362,7 @@ def history(session: Session, chain: ChainKept) -> list[dict[str, Any]]:
             "release_id": release_id,
             "created_at": created_at,
             "confirmed": bool(sure),
-            **parsed(counts),
+            **parse_json(counts),
         }
         for sequence, release_id, created_at, sure, counts in found
     ]

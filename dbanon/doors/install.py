@@ -24,8 +24,8 @@ from dbanon.run.repair import Repair
 from dbanon.run.repair import repair as repair_ledger
 from dbanon.sessions.ending import ending
 from dbanon.stores.files import read_url
-from dbanon.stores.postgresql.connecting import arguments_of, unreachable, unwatch, watch
-from dbanon.stores.postgresql.errors import of_pooler, translation
+from dbanon.stores.postgresql.connecting import arguments_of, unreachable_error, unwatch, watch
+from dbanon.stores.postgresql.errors import pooler_error, translation
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
 from dbanon.version import version
@@ -334,7 +334,7 @@ def _connected(url: str) -> Iterator[Any]:
     try:
         connection = psycopg.connect(conninfo, **arguments_of(parsed))
     except psycopg.OperationalError as error:
-        raise of_pooler(error) or unreachable(error, parsed) from None
+        raise pooler_error(error) or unreachable_error(error, parsed) from None
     with connection, ending().scope():
         watch(connection)
         try:
@@ -342,7 +342,7 @@ def _connected(url: str) -> Iterator[Any]:
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:
-            if refusal := of_pooler(error):
+            if refusal := pooler_error(error):
                 try:
                     raise refusal from None
                 finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dbanon.errors import InsufficientRights, InvalidParameter
 from dbanon.ledger.postgresql import OWNER
-from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
 
 _A_DAY = 86_400
@@ -32,7 +32,7 @@ class _Transaction:
         return savepoint
 
     def _executed(self, sql: str, parameters: Sequence[Any]) -> Any:
-        with translated():
+        with translate_errors():
             return self._connection.execute(sql.replace("?", "%s"), parameters or None)
 
 

@@ -152,7 +152,7 @@ def _digest() -> dict[str, str]:
 
     name = ("relation_schema", "relation_name")
     return {
-        "@DIGEST_WAY@": digest.WAY,
+        "@DIGEST_WAY@": digest.DIGEST_WAY,
         "@DIGEST_PROBE@": filled(digest.PROBE),
         "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
         "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),

@@ -1,1 +1,1 @@
-"""The ledger: what dbanon keeps of releases, runs, budgets and jobs, beside the releases."""
+"""The ledger: records of releases, runs, budgets and jobs, stored in the same database."""

@@ -1,7 +1,7 @@
-"""Privacy budgets in the ledger of the database that they are of: made, spent, looked at.
+"""Create, spend and list the privacy budgets in the ledger of their source's database.
 
-Only spending changes a budget, and spending only adds. What is spent is spent when its transaction
-is committed, before any noise is drawn, whatever comes of it.
+Spending is the only change a budget allows, and it only adds. An amount counts as spent once its
+transaction is committed, before any noise is drawn, even if no release follows.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from dbanon.errors import (
 )
 from dbanon.job.concentrated import Cost, amount_told
 from dbanon.job.private import NewBudget
-from dbanon.ledger.entries import newer
+from dbanon.ledger.entries import optional_column
 from dbanon.ledger.tables import TABLES, as_text
 from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# What the smallest part of an epsilon is that is counted.
-_PART = Decimal("1e-9")
+# Amounts of epsilon are multiples of this.
+_SMALLEST_PART = Decimal("1e-9")
 _AMOUNT = "CAST(? AS DECIMAL(18,9))"
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What was spent at once.
+    """One amount spent from a budget.
 
     Parameters
     ----------
-    state : ``spent``: nothing came of it, or not yet; ``published``.
-    release_id : what came of it; None where nothing did.
-    spent_by : the role, where the database has roles.
+    state : ``spent`` (no release yet, or none at all) or ``published``.
+    release_id : the release it paid for; None if there is none.
+    spent_by : the role, if the database has roles.
     """
 
     spending_id: str
@@ -54,16 +54,16 @@ class Spending:
 
 @dataclass(frozen=True)
 class KeptBudget:
-    """A budget as the ledger has it.
+    """A budget as the ledger records it.
 
     Parameters
     ----------
-    source : the relation whose releases spend of it.
-    unit, entity : what one of is protected, ``row`` or ``person``, and the column that says whose a
-        row is.
-    raises : the budget that this one took the place of, with what was spent of it.
-    closed : another one took its place.
-    delta : with which epsilon is meant; amounts are of rho then. None: they are of epsilon.
+    source : the relation whose releases draw on it.
+    unit, entity : the protected unit, ``row`` or ``person``, and the column that identifies the
+        person a row belongs to.
+    raises : the budget that this one replaces; the amount spent from it carries over.
+    closed : whether another budget replaces this one.
+    delta : the delta of the guarantee; amounts are of rho then. None if they are of epsilon.
     """
 
     name: str
@@ -80,17 +80,17 @@ class KeptBudget:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The privacy parameter that amounts are of: ``epsilon`` or ``rho``."""
         return "epsilon" if self.delta is None else "rho"
 
     @property
     def left(self) -> Decimal:
-        """What may still be spent."""
+        """The amount that may still be spent."""
         return Decimal(0) if self.closed else self.total - self.spent
 
     @property
     def told(self) -> str:
-        """What is spent of it, in words."""
+        """A sentence about the total and the amount spent."""
         if self.delta is not None:
             spent = amount_told(float(self.spent), self.delta)
             return f"Budget {self.name} has rho = {plain(self.total)}, of which {spent} is spent"
@@ -98,51 +98,53 @@ class KeptBudget:
 
 
 def charged(cost: Cost, delta: float | None) -> Decimal:
-    """What is charged to a budget of this delta: the decimal, in parts that count, rounded up.
+    """The amount that a release costs a budget of this delta, rounded up to nine decimals.
 
     Raises
     ------
-    InvalidParameter : the budget is of epsilon alone, and the release has a delta.
+    InvalidParameter : the budget counts epsilon only, and the release has a delta.
     """
-    return Decimal(repr(float(cost.charged(delta)))).quantize(_PART, ROUND_CEILING)
+    return Decimal(repr(float(cost.charged(delta)))).quantize(_SMALLEST_PART, ROUND_CEILING)
 
 
 def plain(amount: Decimal) -> str:
-    """An amount as people write it."""
+    """Write an amount without trailing zeros or an exponent."""
     return f"{amount.normalize():f}"
 
 
-def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBudget:
-    """Make a budget of this source, resolved.
+def create(session: Session, new_budget: NewBudget, source: RelationName) -> KeptBudget:
+    """Create a budget for a source, a resolved name.
 
     Raises
     ------
-    BudgetExists : there is one of this name, or an open one of the source: releases of rows and of
-        persons tell of the same people, so that a source has one account, whatever its unit. Or one
-        of a table that is gone, which the source may be under another name.
-    BudgetNotFound : the one whose place it takes is none, or closed, or of another source.
-    BudgetExhausted : more than its total is spent of that one already.
-    InsufficientRights : the ledger is another's.
+    BudgetExists : the name is taken, or the source has an open budget. Releases that protect rows
+        and releases that protect persons reveal facts about the same people, so a source has one
+        budget, whatever its unit. Also raised if a dropped table with a budget may be this source
+        under its former name.
+    BudgetNotFound : the budget to replace does not exist, is closed or has another source.
+    BudgetExhausted : the new total is not larger than that of the budget to replace.
+    InsufficientRights : the ledger belongs to another role.
     """
     session.ensure_ledger()
     session.require_trusted_ledger()
-    known = list_budgets(session)
-    spent, total = Decimal(0), Decimal(repr(wanted.amount)).quantize(_PART, ROUND_FLOOR)
-    open_now = [b for b in known if not b.closed and b.source == str(source)]
-    open_now += _renamed(session, known, source)
-    if wanted.name in [b.name for b in known]:
+    budgets = list_budgets(session)
+    spent = Decimal(0)
+    total = Decimal(repr(new_budget.amount)).quantize(_SMALLEST_PART, ROUND_FLOOR)
+    open_now = [b for b in budgets if not b.closed and b.source == str(source)]
+    open_now += _former_budgets(session, budgets, source)
+    if new_budget.name in [b.name for b in budgets]:
         raise BudgetExists(
-            f"There is a budget {wanted.name} already.",
+            f"There is a budget {new_budget.name} already.",
             hint="What was spent stays spent: a larger total is another budget, which raises it.",
         )
-    if wanted.raises is not None:
-        old = next((b for b in open_now if b.name == wanted.raises), None)
-        asked = (wanted.unit, wanted.entity, wanted.delta)
-        if old is None or (old.unit, old.entity, old.delta) != asked:
+    if new_budget.raises is not None:
+        old = next((b for b in open_now if b.name == new_budget.raises), None)
+        terms = (new_budget.unit, new_budget.entity, new_budget.delta)
+        if old is None or (old.unit, old.entity, old.delta) != terms:
             raise BudgetNotFound(
-                f"There is no open budget {wanted.raises} of {source}, unit {wanted.unit} and this"
-                " delta.",
-                hint=nearest_names(wanted.raises, [b.name for b in known]),
+                f"There is no open budget {new_budget.raises} of {source},"
+                f" unit {new_budget.unit} and this delta.",
+                hint=nearest_names(new_budget.raises, [b.name for b in budgets]),
             )
         spent = old.spent
         if total < old.total or (total == old.total and old.source == str(source)):
@@ -150,43 +152,43 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
                 f"Budget {old.name} has a total of {plain(old.total)} already.",
                 hint="A total can only be raised.",
             )
-        _close(session, old.name, len([b for b in known if b.source == old.source]))
+        _close(session, old.name, len([b for b in budgets if b.source == old.source]))
     elif open_now:
         old = open_now[0]
         if old.source != str(source):
-            raise _of_a_renamed_table(old, source)
+            raise _renamed_table_error(old, source)
         raise BudgetExists(
             f"{source} has the open budget {old.name} of {old.unit}s already: all its releases"
             " spend of one.",
             hint="Spend of that one. A larger total is another budget, which raises that one.",
         )
     row = {
-        "name": wanted.name,
+        "name": new_budget.name,
         "source": str(source),
-        "unit": wanted.unit,
-        "entity": wanted.entity,
+        "unit": new_budget.unit,
+        "entity": new_budget.entity,
         "epsilon_total": str(total),
         "spent": str(spent),
         "created_at": session.timestamp(now()),
         "created_by": session.current_user(),
-        "raises": wanted.raises,
+        "raises": new_budget.raises,
         "closed": 0,
-        "delta": wanted.delta,
+        "delta": new_budget.delta,
     }
     _insert(session, "budget", row)
-    return find(session, wanted.name)
+    return find(session, new_budget.name)
 
 
-def _renamed(
-    session: Session, known: Sequence[KeptBudget], source: RelationName
+def _former_budgets(
+    session: Session, budgets: Sequence[KeptBudget], source: RelationName
 ) -> list[KeptBudget]:
-    """The open budgets, spent in part, of tables that are gone and that a source may have been.
+    """Open, partly spent budgets of dropped tables that may be this source under a former name.
 
-    Recognized by the columns: those of all releases, and the one that says whose a row is.
+    The source qualifies if it has every released column and the person identifier.
     """
     columns = {name for name, _ in session.columns_of(source)}
-    found = []
-    for budget in known:
+    former = []
+    for budget in budgets:
         if budget.closed or not budget.spent or budget.source == str(source):
             continue
         if session.find_existing(parse_relation(budget.source)) is not None:
@@ -199,11 +201,11 @@ def _renamed(
         )
         names = {name for (name,) in released} | ({budget.entity} if budget.entity else set())
         if names <= columns:
-            found.append(budget)
-    return found
+            former.append(budget)
+    return former
 
 
-def _of_a_renamed_table(old: KeptBudget, source: RelationName) -> BudgetExists:
+def _renamed_table_error(old: KeptBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
         f"Budget {old.name} is of {old.source}, which is not there any more. {source} has all"
         " columns of its releases, and may be that table under another name.",
@@ -217,11 +219,11 @@ def _close(session: Session, name: str, number: int) -> None:
     try:
         session.run(f"UPDATE {table} SET closed = ? WHERE name = ? AND closed = 0", (number, name))
     except InsufficientRights:
-        raise _not_the_owner() from None
+        raise _not_owner_error() from None
 
 
 def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
-    """A row of amounts as decimals, whatever the client's own numbers are."""
+    """Insert a row; amounts are cast to decimals, whatever number type the client uses."""
     amounts = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
     marks = ", ".join(_AMOUNT if name in amounts else "?" for name in row)
     try:
@@ -230,10 +232,10 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
             tuple(row.values()),
         )
     except InsufficientRights:
-        raise _not_the_owner() from None
+        raise _not_owner_error() from None
 
 
-def _not_the_owner() -> InsufficientRights:
+def _not_owner_error() -> InsufficientRights:
     return InsufficientRights(
         "Budgets are written by the owner of the ledger alone.",
         hint="Ask an administrator of the database to make it.",
@@ -241,18 +243,19 @@ def _not_the_owner() -> InsufficientRights:
 
 
 def list_budgets(session: Session) -> list[KeptBudget]:
-    """The budgets of a ledger, the oldest first."""
-    if not _there(session):
+    """List the budgets of a ledger, oldest first."""
+    if not _has_budget_table(session):
         return []
     session.require_trusted_ledger()
     table = session.ledger_name("budget").quoted
-    known = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
-    found = session.rows(
-        f"SELECT {as_text('budget', known)}, {newer(session, 'delta', 'budget')} FROM {table}"
+    names = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
+    rows = session.rows(
+        f"SELECT {as_text('budget', names)}, {optional_column(session, 'delta', 'budget')}"
+        f" FROM {table}"
         " ORDER BY created_at, name"
     )
     budgets = []
-    for *named, total, spent, created_at, created_by, raises, closed, delta in found:
+    for *named, total, spent, created_at, created_by, raises, closed, delta in rows:
         amounts = Decimal(total), Decimal(spent)
         row = (*named, *amounts, created_at, created_by, raises, closed != 0, delta)
         budgets.append(KeptBudget(*row))
@@ -260,77 +263,77 @@ def list_budgets(session: Session) -> list[KeptBudget]:
 
 
 def find(session: Session, name: str) -> KeptBudget:
-    """The budget of this name.
+    """Return the budget of this name.
 
     Raises
     ------
-    BudgetNotFound : there is none.
+    BudgetNotFound : there is no such budget.
     """
     session.require("budgets")
-    known = list_budgets(session)
-    for budget in known:
+    budgets = list_budgets(session)
+    for budget in budgets:
         if budget.name == name:
             return budget
     raise BudgetNotFound(
         f"The ledger of this database has no budget {name}.",
-        hint=nearest_names(name, [b.name for b in known])
+        hint=nearest_names(name, [b.name for b in budgets])
         or "Make one for all releases of the source, once: dbanon budget create.",
     )
 
 
 def spendings(session: Session, name: str) -> list[Spending]:
-    """What was spent of a budget, the newest first."""
-    found = session.rows(
+    """List the amounts spent from a budget, newest first."""
+    rows = session.rows(
         f"SELECT {as_text('spending', (field.name for field in fields(Spending)))}"
         f" FROM {session.ledger_name('spending').quoted} WHERE budget = ?"
         " ORDER BY spent_at DESC, spending_id",
         (name,),
     )
-    return [Spending(one, Decimal(epsilon), *told) for one, epsilon, *told in found]
+    return [Spending(id_, Decimal(epsilon), *details) for id_, epsilon, *details in rows]
 
 
 def require_left(budget: KeptBudget, cost: Cost) -> None:
-    """Check that so much is left.
+    """Check that the budget covers a cost.
 
     Raises
     ------
-    BudgetExhausted : less is.
-    InvalidParameter : the budget is of epsilon alone, and the release has a delta.
+    BudgetExhausted : it does not.
+    InvalidParameter : the budget counts epsilon only, and the release has a delta.
     """
     amount = charged(cost, budget.delta)
     if amount > budget.left:
-        raise _exhausted(budget, amount)
+        raise _exhausted_error(budget, amount)
 
 
 def spend(session: Session, name: str, cost: Cost, spending_id: str) -> KeptBudget:
-    """Spend of a budget, in a transaction that the caller commits before any noise is drawn.
+    """Spend from a budget; the caller commits the transaction before any noise is drawn.
 
     Raises
     ------
     BudgetNotFound, BudgetExhausted : nothing is spent.
-    SourceChanged : another session spent meanwhile; in a new transaction it can be tried again.
+    SourceChanged : another session spent at the same time; retry in a new transaction.
     """
-    # Of what it is made when it is made, a budget stays.
+    # The delta of a budget never changes.
     amount = charged(cost, find(session, name).delta)
-    asked = session.have_spent(name, str(amount), spending_id)
-    if asked is None:
-        asked = _spend(session, name, amount, spending_id)
+    is_spent = session.have_spent(name, str(amount), spending_id)
+    if is_spent is None:
+        is_spent = _spend(session, name, amount, spending_id)
     budget = find(session, name)
-    if not asked:
-        raise _exhausted(budget, amount)
+    if not is_spent:
+        raise _exhausted_error(budget, amount)
     return budget
 
 
 def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bool:
-    """By this session's own rights: what is left is asked and taken by one statement."""
+    """Spend with this session's rights; one statement checks the rest and takes the amount."""
     table = session.ledger_name("budget").quoted
     after = f"round(spent + {_AMOUNT}, 9)"
-    taken = session.rows(
+    updated = session.rows(
         f"UPDATE {table} SET spent = {after}"
         f" WHERE name = ? AND closed = 0 AND {after} <= epsilon_total RETURNING name",
         (str(amount), name, str(amount)),
     )
-    if not taken:
+    if not updated:
         return False
     row = {
         "spending_id": spending_id,
@@ -345,17 +348,17 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
 
 
 def require_spent(session: Session, spending_id: str) -> None:
-    """Check that a spending is there, in a transaction that began after it was committed.
+    """Check that a spending is recorded, in a transaction that began after it was committed.
 
     Raises
     ------
-    SourceChanged : it is not; no noise was drawn.
+    SourceChanged : it is missing; no noise was drawn.
     """
     table = session.ledger_name("spending").quoted
-    found = session.rows(
+    rows = session.rows(
         f"SELECT state FROM {table} WHERE CAST(spending_id AS VARCHAR(36)) = ?", (spending_id,)
     )
-    if found != [("spent",)]:
+    if rows != [("spent",)]:
         raise SourceChanged(
             "What was spent is not in the ledger any more; no noise was drawn.",
             hint="Somebody changed the ledger meanwhile: find out who.",
@@ -363,7 +366,7 @@ def require_spent(session: Session, spending_id: str) -> None:
 
 
 def published(session: Session, release_id: str) -> None:
-    """Note what came of a spending, by this session's own rights."""
+    """Record the release that a spending paid for, with this session's rights."""
     table = session.ledger_name("spending").quoted
     session.run(
         f"UPDATE {table} SET state = 'published', release_id = spending_id"
@@ -372,7 +375,7 @@ def published(session: Session, release_id: str) -> None:
     )
 
 
-def _exhausted(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
+def _exhausted_error(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
     if budget.closed:
         return BudgetExhausted(
             f"Budget {budget.name} is closed: another one took its place.",
@@ -385,5 +388,5 @@ def _exhausted(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
     )
 
 
-def _there(session: Session) -> bool:
+def _has_budget_table(session: Session) -> bool:
     return session.find_existing(session.ledger_name("budget")) is not None

@@ -1,4 +1,4 @@
-"""The ledger: one row a release, one row a column of it, kept beside the releases."""
+"""Write and read ledger entries: one row per release and one per released column."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
-from dbanon.ledger.entry_checks import parsed as parsed
+from dbanon.ledger.entry_checks import parse_json as parse_json
 from dbanon.ledger.entry_checks import read_entry, reading_entry
 from dbanon.ledger.entry_of import entry_of as entry_of
 from dbanon.ledger.entry_of import is_summary_of as is_summary_of
 from dbanon.ledger.entry_of import names_entry
-from dbanon.ledger.entry_of import newer as newer
+from dbanon.ledger.entry_of import optional_column as optional_column
 from dbanon.ledger.entry_of import summary_name as summary_name
 from dbanon.ledger.entry_of import summary_of as summary_of
 from dbanon.ledger.entry_of import trusted as trusted
@@ -39,10 +39,10 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
 NOT_COPIED = "not_copied"
-# In what was asked for, the number of the role that published it, where roles have numbers.
+# The key of a request that holds the oid of the publishing role, if roles have oids.
 PUBLISHER = "publisher"
-# Seconds that a row on a run that failed may take.
-_NOTED = 15.0
+# Seconds that recording a failed run may take.
+_FAILURE_SECONDS = 15.0
 TO_REPAIR = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
     " owner changed, an administrator attaches releases to their relations again: dbanon repair."
@@ -50,26 +50,25 @@ TO_REPAIR = (
 )
 _TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
-
-# What only runs of jobs have.
+# Fields that only runs of jobs have.
 _OF_JOB = ("job", "source_types", "fingerprint", "source_counts")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a job, as the ledger keeps it.
+    """A run, as the ledger records it.
 
     Parameters
     ----------
     door : ``python``, ``cli``, ``job`` or ``sql``.
-    elapsed : seconds from its beginning until now.
-    run_id : a UUID of its own.
-    release_id : the release that it made; None for one that failed.
-    error_code : of the error that ended it; None for one that succeeded.
-    job : its name in its file; None where it is of none.
-    source_types : of a job's source: the type of each column; None where nothing was read.
-    source_counts : of a job's source: its ``persons``, where they were counted; None for no counts.
-    fingerprint : of what a job read, and how; None where none was taken.
+    elapsed : seconds since it began.
+    run_id : its UUID.
+    release_id : the release it published; None if it failed.
+    error_code : the code of the error that ended it; None if it succeeded.
+    job : the name of the job in its file; None for a run outside of a job.
+    source_types : the type of each column of the job's source; None if nothing was read.
+    source_counts : counts of the job's source, such as ``persons``; None if nothing was counted.
+    fingerprint : a digest of the job's input and options; None if none was computed.
     """
 
     door: str
@@ -87,15 +86,15 @@ class Run:
 
     @property
     def of_job(self) -> dict[str, Any]:
-        """What only runs of jobs have, where they have it."""
-        found = {name: getattr(self, name) for name in _OF_JOB}
-        return {name: value for name, value in found.items() if value is not None}
+        """The fields that only runs of jobs have, without those that are None."""
+        fields = {name: getattr(self, name) for name in _OF_JOB}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def release_row(
     report: Report, output: RelationName, relation: RelationName, histogram: Mapping[int, int]
 ) -> dict[str, Any]:
-    """The ledger row of a report, column by column; JSON as text."""
+    """Build the ledger row of a report by column name; JSON is text."""
     plain = report.to_dict()
     row: dict[str, Any] = {name: plain.get(name) for name, _, _ in RELEASE_COLUMNS}
     row |= {
@@ -105,7 +104,7 @@ def release_row(
         "arguments": json_text(plain["arguments"], sort_keys=True),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
-        # Of a release that belongs to a chain.
+        # None unless the release belongs to a chain.
         "chain_id": report.arguments.get("chain", {}).get("chain_id"),
         "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
         "evaluation": None if report.evaluation is None else json_text(plain["evaluation"]),
@@ -114,22 +113,24 @@ def release_row(
 
 
 def column_rows(
-    report: Report, sql_types: Mapping[str, str], made: Sequence[tuple[str, str]]
+    report: Report, sql_types: Mapping[str, str], released_columns: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """The ledger rows of a report's columns, with those that were not copied.
+    """Build the ledger rows for a report's columns, including those that were not copied.
 
-    ``sql_types`` begins with the released columns, in their order; ``made`` are pairs of a released
-    quasi-identifier and the column that it stands for.
+    Parameters
+    ----------
+    sql_types : type by column; the released columns come first, in order.
+    released_columns : pairs of a released quasi-identifier and its source column.
     """
-    stands_for = dict(made)
+    stands_for = dict(released_columns)
     named = (
-        *((name, Role.QUASI_IDENTIFIER.value) for name, _ in made),
+        *((name, Role.QUASI_IDENTIFIER.value) for name, _ in released_columns),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
-    places = {name: place for place, name in enumerate(sql_types)}
-    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
+    order = {name: index for index, name in enumerate(sql_types)}
+    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, order[column[0]]))
     rows = []
     for position, (name, role) in enumerate(ordered):
         loss = report.column_losses.get(stands_for.get(name, name))
@@ -153,29 +154,29 @@ def record(
     output: Output,
     recount: Recount,
     sql_types: Mapping[str, str],
-    made: Sequence[tuple[str, str]],
+    released_columns: Sequence[tuple[str, str]],
     run: Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
     internal: Internal | None = None,
 ) -> str:
-    """Write a release and its run into the ledger; the time that it was recorded with.
+    """Write a release and its run into the ledger, and return the recorded time.
 
-    The entry of the release that had the output's name before is closed.
+    This supersedes the previous release of the same output.
 
     Parameters
     ----------
-    request : what was asked for, by which it can be made again; None where it cannot.
-    identity : columns that say which relation the source is, and the salt of its persons.
-    internal : exact figures; None where the originals are not in the database of the ledger.
+    request : the options from which the release can be repeated; None if it cannot.
+    identity : columns that identify the source relation, and the salt of its persons.
+    internal : exact figures; None if the originals are not in the ledger's database.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
-    asked = json_text(request, sort_keys=True)
-    row["request"] = None if request is None else asked
+    request_text = json_text(request, sort_keys=True)
+    row["request"] = None if request is None else request_text
     row |= identity or {}
     if internal is not None:
         row["internal"] = json_text(internal.to_ledger(), sort_keys=True)
-    return record_row(session, row, column_rows(report, sql_types, made), output, run)
+    return record_row(session, row, column_rows(report, sql_types, released_columns), output, run)
 
 
 def record_row(
@@ -185,11 +186,11 @@ def record_row(
     output: Output,
     run: Run,
 ) -> str:
-    """The same of the rows of the ledger that a release has, as ``release_row`` gives them."""
+    """Do the same for ledger rows that are built already, as by ``release_row``."""
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
-        found = session.find_existing(name)
-        row[column] = found.oid if found else None
-        row["owner_oid"] = found.owner_oid if found else None
+        existing = session.find_existing(name)
+        row[column] = existing.oid if existing else None
+        row["owner_oid"] = existing.owner_oid if existing else None
     recorded = session.have_release_recorded(
         row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
     )
@@ -199,14 +200,14 @@ def record_row(
 def insert_release(
     session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
-    """Write a release by this session's own rights; the time that it was recorded with."""
+    """Write a release with this session's rights, and return the recorded time."""
     release, column = session.ledger_name("release"), session.ledger_name("release_column")
     created_at = row["created_at"]
     where, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
     number, ledger = session.role_number(), session.find_existing(release)
     if number is not None and ledger is not None:
         row |= {"publisher_oid": number, "ledger_oid": ledger.oid}
-        # A view may have had another name.
+        # The view may have been renamed since.
         where = f"({where} OR output_oid = ? AND ledger_oid = ?)"
         values = (*values, row["output_oid"], ledger.oid)
     session.run(
@@ -231,7 +232,7 @@ def insert_release(
 
 
 def insert_run(session: Session, run: Run) -> None:
-    """Write a run by this session's own rights."""
+    """Write a run with this session's rights."""
     ended = datetime.now(timezone.utc)
     row = {
         "run_id": run.run_id,
@@ -251,26 +252,30 @@ def insert_run(session: Session, run: Run) -> None:
         if row.get(name) is not None:
             row[name] = json_text(row[name])
     relation = session.ledger_name("run")
-    # A run that failed brings no ledger up to date.
-    known = dict(session.columns_of(relation))
-    row = {name: value for name, value in row.items() if name in known}
+    # Failed runs do not migrate the ledger.
+    ledger_columns = dict(session.columns_of(relation))
+    row = {name: value for name, value in row.items() if name in ledger_columns}
     session.insert_rows(relation, list(row), [tuple(row.values())])
 
 
 def note_failure(store: Store, run: Run) -> None:
-    """Write a run that failed, in a transaction of its own, where there is a ledger to write to.
+    """Record a failed run in a separate transaction, if there is a ledger.
 
-    Best effort: whatever stops it is kept silent, so that it never hides why the run failed.
+    Best effort: errors are suppressed, so that they never hide why the run failed.
     """
     if ending().silent:
         return
-    with suppress(Exception), ending().at_most(_NOTED), store.session(write=True) as session:
-        if trusted(session) and not session.have_run_recorded(_plain(run)):
+    with (
+        suppress(Exception),
+        ending().at_most(_FAILURE_SECONDS),
+        store.session(write=True) as session,
+    ):
+        if trusted(session) and not session.have_run_recorded(_run_fields(run)):
             insert_run(session, run)
 
 
-def _plain(run: Run) -> dict[str, Any]:
-    """A run that made no release as plain values."""
+def _run_fields(run: Run) -> dict[str, Any]:
+    """The fields of a failed run as plain values."""
     plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
     left_out = {"output", "release_id", *_OF_JOB}
     return {key: plain[key] for key in plain if key not in left_out} | run.of_job
@@ -283,14 +288,14 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[Any, ...]]:
 
 
 def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) -> LedgerEntry:
-    """The ledger's entry of the release that has this name now, with its quasi-identifiers.
+    """Return the entry of the release that has this name now, with its quasi-identifiers.
 
     Raises
     ------
-    ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
-    TableNotFound : there is no relation of this name any more.
+    ReleaseNotFound : the ledger has no such entry, or the relation is not the recorded one.
+    TableNotFound : the relation no longer exists.
     LedgerNotTrusted : the ledger belongs to another role.
-    LedgerEntryBroken : the entry has another shape than dbanon writes.
+    LedgerEntryBroken : the entry is malformed.
     """
     name = session.resolve_output(name)
     missing = f"The ledger of this database has no release {name}."
@@ -328,19 +333,19 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
 
 
 def read_release(session: Session, release_id: str, name: RelationName) -> LedgerEntry:
-    """The ledger's entry of a release by its id, with its quasi-identifiers.
+    """Return the entry of a release with this id, with its quasi-identifiers.
 
     Parameters
     ----------
-    name : of its output.
+    name : the name of its output.
 
     Raises
     ------
-    LedgerEntryBroken : the entry has another shape than dbanon writes.
+    LedgerEntryBroken : the entry is malformed.
     """
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
-        f" {newer(session, 'epsilon')}"
+        f" {optional_column(session, 'epsilon')}"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),

@@ -1,4 +1,4 @@
-"""What a recorded release says of itself has the right shape; whoever may write it may forge it."""
+"""Check that recorded releases are well-formed; anyone with write access could forge them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName
 
-# What Python raises for a value of another shape; JSON that is nested too deeply raises the last.
+# Raised for malformed values; deeply nested JSON raises RecursionError.
 MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
 def reading_entry(name: object) -> Iterator[None]:
-    """Raise LedgerEntryBroken where an entry of this name has another shape than dbanon writes."""
+    """Raise LedgerEntryBroken if the entry of this name is malformed."""
     try:
         yield
     except MISSHAPEN as error:
@@ -37,26 +37,26 @@ def reading_entry(name: object) -> Iterator[None]:
 def read_entry(
     release_id: str, name: RelationName, row: Sequence[Any], quasi_identifiers: tuple[str, ...]
 ) -> LedgerEntry:
-    """The entry of a release from its row.
+    """Build the entry of a release from its row.
 
     Parameters
     ----------
-    row : k, histogram, guarantee in words, arguments, number of rows and epsilon.
+    row : k, histogram, guarantee as a sentence, arguments, number of rows and epsilon.
 
     Raises
     ------
     TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError,
-    InvalidParameter : a value has another shape than dbanon writes; see ``reading_entry``.
+    InvalidParameter : a value is malformed; see ``reading_entry``.
     """
     k_requested, histogram, sentence, plain, rows, epsilon = row
     k = 0 if k_requested is None else int(k_requested)
-    arguments = require_arguments(parsed(plain))
+    arguments = require_arguments(parse_json(plain))
     return LedgerEntry(
         release_id=release_id,
         name=name,
         quasi_identifiers=quasi_identifiers,
         k_requested=k,
-        histogram=require_histogram(parsed(histogram)),
+        histogram=require_histogram(parse_json(histogram)),
         guarantee=recorded(k, arguments),
         sentence=str(sentence),
         entity=arguments.get("entity"),
@@ -69,17 +69,17 @@ def read_entry(
     )
 
 
-def parsed(value: Any) -> Any:
-    """JSON, which some databases give as text."""
+def parse_json(value: Any) -> Any:
+    """Parse JSON that some databases return as text."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 def require_arguments(arguments: Any) -> Mapping[str, Any]:
-    """The recorded arguments of a release, of which each part that is read has its shape.
+    """Check the recorded arguments of a release, and return them.
 
     Raises
     ------
-    TypeError, ValueError, LookupError, AttributeError, InvalidParameter : one has another.
+    TypeError, ValueError, LookupError, AttributeError, InvalidParameter : one is malformed.
     """
     fits = (
         isinstance(arguments, dict)
@@ -87,7 +87,7 @@ def require_arguments(arguments: Any) -> Mapping[str, Any]:
         and arguments.get("guarantee", ROWS) in GUARANTEES
         and isinstance(arguments.get("entity", ""), (str, type(None)))
         and all(is_model(model) for model in arguments.get("models", []))
-        and all(is_set(one) for one in arguments.get("also_k", []))
+        and all(is_set(column_set) for column_set in arguments.get("also_k", []))
         and _are_objects(arguments.get("hierarchies", {}))
         and all(map(are_texts, arguments.get("between", {}).values()))
         and all(map(are_texts, arguments.get("listed", {}).values()))
@@ -98,7 +98,7 @@ def require_arguments(arguments: Any) -> Mapping[str, Any]:
 
 
 def require_histogram(histogram: Any) -> Mapping[str, int]:
-    """The recorded numbers of classes by size; raises as ``require_arguments``."""
+    """Check the recorded number of classes by size; raises as ``require_arguments``."""
     plain = {} if histogram is None else histogram
     if not all(int(size) > 0 and type(count) is int for size, count in plain.items()):
         raise ValueError("a histogram of another shape")
@@ -106,12 +106,12 @@ def require_histogram(histogram: Any) -> Mapping[str, int]:
 
 
 def are_texts(value: object) -> bool:
-    """Whether this is a list of texts."""
+    """Return True for a list of strings."""
     return isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
 
 
 def is_set(plain: Mapping[str, Any]) -> bool:
-    """Whether this is a set of columns as a report has it."""
+    """Return True for a column set as reports write it."""
     try:
         ColumnSet.of_plain({name: plain[name] for name in ("columns", "k")})
     except InvalidParameter:
@@ -120,7 +120,7 @@ def is_set(plain: Mapping[str, Any]) -> bool:
 
 
 def is_model(plain: Mapping[str, Any]) -> bool:
-    """Whether this is a privacy model as a report has it."""
+    """Return True for a privacy model as reports write it."""
     parts = ("kind", "attribute", "level", "l")
     named = {name: plain[name] for name in parts if name in plain}
     try:

@@ -1,7 +1,7 @@
-"""Which entry of the ledger a relation is.
+"""Find the ledger entry of a relation.
 
-On PostgreSQL the ledger's own record decides (``ledger.postgresql_releases``). Other databases have
-no roles and no lasting numbers of relations: there it is the mark, the name and the kind.
+On PostgreSQL the oids in the ledger decide (``ledger.postgresql_releases``). Other databases have
+neither roles nor stable relation ids; there the mark, the name and the kind decide.
 """
 
 from __future__ import annotations
@@ -15,29 +15,28 @@ from dbanon.sessions.session import Session
 
 
 def trusted(session: Session) -> bool:
-    """True where there is a ledger; raises LedgerNotTrusted where reading it is not safe."""
+    """Return True if there is a ledger; raises LedgerNotTrusted if reading it is unsafe."""
     if not session.has_ledger():
         return False
     session.require_trusted_ledger()
     return True
 
 
-def newer(session: Session, column: str, table: str = "release") -> str:
-    """SQL of a column of a table, by default of releases, that version 0.1.0 did not have.
+def optional_column(session: Session, column: str, table: str = "release") -> str:
+    """SQL of a column that older ledgers lack; NULL if it is missing.
 
-    A ledger is brought up to date when a release is written into it; until then it is read as it
-    is.
+    Only writing a release migrates a ledger; until then its old tables are read.
     """
     types = dict(session.columns_of(session.ledger_name(table)))
     return quote(column) if column in types else "NULL"
 
 
 def entry_of(session: Session, name: RelationName, existing: ExistingRelation | None) -> str | None:
-    """The id of the release that a relation is, or None.
+    """Return the id of the release that a relation holds, or None.
 
-    In older ledgers, and on other databases, its mark names the entry, and the entry names it: a
-    mark that was copied names another. On PostgreSQL that is by oid then, and where the entry has
-    none yet, by the owner.
+    In older ledgers and on other databases the mark names the entry, and the entry must name the
+    relation, since marks can be copied. On PostgreSQL the entry must also have the relation's oid
+    or, if it records none, its owner.
     """
     if existing is None or not trusted(session):
         return None
@@ -54,14 +53,14 @@ def entry_of(session: Session, name: RelationName, existing: ExistingRelation | 
 
 
 def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
-    """SQL of whether this role published an entry of releases, and its parameters.
+    """SQL condition for entries that this role published, and its parameters.
 
-    By the number of the role, which it keeps under another name, where the entry has a number of
-    this database. Nobody has a name where there are no roles.
+    It compares the role's oid, which survives a rename, if the entry has an oid of this database;
+    otherwise the name. Without roles all names are empty.
 
     Parameters
     ----------
-    alias : of the table of releases, with its dot.
+    alias : the alias of the table of releases, with its dot.
     """
     by_name = f"coalesce({alias}published_by, '') = ?"
     user, number = session.current_user() or "", session.role_number()
@@ -76,21 +75,21 @@ def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, 
 
 
 def names_entry(session: Session, existing: ExistingRelation) -> bool:
-    """Whether the mark of a relation names an entry, which may be another relation's."""
+    """Return True if the mark of a relation names an entry, perhaps that of another relation."""
     return _entry(session, existing.mark) is not None
 
 
 def summary_name(output: RelationName) -> RelationName:
-    """The name that an output's summary has, if there is one."""
+    """Return the name of an output's summary, whether or not it exists."""
     return output.sibling(output.name + SUMMARY_SUFFIX)
 
 
 def summary_of(
     session: Session, output: RelationName, of_output: ExistingRelation | None
 ) -> ExistingRelation | None:
-    """The summary of an output, or None.
+    """Return the summary of an output, or None.
 
-    PostgreSQL would cut a name that is too long, here to that of the output itself.
+    A name over the limit has no summary: PostgreSQL would truncate it to that of the output.
     """
     name = summary_name(output)
     limit = session.name_limit
@@ -108,10 +107,9 @@ def is_summary_of(
     existing: ExistingRelation,
     of_output: ExistingRelation | None,
 ) -> bool:
-    """True when a relation is the summary of a release of this output.
+    """Return True if a relation is the summary of a release of this output.
 
-    Its columns and owner say so, or its mark and owner, as summaries of earlier versions have other
-    columns.
+    It must have the owner and either the columns or, for summaries of earlier versions, the mark.
     """
     if not trusted(session):
         return False
@@ -127,7 +125,7 @@ def is_summary_of(
 
 
 class _Entry(NamedTuple):
-    """What the ledger has of a release that tells which relation it is."""
+    """The ledger columns that identify the relation of a release."""
 
     release_id: str
     output: RelationName
@@ -141,12 +139,12 @@ def _entry(session: Session, mark: str | None) -> _Entry | None:
         return None
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
-        f" {newer(session, 'output_oid')}, published_by"
+        f" {optional_column(session, 'output_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
     )
     if not rows:
         return None
-    release_id, schema, output, *rest = rows[0]
-    return _Entry(str(release_id), RelationName(schema, output), *rest)
+    release_id, schema, name, kind, output_oid, publisher = rows[0]
+    return _Entry(str(release_id), RelationName(schema, name), kind, output_oid, publisher)

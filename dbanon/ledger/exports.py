@@ -1,4 +1,4 @@
-"""Exported files in the ledger: which release has a file of these bytes."""
+"""Find exported files in the ledger."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dbanon.sessions.session import Session
 
 @dataclass(frozen=True)
 class ExportEntry:
-    """An exported file of a release, as the ledger has it.
+    """An exported file of a release, as the ledger records it.
 
     Parameters
     ----------
-    release_id, output, created_at, published_by, guarantee : of its release.
-    superseded_at : when another release took the output's name; None of the current release.
-    path, format, bytes, sha256 : of the file when it was published.
+    release_id, output, created_at, published_by, guarantee : those of its release.
+    superseded_at : when another release replaced it; None if it is current.
+    path, format, bytes, sha256 : those of the file when it was published.
     """
 
     release_id: str
@@ -38,11 +38,11 @@ class ExportEntry:
 
 
 def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEntry]:
-    """All exported files of releases whose arguments contain a text, the newest first.
+    """Yield the exported files of all releases whose arguments contain a text, newest first.
 
     Parameters
     ----------
-    text : without ``%`` and ``_``, such as a SHA-256 in hexadecimal digits.
+    text : a string without ``%`` and ``_``, such as a SHA-256 in hexadecimal digits.
 
     Raises
     ------
@@ -60,8 +60,8 @@ def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEnt
     for schema, output, release_id, created_at, superseded_at, role, sentence, arguments in rows:
         name = RelationName(schema, output)
         with reading_entry(name):
-            exports: Any = entries.parsed(arguments).get("exports", ())
-            found = [
+            exports: Any = entries.parse_json(arguments).get("exports", ())
+            export_entries = [
                 ExportEntry(
                     release_id=str(release_id),
                     output=str(name),
@@ -76,4 +76,4 @@ def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEnt
                 )
                 for export in exports
             ]
-        yield from found
+        yield from export_entries

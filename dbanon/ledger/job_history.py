@@ -1,4 +1,4 @@
-"""Runs of a job of a file, as the ledger of its target has them."""
+"""Read the runs of a job from the ledger of its target."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dbanon.sessions.session import Session
 
 @dataclass(frozen=True)
 class LastRelease:
-    """What is known of a job's last release.
+    """The last release of a job.
 
     Parameters
     ----------
-    source : what was read.
-    source_types : the type of each of its columns then.
-    fingerprint : of what was read, and how; None where none was taken.
+    source : the relation or file that was read.
+    source_types : the type of each column of the source at the time.
+    fingerprint : a digest of the input and options; None if none was computed.
     """
 
     release_id: str
@@ -36,8 +36,8 @@ class Attempt:
     Parameters
     ----------
     state : ``done`` or ``failed``.
-    error_code : of the error that ended it; None for one that succeeded.
-    release_id : the release that it made; None for one that failed.
+    error_code : the code of the error that ended it; None if it succeeded.
+    release_id : the release it published; None if it failed.
     """
 
     run_id: str
@@ -51,14 +51,14 @@ class Attempt:
 
 
 def last_release(session: Session, job: str) -> LastRelease | None:
-    """The last release of a job that this role made; None where there is none.
+    """Return the last release of a job by this role; None if there is none.
 
-    What another role recorded under the job's name is not looked at: it could say anything.
+    Entries of other roles under the job's name are ignored, since they could be forged.
     """
-    if not _knows_jobs(session):
+    if not _records_jobs(session):
         return None
     is_ours, parameters = published_by_us(session, "r.")
-    found = session.rows(
+    rows = session.rows(
         "SELECT CAST(u.release_id AS VARCHAR(36)), r.source, u.source_types, u.fingerprint"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
@@ -66,25 +66,25 @@ def last_release(session: Session, job: str) -> LastRelease | None:
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, *parameters),
     )
-    if not found:
+    if not rows:
         return None
-    [(release_id, source, types, fingerprint)] = found
-    return LastRelease(str(release_id), source, entries.parsed(types) or {}, fingerprint)
+    [(release_id, source, types, fingerprint)] = rows
+    return LastRelease(str(release_id), source, entries.parse_json(types) or {}, fingerprint)
 
 
 def last_counts(
     session: Session, job: str, source: str, output: RelationName
 ) -> tuple[str, dict[str, int]] | None:
-    """The id of a job's last release of a source and output by this role, and its counts.
+    """Return the id and counts of a job's last release of a source and output by this role.
 
-    Those are ``rows``, and ``persons`` where they were counted. None where there is no release.
+    Counts are ``rows`` and, if recorded, ``persons``. None if there is no release.
     """
-    if not _knows_jobs(session):
+    if not _records_jobs(session):
         return None
     is_ours, parameters = published_by_us(session, "r.")
-    found = session.rows(
+    rows = session.rows(
         "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in,"
-        f" {entries.newer(session, 'source_counts', 'run')}"
+        f" {entries.optional_column(session, 'source_counts', 'run')}"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
         f" WHERE u.job = ? AND u.state = 'done' AND r.source = ? AND r.output_name = ?"
@@ -92,30 +92,30 @@ def last_counts(
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, source, output.name, output.schema or "", *parameters),
     )
-    if not found:
+    if not rows:
         return None
-    [(release_id, rows, counts)] = found
-    counted = entries.parsed(counts) or {}
-    return str(release_id), {"rows": int(rows)} | {name: int(n) for name, n in counted.items()}
+    [(release_id, n_rows, counts)] = rows
+    counted = entries.parse_json(counts) or {}
+    return str(release_id), {"rows": int(n_rows)} | {name: int(n) for name, n in counted.items()}
 
 
 def attempts(session: Session, job: str) -> list[Attempt]:
-    """Each run of a job, whoever ran it, the newest first."""
-    if not _knows_jobs(session):
+    """List the runs of a job by any role, newest first."""
+    if not _records_jobs(session):
         return []
-    own = ("run_id", "started_at", "finished_at", "state", "error_code", "release_id")
-    found = session.rows(
-        f"SELECT {as_text('run', (*own, 'output_schema', 'output_name', 'run_by'))}"
+    columns = ("run_id", "started_at", "finished_at", "state", "error_code", "release_id")
+    records = session.rows(
+        f"SELECT {as_text('run', (*columns, 'output_schema', 'output_name', 'run_by'))}"
         f" FROM {session.ledger_name('run').quoted} WHERE job = ?"
         " ORDER BY finished_at DESC, run_id",
         (job,),
     )
-    rows = ((*told, str(RelationName(schema, name)), by) for *told, schema, name, by in found)
+    rows = ((*values, str(RelationName(schema, name)), by) for *values, schema, name, by in records)
     return [Attempt(*row) for row in rows]
 
 
-def _knows_jobs(session: Session) -> bool:
-    """True where there is a ledger that says of runs which job they were of."""
+def _records_jobs(session: Session) -> bool:
+    """Return True if there is a ledger that records the jobs of runs."""
     if not entries.trusted(session):
         return False
     relation = session.ledger_name("run")

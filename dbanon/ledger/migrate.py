@@ -1,4 +1,4 @@
-"""Making the ledger, or bringing it to this version by its Alembic history."""
+"""Create the ledger, or migrate it to this version with Alembic."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def make_or_migrate(session: Session, connection: Connection, closing: Sequence[str] = ()) -> None:
-    """Bring the ledger of ``session`` to this version, inside the transaction of ``connection``.
+    """Create or migrate the ledger of ``session`` in the transaction of ``connection``.
 
-    A new one is made by a statement a table: its whole history takes many times as long.
+    A new ledger takes one statement per table; replaying the history would take far longer.
 
     Parameters
     ----------
-    closing : the statements by which nobody but its owner has rights on a new one.
+    closing : statements that leave only the owner with rights on a new ledger.
     """
     version = session.ledger_name(VERSION_TABLE)
     if session.has_ledger() or session.find_existing(version) is not None:
@@ -39,8 +39,8 @@ def make_or_migrate(session: Session, connection: Connection, closing: Sequence[
 
 
 def migrate(connection: Connection, revision: str = "head") -> None:
-    """Bring the ledger behind ``connection`` to a revision, inside its open transaction."""
-    # Alembic is needed by ledgers of earlier versions only.
+    """Migrate the ledger behind ``connection`` to a revision, in its open transaction."""
+    # Only ledgers of earlier versions need Alembic.
     from alembic import command
     from alembic.config import Config
 

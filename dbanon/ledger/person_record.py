@@ -1,8 +1,8 @@
-"""The record of who is in which class of a release, by which joint histories are counted.
+"""Record which person is in which class of a release, to count joint histories.
 
-A person is a hash of the identifier under a salt of the source and entity, a class is a number.
-Whoever reads the record and the salt can try identifiers; ``docs/guarantees.md`` says who can.
-Databases of PostgreSQL pack and count in SQL (``ledger.postgresql_persons``).
+A person is recorded as a hash of the identifier, salted per source and entity; a class is a number.
+Anyone who can read both the record and the salt can test identifiers; see ``docs/guarantees.md``.
+PostgreSQL packs and counts these records in SQL (``ledger.postgresql_persons``).
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-# A person of a release: 8 bytes of the hash, and the number of a class.
+# Eight bytes of a person's hash, and a class number.
 PERSON = np.dtype([("person", ">u8"), ("class", ">i4")])
-# How many earlier releases a report counts, as each takes its time: five years of months.
+# A report counts at most this many earlier releases (five years of months), to limit the time.
 MOST = 60
-# The persons of a row of the ledger's table.
-_A_ROW = 65_536
+# Persons per row of the ledger's table.
+_PERSONS_PER_ROW = 65_536
 
 
 def new_salt(earlier: Sequence[EarlierRelease]) -> str:
-    """The salt of a source's persons: that of its first release with a record, or another one."""
-    return next((one.salt for one in earlier if one.salt is not None), os.urandom(32).hex())
+    """Return the salt of the first release that has one, or a new random salt."""
+    return next(
+        (release.salt for release in earlier if release.salt is not None), os.urandom(32).hex()
+    )
 
 
 def measure(
@@ -42,40 +44,41 @@ def measure(
     k: int,
     proof: tuple[str, RelationName, RelationName] | None = None,
 ) -> JointHistories:
-    """The joint histories over recorded releases, and over the staged persons of one more.
+    """Count joint histories over recorded releases and, with a proof, the staged persons.
 
     Parameters
     ----------
-    proof : of the one that is being made: its id, the table that it was written to, its source.
+    proof : id, output table and source of the release in progress; None to leave it out.
     """
     counts = session.joint_histories(releases, k, proof)
     if counts is None:
-        records = [_record(session, release) for release in releases]
+        records = [_read_persons(session, release) for release in releases]
         if proof is not None:
-            records.append(_staged(session))
+            records.append(_read_staged_persons(session))
         [counts] = joint_counts(records, k, each=False)
     return JointHistories(len(releases) + (proof is not None), k, *counts)
 
 
 def measure_each(session: Session, releases: Sequence[str], k: int) -> list[JointHistories]:
-    """The joint histories over the first recorded release, the first two, and so on."""
+    """Count joint histories over the first recorded release, the first two, and so on."""
     counts = [
         session.joint_histories(releases[:count], k, None) for count in range(1, len(releases) + 1)
     ]
-    known = [one for one in counts if one is not None]
-    if len(known) < len(releases):
-        known = joint_counts([_record(session, release) for release in releases], k)
-    return [JointHistories(number, k, *one) for number, one in enumerate(known, 1)]
+    histories = [history for history in counts if history is not None]
+    if len(histories) < len(releases):
+        histories = joint_counts([_read_persons(session, release) for release in releases], k)
+    return [JointHistories(number, k, *history) for number, history in enumerate(histories, 1)]
 
 
 @dataclass(frozen=True)
 class RecordedPersons:
-    """A release whose persons the ledger has a record of.
+    """A release whose persons are recorded in the ledger.
 
     Parameters
     ----------
-    salt, source : what persons are hashed with, and the source's name and numbers.
-    entity, k : as the release was made.
+    salt : the salt of the hashes.
+    source : name, oid and owner's oid of the source.
+    entity, k : options of the release.
     """
 
     release_id: str
@@ -86,15 +89,15 @@ class RecordedPersons:
     k: int
 
     def has_persons_of(self, other: RecordedPersons) -> bool:
-        """Whether both are of one source, and have one hash for a person."""
-        (name, number, owner), (own, own_number, own_owner) = other.source, self.source
+        """Return True if both have the same source and hash a person to the same value."""
+        (name, number, owner), (own_name, own_number, own_owner) = other.source, self.source
         same = number is not None and number == own_number
-        return self.salt == other.salt and (same or (name, owner) == (own, own_owner))
+        return self.salt == other.salt and (same or (name, owner) == (own_name, own_owner))
 
 
 def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
-    """The releases that have a record of their persons, by id, oldest first."""
-    if not entries.trusted(session) or entries.newer(session, "person_salt") == "NULL":
+    """Return the releases whose persons are recorded, by id, oldest first."""
+    if not entries.trusted(session) or entries.optional_column(session, "person_salt") == "NULL":
         return {}
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, person_salt, source,"
@@ -112,13 +115,13 @@ def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
 
 
 def write(session: Session, release_id: str) -> None:
-    """Record the staged persons of a release whose entry this transaction wrote."""
+    """Record the staged persons of a release whose entry is written in this transaction."""
     if session.have_persons_recorded(release_id):
         return
-    persons = _staged(session)
+    persons = _read_staged_persons(session)
     rows = [
-        (release_id, part, persons[start : start + _A_ROW].tobytes())
-        for part, start in enumerate(range(0, len(persons), _A_ROW), 1)
+        (release_id, part, persons[start : start + _PERSONS_PER_ROW].tobytes())
+        for part, start in enumerate(range(0, len(persons), _PERSONS_PER_ROW), 1)
     ]
     if rows:
         columns = ["release_id", "part", "persons"]
@@ -128,50 +131,50 @@ def write(session: Session, release_id: str) -> None:
 def joint_counts(
     records: Sequence[NDArray[Any]], k: int, *, each: bool = True
 ) -> list[tuple[int, int, int]]:
-    """Persons, those whose history fewer than k share, and those alone, after each release.
+    """Count persons, those sharing their history with fewer than k, and unique ones, per release.
 
     Parameters
     ----------
-    records : of each release its persons and their classes, of type ``PERSON``. Who has rows in
-        several classes is in several records.
-    each : False for the counts after the last release alone.
+    records : for each release its persons and classes, of type ``PERSON``. A person with rows in
+        several classes has several records.
+    each : whether to count after each release, or only after the last one.
     """
-    # In this machine's order of bytes, in which they are compared several times as fast.
+    # Native byte order compares several times as fast.
     persons = [record["person"].astype(np.uint64) for record in records]
-    known = np.unique(np.concatenate(persons))
-    # Of a history the sum of one random number for each of its classes.
-    history, seen = np.zeros(len(known), np.uint64), np.zeros(len(known), np.bool_)
+    all_persons = np.unique(np.concatenate(persons))
+    # A history is hashed as the sum of a random number for each of its classes.
+    history, seen = np.zeros(len(all_persons), np.uint64), np.zeros(len(all_persons), np.bool_)
     rng = np.random.default_rng()
     counts = []
-    for number, (record, whose) in enumerate(zip(records, persons, strict=True), 1):
-        at = np.searchsorted(known, whose)
+    for number, (record, release_persons) in enumerate(zip(records, persons, strict=True), 1):
+        at = np.searchsorted(all_persons, release_persons)
         classes, numbers = np.unique(record["class"].astype(np.int32), return_inverse=True)
-        drawn = rng.integers(0, 2**64, len(classes), np.uint64)
-        np.add.at(history, at, drawn[numbers.reshape(-1)])
+        class_hashes = rng.integers(0, 2**64, len(classes), np.uint64)
+        np.add.at(history, at, class_hashes[numbers.reshape(-1)])
         seen[at] = True
         if each or number == len(records):
             _, sizes = np.unique(history[seen], return_counts=True)
-            below, alone = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
-            counts.append((int(seen.sum()), below, alone))
+            below, unique_persons = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
+            counts.append((int(seen.sum()), below, unique_persons))
     return counts
 
 
-def _record(session: Session, release: str) -> NDArray[Any]:
-    """The persons of a recorded release."""
+def _read_persons(session: Session, release: str) -> NDArray[Any]:
+    """Read the persons of a recorded release."""
     rows = session.rows(
         f"SELECT persons FROM {session.ledger_name('release_person').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ? ORDER BY part",
         (release,),
     )
-    # What somebody else wrote may be of any length.
+    # Another writer may have stored parts of any length.
     parts = [bytes(part)[: len(part) // PERSON.itemsize * PERSON.itemsize] for (part,) in rows]
     return np.frombuffer(b"".join(parts), PERSON)
 
 
-def _staged(session: Session) -> NDArray[Any]:
-    """The persons of the release that is being made, by their hashes: rows have another order."""
+def _read_staged_persons(session: Session) -> NDArray[Any]:
+    """Read the persons of the release in progress, sorted by hash to hide the order of rows."""
     rows = session.rows(f"SELECT person, class FROM {quote(statements.RELEASE_PERSONS)}")
     persons = np.empty(len(rows), PERSON)
-    persons["person"] = np.frombuffer(b"".join(bytes(one) for one, _ in rows), ">u8")
-    persons["class"] = [int(one) for _, one in rows]
+    persons["person"] = np.frombuffer(b"".join(bytes(value) for value, _ in rows), ">u8")
+    persons["class"] = [int(value) for _, value in rows]
     return persons[np.argsort(persons["person"].astype(np.uint64))]

@@ -1,8 +1,8 @@
-"""The ledger on PostgreSQL: whom it may belong to, who may write it, and how.
+"""Ownership of the ledger on PostgreSQL, and the functions that write it.
 
-Where dbanon is installed, a role that nobody can become owns the ledger, and four functions of
-that role write it; elsewhere it belongs to the role that made the first release. Whatever runs when
-the ledger is read or written runs as the caller, so a ledger of anybody else is not touched.
+If dbanon is installed, the ledger belongs to a role without login, and functions of that role write
+it; otherwise it belongs to the role that made the first release. Code on the ledger's tables would
+run as the caller, so dbanon refuses ledgers of any other role.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dbanon.errors import InvalidName
 from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.sessions.names import literal
 
-# The role that owns an installed ledger: it cannot log in, and only superusers are its members.
+# The owner of an installed ledger. It cannot log in, and only superusers may be members.
 OWNER = "dbanon_ledger"
 
-# Not by to_regprocedure, which refuses a role without rights on the schema.
+# to_regprocedure would fail for roles without rights on the schema.
 WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
@@ -31,8 +31,7 @@ PERSONS_WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_persons'
       AND oidvectortypes(p.proargtypes) = 'uuid, bytea[]'"""
 
-# What a client does once it made the table of persons: default privileges may give roles rights on
-# every new table.
+# Run after creating the table of persons: default privileges may grant rights on new tables.
 CLOSE_PERSONS = """
 DO $$
 DECLARE
@@ -59,12 +58,12 @@ RULES_WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_write_rules'
       AND oidvectortypes(p.proargtypes) = 'jsonb'"""
 
-# The view by which publishers read the exact figures of their own releases, where functions are
-# installed: a view asks for the rights of its owner, and answers by the role that reads it.
+# Publishers read the exact figures of their own releases through this view of an installed ledger.
+# The view has its owner's rights, and filters by the current role.
 INTERNAL_VIEW = "internal_of_publisher"
 
-# Takes every right to exact figures from all but the ledger's owner, as default privileges may have
-# given some when their table was made.
+# Revoke all rights to exact figures from everyone but the ledger's owner: default privileges may
+# have granted some when the table was created.
 CLOSE_INTERNAL = """DO $internal$
 DECLARE
     reader text;
@@ -87,23 +86,22 @@ BEGIN
 END
 $internal$"""
 
-# The tables of each chain's own.
+# Tables that belong to a single chain.
 _OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
 _TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
 
-# The checks of our own, as the catalog spells them but for spaces, brackets, casts of
-# numbers, and quotes, which `quote_all_identifiers` adds.
+# dbanon's check constraints as the catalog writes them, without spaces, brackets, casts of numbers,
+# and the quotes that `quote_all_identifiers` adds.
 _OWN_CHECKS = ", ".join(
-    f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(held.split()))})"
+    f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(condition.split()))})"
     for table, checks in CHECKS.items()
-    for name, held in checks.items()
+    for name, condition in checks.items()
 )
 
-# What of the ledger is not to be trusted, to whom it belongs, and what kind of thing it is. Nothing
-# of ours is a trigger, rule, policy, default, check, reference, child or expression, so any is one
-# too many, whoever made it, but for checks of ours: of these words, and of built-in operators
-# alone, which nothing is noted to depend on. A right to make one later is as bad; it is kind
-# 'grant'.
+# Untrusted parts of the ledger with owner and kind. dbanon creates no triggers, rules, policies,
+# defaults, references, children or expressions, so any of them is untrusted. Checks must have the
+# text of dbanon's own and with built-in operators, which pg_depend does not record. The
+# right to create such objects later is untrusted, too (kind 'grant').
 UNTRUSTED = f"""
 WITH trusted AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r
@@ -215,7 +213,7 @@ NOT_TRUSTED_HINT = (
     " for several roles an administrator runs once: dbanon install, or dbanon install --sql-only."
 )
 
-# Of a ledger that is not there, the right to make it; of one that is, the rights to use it.
+# Missing rights: to create the ledger if there is none, otherwise to use it.
 RIGHTS_MISSING = f"""
 WITH writer AS (
 {WRITER}
@@ -242,25 +240,25 @@ JOIN (VALUES ('release', 'SELECT'), ('release_column', 'SELECT'), ('alembic_vers
 WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
   AND (wanted = 'SELECT' OR (SELECT oid FROM writer) IS NULL)"""
 
-# What the function that records takes from the catalog and the clock itself.
-_TAKEN = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
+# Columns that the recording function fills from the catalog and the clock.
+_SET_BY_SERVER = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
           "published_by", "superseded_at", "owner_oid", "publisher_oid",
           "ledger_oid", "source_owner_oid")  # fmt: skip
 _JSON = ("internal", *(name for name, kind, _ in RELEASE_COLUMNS if kind == "json"))
 
 
-# As sql/functions/_record_release.sql refuses them: a terminal does what they say.
+# sql/functions/_record_release.sql refuses the same characters, since terminals act on them.
 _CONTROLS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a row of the ledger is the caller's to say, as the function that records takes it.
+    """Return the values of a ledger row that the caller passes to the recording function.
 
     Raises
     ------
-    InvalidName : it would hold a control character.
+    InvalidName : a value contains a control character.
     """
-    # A sentence that names columns.
+    # The sentence contains column names.
     row = {**row, "guarantee": printable(row["guarantee"])}
     for name, value in row.items():
         if isinstance(value, str) and _CONTROLS.search(value):
@@ -271,5 +269,5 @@ def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: json.loads(value) if name in _JSON and isinstance(value, str) else value
         for name, value in row.items()
-        if name not in _TAKEN and value is not None
+        if name not in _SET_BY_SERVER and value is not None
     }

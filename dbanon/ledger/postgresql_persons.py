@@ -1,43 +1,44 @@
-"""Who is in which class of a release, on PostgreSQL: packed, counted and recorded in SQL.
+"""SQL that packs, counts and records the persons and classes of a release on PostgreSQL.
 
-Where dbanon is installed, nobody but the ledger's owner reads these records: two functions of that
-role write them, and count. Elsewhere the ledger belongs to the role that publishes.
+If dbanon is installed, only the ledger's owner can read these records; two functions of that role
+write and count them. Otherwise the ledger belongs to the publishing role.
 """
 
 from __future__ import annotations
 
 from dbanon.ledger.postgresql_rules import may_act_as
 
-# The persons of a row of ``release_person``: it is not compressed, and stays in its page.
-PERSONS_A_ROW = 160
+# Persons per row of ``release_person``: small enough to stay uncompressed and in its page.
+PERSONS_PER_ROW = 160
 
 
-def packed(staged: str) -> str:
-    """SQL of an array of what ``release_person`` holds, of rows of a person and a class.
+def pack_persons(staged: str) -> str:
+    """SQL of the array of packed persons that ``release_person`` stores.
 
     Parameters
     ----------
-    staged : what FROM has: ``person``, 8 bytes, and ``class``, an integer.
+    staged : a FROM item with the columns ``person``, 8 bytes, and ``class``, an integer.
     """
     return (
         "ARRAY(SELECT string_agg(s.person || int4send(s.class::integer), ''::bytea"
         " ORDER BY s.person, s.class) FROM (SELECT t.person, t.class,"
-        f" (row_number() OVER (ORDER BY t.person, t.class) - 1) / {PERSONS_A_ROW} AS part"
+        f" (row_number() OVER (ORDER BY t.person, t.class) - 1) / {PERSONS_PER_ROW} AS part"
         f" FROM {staged} AS t) AS s GROUP BY s.part ORDER BY s.part)"
     )
 
 
 def joint_histories(releases: str, persons: str, k: str) -> str:
-    """The query of persons by joint history: as JSON, all, those below k, and those alone.
+    """SQL that counts persons by joint history: all, those below k and unique ones, as JSON.
 
-    A history is the classes of a person in all releases. Whoever is in none of them has none.
+    A history is the set of a person's classes over all releases.
 
     Parameters
     ----------
-    releases : SQL of an array of ids. persons : SQL of an array as ``packed`` gives it, or NULL.
+    releases : SQL of an array of ids.
+    persons : SQL of an array as from ``pack_persons``, or NULL.
     """
     rows = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
-    taken = (
+    person_columns = (
         "substr({0}.persons, 12 * i.i + 1, 8) AS person,"
         " int4send({1}) || substr({0}.persons, 12 * i.i + 9, 4) AS mark"
     )
@@ -48,12 +49,12 @@ SELECT jsonb_build_object('persons', coalesce(sum(size), 0),
 FROM (
     SELECT count(*) AS size FROM (
         SELECT string_agg(m.mark, ''::bytea ORDER BY m.mark) AS history FROM (
-            SELECT {taken.format("p", "w.place::integer")}
+            SELECT {person_columns.format("p", "w.place::integer")}
             FROM unnest({releases}) WITH ORDINALITY AS w(id, place)
             JOIN dbanon.release_person AS p ON p.release_id = w.id
             CROSS JOIN LATERAL {rows.format("p")}
             UNION ALL
-            SELECT {taken.format("c", "0")}
+            SELECT {person_columns.format("c", "0")}
             FROM unnest({persons}) AS c(persons)
             CROSS JOIN LATERAL {rows.format("c")}
         ) AS m GROUP BY m.person
@@ -62,18 +63,18 @@ FROM (
 
 
 def joint_histories_variable() -> str:
-    """The same as a statement of plpgsql, of the variables of ``_joint_histories``."""
+    """The same query as a plpgsql statement over the variables of ``_joint_histories``."""
     query = joint_histories("ids", "persons", "least").strip()
     return query.replace("SELECT ", "SELECT INTO counted ", 1) + ";"
 
 
-# The releases of a source that count as its earlier ones, of entries as ``r``. An entry counts if
-# its source was this relation, or one of a name that it has or had, that belonged to today's owner,
-# or to a member of that role: tables are dropped and made anew each night. A table of another role
-# that had the name does not count. Entries that do not know their relation, as those of a cluster,
-# count by name; those of persons if their publisher may read the table. Entries of earlier
-# versions, and of the database that a dump was taken of, count by name. Persons are counted over
-# those of this relation, or of such a name and its owner.
+# The earlier releases of a source, over ledger entries ``r``. An entry matches if it recorded this
+# relation, or one with a current or former name of it that belonged to the present owner or to a
+# member of that role, since some tables are recreated each night. Tables of other roles under that
+# name do not match. Entries without an oid of the source, as those of a cluster, match by name; if
+# they count persons, their publisher must also be able to read the table. Entries of earlier
+# versions or of the database behind a dump match by name. Persons are counted over entries of this
+# relation, or of the same name and owner.
 EARLIER = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid

@@ -1,12 +1,12 @@
-"""Releases on PostgreSQL: which relation each entry of the ledger is.
+"""SQL that matches ledger entries with relations on PostgreSQL.
 
-An entry names its relations by oid. The oids count in the database that recorded them, where
-``ledger_oid`` is the oid of ``dbanon.release``. The relation must still be of the recorded kind and
-belong to the recorded owner, which no other role can bring about. A relation that has another name
-now must have the recorded columns as well. Comments decide nothing: anyone may change or copy them.
+An entry names its relations by oid. Oids are valid only in the database that recorded them, where
+``ledger_oid`` is the oid of ``dbanon.release``. The relation must still have the recorded kind and
+owner, which no other role can fake. A renamed relation must also have the recorded columns.
+Comments are not evidence: anyone may change or copy them.
 
-After a dump was restored the oids are others. ``candidates`` then looks for the relations by name,
-owner and columns, and whoever repairs the ledger compares their rows with the recorded digest.
+Restoring a dump changes the oids. ``CANDIDATES`` then finds relations by name, owner and columns,
+and ``dbanon repair`` compares their rows with the recorded digest.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dbanon.sessions.base import SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
-# The columns that every version has written into a summary.
+# Columns that summaries have in every version.
 SUMMARY_COLUMNS = ("release_id", "created_at", "dbanon_version", "method", "arguments",
                    "quasi_identifiers", "guarantee", "earlier_releases")  # fmt: skip
 
-# Whether the oids of an entry are those of this database.
+# True if the oids of an entry are of this database.
 NUMBERED = "coalesce(r.ledger_oid = r.tableoid::bigint, false)"
 _KIND = "CASE r.output_kind WHEN 'view' THEN 'v' ELSE 'r' END"
 _MARKED = "pg_catalog.obj_description({0}.oid, 'pg_class') = 'dbanon release ' || r.release_id"
 
 
 def same_columns(relation: str = "c") -> str:
-    """SQL of whether a row of pg_class has the columns that the entry ``r`` recorded."""
+    """SQL condition: a row of pg_class has the columns that the entry ``r`` recorded."""
     return f"""(
         SELECT pg_catalog.array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
         FROM pg_catalog.pg_attribute AS a
@@ -39,7 +39,7 @@ def same_columns(relation: str = "c") -> str:
 
 
 def relations_read_by(view: str) -> str:
-    """SQL of the relations that a view reads, as an array of oids in order."""
+    """SQL of the sorted array of oids that a view reads."""
     return f"""ARRAY(
         SELECT DISTINCT d.refobjid FROM pg_catalog.pg_rewrite AS w
         JOIN pg_catalog.pg_depend AS d
@@ -49,16 +49,16 @@ def relations_read_by(view: str) -> str:
 
 
 def _recorded(number: str, name: str, kind: str) -> str:
-    """SQL of whether ``c`` in schema ``n`` is the relation that ``r`` recorded in a column."""
+    """SQL condition: ``c`` in schema ``n`` is the relation that ``r`` recorded in a column."""
     return f"""c.oid::bigint = r.{number} AND {NUMBERED} AND c.relowner::bigint = r.owner_oid
   AND c.relkind = {kind} AND (
       n.nspname = r.output_schema AND c.relname = r.{name} OR {same_columns()})"""
 
 
 def outputs(condition: str = "true") -> str:
-    """The query of all entries whose output is there: of an output only that of rank 1 counts.
+    """SQL of the entries whose output exists; the entry of rank 1 is the current one.
 
-    A view has one oid in all releases that it showed: it is the release whose table it shows.
+    A view keeps its oid over several releases; it belongs to the release whose table it shows.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ WHERE {_recorded("output_oid", "output_name", _KIND)} AND {condition}"""
 
 
 def released_tables(condition: str = "true") -> str:
-    """The query of the released tables that are there, of entries as ``r`` and tables as ``c``."""
+    """SQL of the released tables that still exist, with entries ``r`` and tables ``c``."""
     return f"""
 SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS name, c.relowner,
        r.output_schema, r.output_name, r.output_kind, r.superseded_at, r.created_at,
@@ -94,7 +94,7 @@ WHERE {_recorded("relation_oid", "relation_name", "'r'")} AND {condition}"""
 
 
 def release_of(oid: str) -> str:
-    """The query of the entry that a relation is: no row where it is none."""
+    """SQL of the entry of an output; no row if it has none."""
     return f"""
 SELECT r.* FROM dbanon.release AS r
 JOIN ({outputs(f"c.oid = {oid}")}
@@ -102,7 +102,7 @@ JOIN ({outputs(f"c.oid = {oid}")}
 
 
 def release_of_table(oid: str) -> str:
-    """The query of the entry whose rows are in a table, superseded or not."""
+    """SQL of the entry of a table, superseded or not."""
     return f"""
 SELECT r.* FROM dbanon.release AS r
 JOIN ({released_tables(f"c.oid = {oid}")}
@@ -110,9 +110,9 @@ JOIN ({released_tables(f"c.oid = {oid}")}
 
 
 def states() -> str:
-    """The query of what became of each entry, with its output under the name that it has now.
+    """SQL of the state of each entry, and the present name of its output.
 
-    An entry is untied where a relation could be the release, and its oid or owner is another one.
+    An entry is untied if a relation matches it except for the oid or the owner.
     """
     return f"""
 WITH living AS ({outputs()}
@@ -135,9 +135,9 @@ FROM dbanon.release AS r
 LEFT JOIN living AS l ON l.release_id = r.release_id AND l.rank = 1"""
 
 
-# Entries of ledgers before revision 0013, which did not say in which database their oids count.
-# They are those of this one where the relation has the recorded oid, or the mark of the entry under
-# the recorded name, and belongs to the role that published.
+# Ledgers before revision 0013 did not record which database their oids are of. They are of this one
+# if the relation belongs to the publishing role, and has the recorded oid or both the recorded name
+# and the entry's mark.
 NUMBER_ENTRIES = f"""
 UPDATE dbanon.release AS r
 SET relation_oid = t.relation_oid, output_oid = t.output_oid, owner_oid = t.owner_oid,
@@ -167,11 +167,10 @@ FROM (
 ) AS t
 WHERE r.release_id = t.release_id"""
 
-# Relations that may be releases of entries which name no relation of this database, and releases
-# that have another name than their entry says. ``verdict`` is what is to be done: ``rename`` the
-# entry, ``attach`` the relation if its rows are those that were released, or leave it, as another
-# role owns it (``owner``), it has other columns (``columns``), or the view of the release is not
-# there or shows something else (``view``).
+# Relations that may belong to entries without a relation in this database, and renamed releases.
+# ``verdict`` is the action: ``rename`` updates the entry, ``attach`` ties the relation if its rows
+# match the digest. The others leave it alone: another role owns it (``owner``), its columns differ
+# (``columns``), or the view is missing or shows another table (``view``).
 CANDIDATES = f"""
 WITH named AS (
     SELECT r.release_id, {NUMBERED} AS is_numbered, c.oid, n.nspname, c.relname, c.relowner,
@@ -263,9 +262,8 @@ CANDIDATE_COLUMNS: tuple[str, ...] = (
     "is_marked", "is_readable", "verdict",
 )  # fmt: skip
 
-# Parameters: oid of the table and of the output, the owner's oid, schema and name of the output,
-# name of the table, id of the release. Of a database of before, the role of the recorded name
-# is who published.
+# Parameters: oids of table, output and owner; schema and name of the output; name of the table; id
+# of the release. If the entry is from another database, the publisher is found by name.
 ATTACH = """
 UPDATE dbanon.release AS r
 SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,
@@ -290,12 +288,12 @@ WHERE p.release_id = r.release_id AND r.release_id::text = ?"""
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """The table of a release, where it is the one that the entry recorded.
+    """The table of a release, as recorded in its entry.
 
     Parameters
     ----------
-    name : the one that it has now.
-    is_shown : whether the view of the release reads it.
+    name : its present name.
+    is_shown : whether the output's view reads it.
     """
 
     release_id: str
@@ -304,7 +302,7 @@ class ReleasedTable:
 
 
 def has_numbers(session: Session) -> bool:
-    """Whether entries go by oid: on PostgreSQL, in a ledger of revision 0013 or later."""
+    """Return True if entries have valid oids: on PostgreSQL, from revision 0013."""
     if session.role_number() is None:
         return False
     types = dict(session.columns_of(session.ledger_name("release")))
@@ -312,7 +310,7 @@ def has_numbers(session: Session) -> bool:
 
 
 def release_id_of(session: Session, existing: ExistingRelation) -> str | None:
-    """The id of the release that a relation is, or None."""
+    """Return the id of the release that a relation holds, or None."""
     rows = session.rows(
         f"SELECT f.release_id::text FROM ({release_of('?::bigint::oid')}\n) AS f", (existing.oid,)
     )
@@ -320,7 +318,7 @@ def release_id_of(session: Session, existing: ExistingRelation) -> str | None:
 
 
 def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
-    """What became of each entry, by its id, and the name that its output has now."""
+    """Return state and present output name of each entry, by release id."""
     rows = session.rows(
         "SELECT f.release_id::text, f.state, f.output_schema, f.output_name"
         f" FROM ({states()}\n) AS f"
@@ -332,7 +330,7 @@ def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
 
 
 def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedTable]:
-    """The tables of releases that are there, of one or of all; those replaced last come first."""
+    """List existing tables of one or all releases, the most recently superseded first."""
     condition = "true" if release_id is None else "r.release_id::text = ?"
     rows = session.rows(
         "SELECT f.release_id::text, f.schema_name, f.name, f.is_shown"
@@ -352,10 +350,10 @@ def is_summary(
     existing: ExistingRelation,
     of_output: ExistingRelation | None,
 ) -> bool:
-    """Whether a table under the name of an output's summary is one, by its columns and owner.
+    """Return True if a table with the name of an output's summary is one, by columns and owner.
 
-    It belongs to the owner of the release or, where this was dropped or renamed, to the role that
-    published it or publishes now.
+    The owner must be that of the release or, if the release was dropped or renamed, its publisher
+    or the current role.
     """
     columns = dict(session.columns_of(output.sibling(output.name + SUMMARY_SUFFIX)))
     if existing.kind != "table" or not set(SUMMARY_COLUMNS) <= set(columns):

@@ -1,18 +1,17 @@
-"""Rules of tables on PostgreSQL: of which table each one is now, and whether it counts there.
+"""SQL that matches rules with tables on PostgreSQL, and decides whether they apply.
 
-A rule belongs to the table that it was declared of, by oid, and after this table is gone to the
-next one of its name. It counts while two roles may still declare it: the one that owned the table
-then, and the one that declared. Oids tell which roles these are. They hold only in the database
-that wrote the rule, where ``ledger_oid`` is the oid of ``dbanon.rule``. After a dump was restored
-names tell it.
+A rule belongs to the table it was declared for, by oid, and once that table is dropped to the next
+one with its name. It applies while both the table's owner at the time and the declaring role could
+still declare it. Oids identify these roles, but only in the database that wrote the rule, where
+``ledger_oid`` is the oid of ``dbanon.rule``. After a dump is restored, names identify them.
 """
 
 from __future__ import annotations
 
-# What a rule can be declared of.
+# Kinds of relations that can have rules.
 _KINDS = "('r', 'p', 'v', 'm', 'f')"
 
-# As ``str(RelationName)`` writes the name of a relation.
+# Writes a name as ``str(RelationName)`` does.
 _NAME = " || '.' || ".join(
     f"""CASE WHEN {part} ~ '[."]' THEN '"' || replace({part}, '"', '""') || '"' ELSE {part} END"""
     for part in ("n.nspname::text", "c.relname::text")
@@ -20,10 +19,10 @@ _NAME = " || '.' || ".join(
 
 
 def _role(oid: str, name: str) -> str:
-    """SQL of the role that a rule recorded by oid and name, as it is known today.
+    """SQL of the present oid of a role that a rule recorded by oid and name.
 
-    A role keeps its oid when it is renamed. If another role has the recorded name now, the oid
-    could be another database's, so nobody is recognized.
+    A role keeps its oid when it is renamed. If another role has the recorded name now, the oid may
+    be of another database, so the result is NULL.
     """
     return f"""CASE
             WHEN k.is_numbered THEN (
@@ -34,9 +33,9 @@ def _role(oid: str, name: str) -> str:
 
 
 def may_act_as(role: str, owner: str) -> str:
-    """SQL of whether a role has another one's rights, or may take them by SET ROLE.
+    """SQL condition: a role has another role's rights, or may take them with SET ROLE.
 
-    Since version 16 a membership may give neither.
+    Since version 16 a membership may grant neither.
     """
     return (
         f"(pg_catalog.pg_has_role({role}, {owner}, 'USAGE') OR pg_catalog.pg_has_role({role},"
@@ -46,13 +45,13 @@ def may_act_as(role: str, owner: str) -> str:
 
 
 def judged_rules(condition: str = "true") -> str:
-    """The query of all rules and of what became of them; with a table each, if it is there.
+    """SQL of all rules with their state and, if it exists, their table.
 
-    A superuser may act as every owner. But the rules of a superuser's table that is gone were never
-    meant for another owner's table of its name.
+    A superuser may act as any owner, yet rules of a superuser's dropped table do not apply to
+    another owner's table of the same name.
 
-    Rows of earlier versions have no owner. They count if the owner of today declared them, or if
-    it is still the same table and a member of the owning role did.
+    Rules of earlier versions have no owner. They apply if the present owner declared them, or if
+    the table is the same and a member of the owning role declared them.
 
     Parameters
     ----------
@@ -122,11 +121,11 @@ LEFT JOIN pg_catalog.pg_attribute AS c
 
 
 def tie_rules(condition: str = "true") -> str:
-    """The statement that writes today's oids and names into the rules that count.
+    """SQL that updates oids and names in the rules that apply.
 
-    Rules follow a table that was renamed, was made anew by its owner, or came from a dump. From
-    then on they go by these oids. What another role declared of a table that is gone waits for the
-    owner to declare it again.
+    Rules follow a table that was renamed, recreated by the owner, or restored from a dump, and use
+    new oids from then on. Rules that another role declared for a dropped table have no effect
+    until the owner declares them.
     """
     return f"""
 UPDATE dbanon.rule AS k

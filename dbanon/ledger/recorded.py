@@ -1,4 +1,4 @@
-"""A release as the ledger remembers it: its report again, and what only the ledger knows."""
+"""Rebuild the report of a release, and details that only the ledger has, from its entry."""
 
 from __future__ import annotations
 
@@ -35,45 +35,47 @@ _CAST = TEXTS | {"amount": "DOUBLE PRECISION"}
 
 
 def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[str, Any]]:
-    """The rows of a table of the ledger that belong to a release, as plain values, in order.
+    """Return the rows of a ledger table that belong to a release, as plain values, in order.
 
-    A ledger of version 0.1.0 has neither all of the columns nor all of the tables.
+    Ledgers of version 0.1.0 lack some columns and tables.
     """
     relation = session.ledger_name(table)
     if session.find_existing(relation) is None:
         return []
-    there = {name for name, _ in session.columns_of(relation)}
-    known = [(name, kind) for name, kind, _ in TABLES[table][0] if name in there]
-    wanted = ", ".join(
+    existing = {name for name, _ in session.columns_of(relation)}
+    recorded_columns = [(name, kind) for name, kind, _ in TABLES[table][0] if name in existing]
+    expressions = ", ".join(
         f"CAST({quote(name)} AS {_CAST[kind]})" if kind in _CAST else quote(name)
-        for name, kind in known
+        for name, kind in recorded_columns
     )
-    order = " ORDER BY position" if "position" in there else ""
+    order = " ORDER BY position" if "position" in existing else ""
     rows = session.rows(
-        f"SELECT {wanted} FROM {relation.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?{order}",
+        f"SELECT {expressions} FROM {relation.quoted}"
+        f" WHERE CAST(release_id AS VARCHAR(36)) = ?{order}",
         (release_id,),
     )
     with reading_entry(f"release {release_id}"):
         return [
             {
-                name: entries.parsed(value) if kind == "json" else value
-                for (name, kind), value in zip(known, row, strict=True)
+                name: entries.parse_json(value) if kind == "json" else value
+                for (name, kind), value in zip(recorded_columns, row, strict=True)
             }
             for row in rows
         ]
 
 
-def requested(session: Session, release_id: str) -> tuple[Any, ...]:
-    """What a release was asked for and its arguments as JSON, by what version and whom; epsilon."""
-    # As text: inside a backend rows travel as JSON, of which the keys are not kept.
-    [found] = session.rows(
-        f"SELECT CAST({entries.newer(session, 'request')} AS {LONG_TEXT}),"
+def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
+    """Return request and arguments (JSON), dbanon version, publisher and epsilon of a release."""
+    # Cast to text: a backend returns rows as JSON, which would lose the order of keys.
+    [row] = session.rows(
+        f"SELECT CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT}),"
         f" CAST(arguments AS {LONG_TEXT}), dbanon_version, published_by,"
-        f" {entries.newer(session, 'epsilon')} FROM {session.ledger_name('release').quoted}"
+        f" {entries.optional_column(session, 'epsilon')}"
+        f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )
-    return found
+    return row
 
 
 def require_classes(entry: LedgerEntry) -> None:
@@ -81,7 +83,7 @@ def require_classes(entry: LedgerEntry) -> None:
 
     Raises
     ------
-    InvalidParameter : it has none: its rows are synthetic.
+    InvalidParameter : its rows are synthetic.
     """
     if entry.epsilon is not None:
         raise InvalidParameter(
@@ -92,7 +94,7 @@ def require_classes(entry: LedgerEntry) -> None:
 
 
 def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
-    """Names and types of a release's columns as recorded, in order where there is a digest."""
+    """Return recorded names and types of a release's columns, in order if it has a digest."""
     return [
         (name, sql_type)
         for name, sql_type in session.rows(
@@ -104,22 +106,23 @@ def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]
 
 
 def recorded_digest(session: Session, release_id: str) -> str | None:
-    """The digest of a release's rows; None for releases of version 0.1.0."""
-    [(found,)] = session.rows(
-        f"SELECT {entries.newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
+    """Return the digest of a release's rows; None for releases of version 0.1.0."""
+    [(digest,)] = session.rows(
+        f"SELECT {entries.optional_column(session, 'digest')}"
+        f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )
-    return None if found is None else str(found)
+    return None if digest is None else str(digest)
 
 
-# Of a release of version 0.1.0, as the ledger may lack it.
+# Stands for values that the ledger lacks, as for releases of version 0.1.0.
 _UNKNOWN = "not recorded"
 
 
 @dataclass(frozen=True)
 class RecordedColumn:
-    """A column of a release: its name there, its role and its type; ``not_copied`` is a role."""
+    """A column of a release: name, role (which may be ``not_copied``) and type."""
 
     name: str
     role: str
@@ -128,15 +131,15 @@ class RecordedColumn:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the ledger has of a release.
+    """A release, as the ledger records it.
 
     Parameters
     ----------
-    report : as its run gave it, but for what ``missing`` names.
-    columns : of the relation, and those that were not copied.
-    published_by : the role, where there are roles.
-    superseded_at : when another release took its place; None while it is the current one.
-    missing : what a report of the run may have, and the ledger has not.
+    report : the report of its run, without the parts named in ``missing``.
+    columns : those of the relation, and those that were not copied.
+    published_by : the role, if the database has roles.
+    superseded_at : when another release replaced it; None if it is current.
+    missing : parts of the report that the ledger lacks.
     """
 
     report: Report
@@ -147,27 +150,29 @@ class Recorded:
 
 
 def read(session: Session, entry: LedgerEntry) -> Recorded:
-    """The release of an entry; raises LedgerEntryBroken."""
+    """Read the release of an entry; raises LedgerEntryBroken."""
     with reading_entry(entry.name):
         return _read(session, entry)
 
 
 def _read(session: Session, entry: LedgerEntry) -> Recorded:
-    # A ledger of version 0.1.0 has not all of the columns.
-    [known] = rows_of_release(session, "release", entry.release_id)
+    # Ledgers of version 0.1.0 lack some columns.
+    [recorded_row] = rows_of_release(session, "release", entry.release_id)
     empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
-    row = empty | known
-    found = rows_of_release(session, "release_column", entry.release_id)
-    columns = tuple(RecordedColumn(one["name"], one["role"], one["sql_type"]) for one in found)
+    row = empty | recorded_row
+    column_rows = rows_of_release(session, "release_column", entry.release_id)
+    columns = tuple(
+        RecordedColumn(column["name"], column["role"], column["sql_type"]) for column in column_rows
+    )
     losses = {
-        one["name"]: ColumnLoss(
-            one["name"],
-            float(one["information_loss_before_rounding"]),
-            float(one["information_loss"]),
+        column["name"]: ColumnLoss(
+            column["name"],
+            float(column["information_loss_before_rounding"]),
+            float(column["information_loss"]),
         )
-        for one in found
-        if one["information_loss"] is not None
-        and one["information_loss_before_rounding"] is not None
+        for column in column_rows
+        if column["information_loss"] is not None
+        and column["information_loss_before_rounding"] is not None
     }
     arguments: Mapping[str, Any] = row["arguments"]
     evaluation = row["evaluation"]
@@ -176,7 +181,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
         missing.append("an evaluation")
     if row["digest"] is None:
         missing.append("the digest of the rows, which version 0.1.0 did not take")
-    made = MadeBy(
+    provenance = MadeBy(
         release_id=entry.release_id,
         created_at=ledger_time(row["created_at"]) or _UNKNOWN,
         dbanon_version=str(row["dbanon_version"]),
@@ -196,7 +201,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
             find_recoding(str(arguments.get("recoding", "mean"))).measure,
             arguments.get("levels"),
         ),
-        made,
+        provenance,
         Evaluated(evaluation),
     )
     published_by = None if row["published_by"] is None else str(row["published_by"])
@@ -213,14 +218,14 @@ def _request(
         return tuple(column.name for column in columns if column.role == role)
 
     strata = arguments.get("by", ())
-    made = of_role(Role.QUASI_IDENTIFIER.value)
+    released_names = of_role(Role.QUASI_IDENTIFIER.value)
     return Request(
         source=str(row["source"]),
         output=str(entry.name),
         output_kind=str(row["output_kind"]),
         method=str(row["method"]),
         arguments=arguments,
-        quasi_identifiers=tuple(name for name in made if name not in strata),
+        quasi_identifiers=tuple(name for name in released_names if name not in strata),
         sensitive=of_role(Role.SENSITIVE.value),
         kept=of_role(Role.INSENSITIVE.value),
         not_copied=of_role(entries.NOT_COPIED),
@@ -246,29 +251,29 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         suppressed=int(row["suppressed"]),
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
-        telling=tuple(TellingColumn(**found) for found in (arguments.get("telling") or ())),
+        telling=tuple(TellingColumn(**plain) for plain in (arguments.get("telling") or ())),
         few_persons=(
-            *(FewPersons(**found) for found in arguments.get("few_persons", ())),
-            *(PersonSpellings(**found) for found in arguments.get("entity_spellings", ())),
+            *(FewPersons(**plain) for plain in arguments.get("few_persons", ())),
+            *(PersonSpellings(**plain) for plain in arguments.get("entity_spellings", ())),
         ),
-        homogeneity=tuple(ClassHomogeneity(**found) for found in arguments.get("homogeneity", ())),
-        linking=tuple(LinkingColumn(**found) for found in arguments.get("linking", ())),
+        homogeneity=tuple(ClassHomogeneity(**plain) for plain in arguments.get("homogeneity", ())),
+        linking=tuple(LinkingColumn(**plain) for plain in arguments.get("linking", ())),
         identifiers=tuple(
-            KeptIdentifier(**found) for found in arguments.get("kept_identifiers", ())
+            KeptIdentifier(**plain) for plain in arguments.get("kept_identifiers", ())
         ),
     )
 
 
 def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
-    """The report of a differentially private release; nothing is spent. Raises LedgerEntryBroken.
+    """Rebuild the report of a differentially private release; raises LedgerEntryBroken.
 
-    What is spent of its budget is that of now.
+    This spends nothing. The amount spent from the budget is the present one.
     """
     with reading_entry(entry.name):
-        [known] = rows_of_release(session, "release", entry.release_id)
+        [recorded_row] = rows_of_release(session, "release", entry.release_id)
         empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
-        row = empty | known
-        found = rows_of_release(session, "release_column", entry.release_id)
+        row = empty | recorded_row
+        column_rows = rows_of_release(session, "release_column", entry.release_id)
         spent = total = None
         with suppress(DbanonError):
             budget = budgets.find(session, str(row["budget"]))
@@ -284,7 +289,9 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
             method=str(row["method"]),
             arguments=row["arguments"],
             quasi_identifiers=entry.quasi_identifiers,
-            not_copied=tuple(one["name"] for one in found if one["role"] == entries.NOT_COPIED),
+            not_copied=tuple(
+                column["name"] for column in column_rows if column["role"] == entries.NOT_COPIED
+            ),
             epsilon=float(row["epsilon"]),
             delta=None if row["delta"] is None else float(row["delta"]),
             rho=None if row["rho"] is None else float(row["rho"]),
@@ -303,14 +310,14 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
 
 
 def ledger_time(value: Any) -> str | None:
-    """A time of the ledger in UTC, as a report has it; as it is where it cannot be read."""
+    """Write a time of the ledger in UTC as reports do; text that cannot be parsed is returned."""
     if value is None:
         return None
     text = str(value)
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=timezone.utc)
-    return time_text(found.astimezone(timezone.utc))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return time_text(moment.astimezone(timezone.utc))

@@ -1,4 +1,4 @@
-"""The tables that releases of the ledger are, behind the views that readers use."""
+"""Find the tables of releases, behind the views that readers use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NO_ROWS = (
 
 @dataclass(frozen=True)
 class ReleaseRelation:
-    """A release and the relation that has its rows.
+    """A release and the relation that holds its rows.
 
     Parameters
     ----------
-    relation : its output, or the table that stayed when another release took the output's name.
-    superseded_at : when that was; None of the current release.
+    relation : its output or, if it is superseded, its table.
+    superseded_at : when it was superseded; None if it is current.
     """
 
     entry: LedgerEntry
@@ -41,12 +41,12 @@ class ReleaseRelation:
 
 
 def find_release_relation(session: Session, release: RelationName | str) -> ReleaseRelation:
-    """Find a release by its id, its output, or the table behind a view, current or superseded.
+    """Find a release by id, by output, or by the table behind a view, current or superseded.
 
     Raises
     ------
-    ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
-    TableNotFound : its relation is not there any more.
+    ReleaseNotFound : the ledger has no such entry, or the relation is not the recorded one.
+    TableNotFound : its relation no longer exists.
     LedgerNotTrusted, LedgerEntryBroken, InsufficientRights : as ``entries.find_release``.
     """
     if isinstance(release, str) and RELEASE_ID.fullmatch(release):
@@ -55,15 +55,15 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     try:
         entry = entries.find_release(session, name)
     except (ReleaseNotFound, TableNotFound):
-        found = _by_table(session, session.resolve_output(name))
-        if found is None:
+        superseded = _by_table(session, session.resolve_output(name))
+        if superseded is None:
             raise
-        return found
+        return superseded
     return ReleaseRelation(entry, entry.name)
 
 
 def _by_id(session: Session, release_id: str) -> ReleaseRelation:
-    """The release of an id.
+    """Find a release by id.
 
     Raises
     ------
@@ -83,22 +83,22 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
     table = table_of(session, output, row)
     if table is not None:
-        return _kept(session, row, output, table)
+        return _release_relation(session, row, output, table)
     if row["superseded_at"] is None:
-        # It says why the relation is not the one that was recorded.
+        # This raises the error that explains the mismatch.
         entries.find_release(session, output)
-    kept = output.sibling(row["relation_name"])
-    if row["output_kind"] == "view" and session.find_existing(kept) is not None:
+    recorded_table = output.sibling(row["relation_name"])
+    if row["output_kind"] == "view" and session.find_existing(recorded_table) is not None:
         raise ReleaseNotFound(
-            f"{kept} has the name of a release's table, but is not the relation that the ledger"
-            " recorded.",
+            f"{recorded_table} has the name of a release's table, but is not the relation that the"
+            " ledger recorded.",
             hint=entries.TO_REPAIR,
         )
-    raise _dropped(row, kept)
+    raise _table_dropped_error(row, recorded_table)
 
 
 def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
-    """The release that was written to a table; None where the ledger has none.
+    """Find the release that was written to a table; None if the ledger has none.
 
     Raises
     ------
@@ -106,48 +106,51 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
     """
     if not entries.trusted(session):
         return None
-    found = session.rows(
+    rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE relation_name = ? OR CAST(release_id AS VARCHAR(36)) = ? ORDER BY created_at DESC",
-        (name.name, _marked(session, name)),
+        (name.name, _marked_release_id(session, name)),
     )
     if by_number.has_numbers(session):
-        ids = [one.release_id for one in by_number.tables_of(session) if one.name == name]
+        ids = [table.release_id for table in by_number.tables_of(session) if table.name == name]
     else:
-        ids = [str(release_id) for release_id, _, _ in found]
-    outputs = {str(release_id): RelationName(schema, own) for release_id, schema, own in found}
+        ids = [str(release_id) for release_id, _, _ in rows]
+    outputs = {
+        str(release_id): RelationName(schema, output_name)
+        for release_id, schema, output_name in rows
+    }
     for release_id in ids:
         [row] = rows_of_release(session, "release", release_id)
         output = RelationName(row["output_schema"], row["output_name"])
         if table_of(session, output, row) == name:
-            return _kept(session, row, output, name)
+            return _release_relation(session, row, output, name)
     if session.find_existing(name) is None:
         for release_id, output in outputs.items():
             [row] = rows_of_release(session, "release", release_id)
             if not session.same_name(output.sibling(row["relation_name"]), name):
                 continue
             if row["superseded_at"] is None:
-                # Of the current release the error of its output says more.
+                # For a current release the error about its output is more helpful.
                 return None
-            raise _dropped(row, name)
+            raise _table_dropped_error(row, name)
     return None
 
 
-def _marked(session: Session, name: RelationName) -> str:
+def _marked_release_id(session: Session, name: RelationName) -> str:
     existing = session.find_existing(name)
     return "" if existing is None or existing.mark is None else existing.mark.removeprefix(MARK)
 
 
-def _kept(
+def _release_relation(
     session: Session, row: Mapping[str, Any], output: RelationName, table: RelationName
 ) -> ReleaseRelation:
     entry = entries.read_release(session, str(row["release_id"]), output)
     return ReleaseRelation(entry, table, ledger_time(row["superseded_at"]))
 
 
-def _dropped(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
-    """The error of a release whose table is not there any more."""
+def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
+    """Build the error for a release whose table no longer exists."""
     output = RelationName(row["output_schema"], row["output_name"])
     superseded_at = ledger_time(row["superseded_at"])
     superseded = "" if superseded_at is None else f", superseded at {superseded_at},"
@@ -161,7 +164,7 @@ def _dropped(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
 def table_of(
     session: Session, output: RelationName, entry: Mapping[str, Any]
 ) -> RelationName | None:
-    """The table of a view's release, where it is the one that the entry recorded."""
+    """Return the table behind a release's view if it is the recorded one, else None."""
     if by_number.has_numbers(session):
         tables = by_number.tables_of(session, str(entry["release_id"]))
         return tables[0].name if tables else None
@@ -170,7 +173,7 @@ def table_of(
     if table is None or table.kind != "table" or table.mark != MARK + str(entry["release_id"]):
         return None
     recorded = entry.get("relation_oid")
-    # A mark can be copied.
+    # The mark alone proves nothing: it can be copied.
     if recorded is None or table.oid is None:
         return name if table.owner in (None, entry["published_by"]) else None
     return name if table.oid == recorded else None
@@ -179,25 +182,25 @@ def table_of(
 def tables_of_releases(
     session: Session, output: RelationName
 ) -> dict[str, tuple[RelationName, str]]:
-    """The table that each release of an output by this role was written to, and its mark, by id."""
+    """Return table and mark of each release of an output by this role, by release id."""
     if not entries.trusted(session):
         return {}
-    wanted = session.resolve_output(output)
+    resolved = session.resolve_output(output)
     is_ours, parameters = published_by_us(session)
-    found = session.rows(
+    rows = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36))"
         f" FROM {session.ledger_name('release').quoted} WHERE {is_ours}",
         parameters,
     )
     return {
         str(release_id): (RelationName(schema, relation), MARK + str(release_id))
-        for schema, name, relation, release_id in found
-        if session.same_name(wanted, RelationName(schema, name))
+        for schema, name, relation, release_id in rows
+        if session.same_name(resolved, RelationName(schema, name))
     }
 
 
-def is_there(session: Session, table: RelationName, mark: str) -> bool:
-    """Whether a table still bears the mark of its release."""
+def has_mark(session: Session, table: RelationName, mark: str) -> bool:
+    """Return True if a table exists and has this mark."""
     existing = session.find_existing(table)
     return existing is not None and existing.mark == mark
 
@@ -205,19 +208,19 @@ def is_there(session: Session, table: RelationName, mark: str) -> bool:
 def superseded_tables(
     session: Session, keep_last: int, of: RelationName | None = None
 ) -> list[RelationName]:
-    """Released tables that a view no longer shows, but for the newest ``keep_last``.
+    """List released tables that no view shows any more, except the newest ``keep_last``.
 
-    ``of`` is the one output that is looked at. What is not ours to drop, by entry and rights, is
-    passed over.
+    With ``of``, only tables of that output. Tables that this role did not publish or may not drop
+    are skipped.
     """
     if not entries.trusted(session):
         return []
-    wanted = None if of is None else session.resolve_output(of)
+    resolved = None if of is None else session.resolve_output(of)
     if by_number.has_numbers(session):
-        return _superseded(session, keep_last, wanted)
+        return _superseded_by_oid(session, keep_last, resolved)
     entries_of_views = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
-        f" {entries.newer(session, 'relation_oid')}, published_by"
+        f" {entries.optional_column(session, 'relation_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC"
@@ -225,7 +228,7 @@ def superseded_tables(
     seen: dict[tuple[str | None, str], int] = {}
     tables = []
     for schema, output, relation, release_id, oid, publisher in entries_of_views:
-        if wanted is not None and not session.same_name(wanted, RelationName(schema, output)):
+        if resolved is not None and not session.same_name(resolved, RelationName(schema, output)):
             continue
         seen[schema, output] = seen.get((schema, output), 0) + 1
         if seen[schema, output] <= keep_last:
@@ -236,7 +239,7 @@ def superseded_tables(
         if existing is None or existing.mark != mark or existing.kind != "table":
             continue
         tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
-        # The view shows it still, whatever the ledger says.
+        # The view may still show it, whatever the ledger says.
         view = session.find_existing(RelationName(schema, output))
         is_shown = view is not None and view.mark == mark
         if tied and not is_shown and session.may_drop(existing):
@@ -244,22 +247,22 @@ def superseded_tables(
     return tables
 
 
-def _superseded(
+def _superseded_by_oid(
     session: Session, keep_last: int, output: RelationName | None
 ) -> list[RelationName]:
-    """The same by the oids of the ledger."""
+    """Do the same with the oids in the ledger."""
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC, release_id"
     )
-    places: dict[RelationName, int] = {}
+    ranks: dict[RelationName, int] = {}
     old: set[str] = set()
     for release_id, schema, name in rows:
         output_name = RelationName(schema, name)
-        places[output_name] = places.get(output_name, 0) + 1
-        if places[output_name] > keep_last and output in (None, output_name):
+        ranks[output_name] = ranks.get(output_name, 0) + 1
+        if ranks[output_name] > keep_last and output in (None, output_name):
             old.add(release_id)
     tables = []
     for table in by_number.tables_of(session):
@@ -271,7 +274,7 @@ def _superseded(
 
 
 def shown_table(session: Session, output: RelationName) -> list[RelationName]:
-    """The table that a view of ours shows now; none where the ledger has no such release."""
+    """Return the table that a released view shows, as a list; empty if there is none."""
     try:
         entry = entries.find_release(session, output)
     except (ReleaseNotFound, TableNotFound):

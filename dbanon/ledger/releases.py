@@ -1,9 +1,9 @@
-"""Releases in the ledger of a database: what became of each, all of one, and taking one away.
+"""List, describe, drop and plan the releases of a database.
 
-Where a release may go is asked before anything is read.
+An output is planned, and its name checked, before any source is read.
 
-The ledger's entries stay whatever happens to a relation. What became of a release is not written
-down: it is looked at, so that it is true also where somebody else dropped or renamed a relation.
+Ledger entries outlive their relations. The state of a release is not stored but looked up, so that
+it is right even if a relation was dropped or renamed without dbanon.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COUNTERS, DIGEST = "counters", "digest"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
 _LISTED = "dbanon releases lists them."
-# What an older ledger has and never used, the database's own numbers, and the arguments once more.
+# Columns left out of descriptions: unused ones of older ledgers, oids, and the repeated arguments.
 _NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid", "owner_oid",
               "publisher_oid", "ledger_oid", "request")  # fmt: skip
 _OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
@@ -45,22 +45,21 @@ _OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "appl
 
 @dataclass(frozen=True)
 class Listed:
-    """A release, as a list of them has it.
+    """A release in a list of releases.
 
     Parameters
     ----------
     created_at : when it was published, as text.
-    superseded : whether another release has its name since.
-    output : under the name that it has now, where it is there.
-    state : ``current``: its relation is there, and the one recorded; ``superseded``; ``dropped``:
-        there is no such relation; ``untied``: one has its name, owner and columns, but is not the
-        one recorded, as after a dump was restored: ``dbanon repair`` attaches it.
-    k_requested, k_achieved, information_loss : None of a release that has no classes.
-    epsilon, budget : what it spent of which; None of one that has classes.
-    stale : of a current release, whether rows of its source were written since it was read; None
-        where that is not known.
-    stale_by : how it is known: ``counters``, which the server keeps, and which come some seconds
-        late; ``digest``, where the rows were looked at.
+    superseded : whether a later release has its name.
+    output : the present name of its relation or, if that is missing, the recorded one.
+    state : ``current``: the recorded relation exists; ``superseded``; ``dropped``: no such relation
+        exists; ``untied``: a relation has its name, owner and columns but is not the recorded one,
+        as after a restored dump; ``dbanon repair`` attaches it.
+    k_requested, k_achieved, information_loss : None if the release has no classes.
+    epsilon, budget : the amount spent, and from which budget; None if the release has classes.
+    stale : for a current release, whether its source has changed since; None if unknown.
+    stale_by : the evidence: ``counters`` of the server, which lag by some seconds, or a ``digest``
+        of the rows.
     """
 
     release_id: str
@@ -81,22 +80,30 @@ class Listed:
 
 
 def list_releases(session: Session) -> list[Listed]:
-    """The releases of a ledger, newest first."""
+    """List the releases of a ledger, newest first."""
     if not entries.trusted(session):
         return []
-    more = ("method", "k_requested", "k_achieved", "rows_out", "information_loss", "published_by")
-    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *more)
-    found = session.rows(
+    details = (
+        "method",
+        "k_requested",
+        "k_achieved",
+        "rows_out",
+        "information_loss",
+        "published_by",
+    )
+    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *details)
+    rows = session.rows(
         f"SELECT {as_text('release', names)}, superseded_at IS NOT NULL,"
-        f" {entries.newer(session, 'epsilon')}, {entries.newer(session, 'budget')}, source,"
-        f" CAST({entries.newer(session, 'request')} AS {LONG_TEXT})"
+        f" {entries.optional_column(session, 'epsilon')},"
+        f" {entries.optional_column(session, 'budget')}, source,"
+        f" CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, ExistingRelation | None] = {}
     states = by_number.states_of(session) if by_number.has_numbers(session) else {}
     releases = []
-    for release_id, created_at, schema, output, kind, *told in found:
-        *counts, by, old, epsilon, budget, source, request = told
+    for release_id, created_at, schema, output, kind, *values in rows:
+        *counts, by, old, epsilon, budget, source, request = values
         name = RelationName(schema, output)
         if release_id in states:
             state, name = states[release_id]
@@ -110,23 +117,23 @@ def list_releases(session: Session) -> list[Listed]:
         if state == CURRENT and request is not None:
             stale = _counters_differ(session, request, source)
         how = None if stale is None else COUNTERS
-        known = (by, bool(old), state, spent, budget, stale, how)
-        releases.append(Listed(*(release_id, created_at, str(name), *counts, *known)))
+        status = (by, bool(old), state, spent, budget, stale, how)
+        releases.append(Listed(*(release_id, created_at, str(name), *counts, *status)))
     return releases
 
 
 def _counters_differ(session: Session, request: str, source: str) -> bool | None:
-    """Whether a source was written to since its release; None where the entry does not say."""
+    """Return True if a source was written to since its release; None if that is unknown."""
     try:
         before = json.loads(request)["source"]
         return is_stale(before, session.state_of(parse_relation(source)))
     except (*MISSHAPEN, InvalidName):
-        # Whoever may write entries could stop everybody's list.
+        # Otherwise a malformed entry would break the list for all roles.
         return None
 
 
 def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
-    """Whether rows of a source were written between two states of it; None: nobody can tell."""
+    """Return True if a source was written to between two states; None if they cannot tell."""
     if "oid" not in before or "oid" not in after:
         return None
     if before["oid"] != after["oid"]:
@@ -134,7 +141,7 @@ def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None
     if not {"writes"} <= set(before) & set(after) or before.get("since") != after.get("since"):
         return None
     if after["writes"] < before["writes"]:
-        # They were set back.
+        # The counters were reset.
         return None
     return bool(after["writes"] > before["writes"] or before.get("file") != after.get("file"))
 
@@ -148,43 +155,47 @@ def _state(
     publisher: str | None,
     superseded: bool,
 ) -> str:
-    alike = existing is not None and (existing.mark, existing.kind) == (MARK + release_id, kind)
-    # Its owner may have another name since.
-    if alike and entries.entry_of(session, name, existing) == release_id:
+    is_candidate = existing is not None and (existing.mark, existing.kind) == (
+        MARK + release_id,
+        kind,
+    )
+    # The owner may have been renamed.
+    if is_candidate and entries.entry_of(session, name, existing) == release_id:
         return CURRENT
-    alike = alike and existing is not None and existing.owner in (None, publisher)
+    is_candidate = is_candidate and existing is not None and existing.owner in (None, publisher)
     if superseded:
         return SUPERSEDED
-    return UNTIED if alike else DROPPED
+    return UNTIED if is_candidate else DROPPED
 
 
 def shown(session: Session, release: str, *, internal: bool = False) -> dict[str, Any]:
-    """All that the ledger has of a release: its entry, its state, its columns, and its run.
+    """Return everything the ledger records about a release: entry, state, columns and run.
 
     Parameters
     ----------
-    release : its id, or the name of its output; the newest if several releases have that name.
-    internal : True to add its exact figures, for whoever published it; None where there are none.
+    release : its id, or the name of its output; of several with that name, the newest.
+    internal : True to add the exact figures, which only its publisher can read; None if there are
+        none.
 
     Raises
     ------
-    ReleaseNotFound : the ledger has none.
+    ReleaseNotFound : the ledger has no such release.
     """
     name = (
         None if RELEASE_ID.fullmatch(release) else session.resolve_output(parse_relation(release))
     )
-    found = next(
+    summary = next(
         (
-            one
-            for one in list_releases(session)
-            if one.release_id == release.lower()
-            or (name is not None and session.same_name(parse_relation(one.output), name))
+            listed
+            for listed in list_releases(session)
+            if listed.release_id == release.lower()
+            or (name is not None and session.same_name(parse_relation(listed.output), name))
         ),
         None,
     )
-    if found is None:
+    if summary is None:
         raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LISTED)
-    id_ = found.release_id
+    id_ = summary.release_id
     [entry] = rows_of_release(session, "release", id_)
     columns = rows_of_release(session, "release_column", id_)
     runs = rows_of_release(session, "run", id_)
@@ -192,7 +203,7 @@ def shown(session: Session, release: str, *, internal: bool = False) -> dict[str
         del column["release_id"]
     return {
         **{name: value for name, value in entry.items() if name not in _NOT_SHOWN},
-        "state": found.state,
+        "state": summary.state,
         "columns": columns,
         "run": {name: runs[0][name] for name in _OF_RUN if name in runs[0]} if runs else None,
         **({"internal": _internal_figures(session, id_)} if internal else {}),
@@ -200,7 +211,7 @@ def shown(session: Session, release: str, *, internal: bool = False) -> dict[str
 
 
 def _internal_figures(session: Session, release_id: str) -> dict[str, Any] | None:
-    """The exact figures of a release; None where none are recorded that this role may read."""
+    """Return the exact figures of a release; None if this role can read none."""
     view = session.ledger_name(INTERNAL_VIEW)
     table = INTERNAL_TABLE if session.find_existing(view) is None else INTERNAL_VIEW
     relation = session.ledger_name(table)
@@ -212,30 +223,30 @@ def _internal_figures(session: Session, release_id: str) -> dict[str, Any] | Non
         (release_id,),
     )
     with reading_entry(f"release {release_id}"):
-        return dict(entries.parsed(rows[0][0])) if rows else None
+        return dict(entries.parse_json(rows[0][0])) if rows else None
 
 
 def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     """Drop the release that has this name now: its view, its table and its summary.
 
-    Its entry stays in the ledger, where its state is ``dropped`` then. Tables of earlier releases
-    that a view showed stay, too, until they are collected. Returns its id and what was dropped.
+    The entry stays in the ledger with the state ``dropped``. Tables of superseded releases also
+    stay, until ``dbanon gc``. Returns the release id and the names of the dropped relations.
 
     Raises
     ------
-    ReleaseNotFound, TableNotFound : there is no such release, or its relation is not there.
-    InsufficientRights : a relation is another role's, or something else depends on it.
+    ReleaseNotFound, TableNotFound : there is no such release, or its relation is missing.
+    InsufficientRights : a relation belongs to another role, or another object depends on it.
     """
     name = session.resolve_output(name)
     entry = entries.find_release(session, name, hint=f"dbanon drops only what it made: {_LISTED}")
     output = session.find_existing(name)
-    assert output is not None  # As find_release said.
-    [told] = rows_of_release(session, "release", entry.release_id)
+    assert output is not None  # find_release checked it.
+    [row] = rows_of_release(session, "release", entry.release_id)
     summary = entries.summary_of(session, name, output)
     dropped = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
-        released = table_of(session, name, told)
+        released = table_of(session, name, row)
         session.drop_view(name)
         table = None if released is None else session.find_existing(released)
         if released is not None and table is not None:
@@ -245,10 +256,10 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     else:
         session.drop_table(name)
     if summary is not None:
-        beside = entries.summary_name(name)
-        _require_droppable(session, beside, summary)
-        session.drop_table(beside)
-        dropped.append(beside)
+        summary_name = entries.summary_name(name)
+        _require_droppable(session, summary_name, summary)
+        session.drop_table(summary_name)
+        dropped.append(summary_name)
     return entry.release_id, [str(relation) for relation in dropped]
 
 
@@ -262,7 +273,7 @@ def _require_droppable(session: Session, name: RelationName, existing: ExistingR
 
 
 def clear_runs(session: Session, before: str) -> int:
-    """Delete what the ledger has of runs that began before a time and made no release: how many."""
+    """Delete entries of runs that began before a time and made no release; return how many."""
     if not entries.trusted(session):
         return 0
     relation = session.ledger_name("run")
@@ -270,31 +281,31 @@ def clear_runs(session: Session, before: str) -> int:
         return 0
     old = "release_id IS NULL AND started_at < ?"
     moment = [session.timestamp(before)]
-    [(found,)] = session.rows(f"SELECT count(*) FROM {relation.quoted} WHERE {old}", moment)
+    [(count,)] = session.rows(f"SELECT count(*) FROM {relation.quoted} WHERE {old}", moment)
     session.run(f"DELETE FROM {relation.quoted} WHERE {old}", moment)
-    return int(found)
+    return int(count)
 
 
 def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
-    """Files of this role's releases of an output, the newest first: release, number, what it was.
+    """List exported files of this role's releases of an output: release, index, details.
 
-    An output of the name may have been another role's, who could name any file: it is not asked.
+    Newest first. Entries of other roles are ignored: they could name any file.
     """
     if not entries.trusted(session):
         return []
-    wanted = session.resolve_output(parse_relation(output))
+    resolved = session.resolve_output(parse_relation(output))
     is_ours, parameters = published_by_us(session)
-    found = session.rows(
+    rows = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
         f" FROM {session.ledger_name('release').quoted} WHERE {is_ours} ORDER BY created_at DESC",
         parameters,
     )
-    with reading_entry(wanted):
+    with reading_entry(resolved):
         return [
-            (str(release_id), number, dict(one))
-            for schema, name, release_id, arguments in found
-            if session.same_name(wanted, RelationName(schema, name))
-            for number, one in enumerate(entries.parsed(arguments).get("exports", ()))
+            (str(release_id), number, dict(export))
+            for schema, name, release_id, arguments in rows
+            if session.same_name(resolved, RelationName(schema, name))
+            for number, export in enumerate(entries.parse_json(arguments).get("exports", ()))
         ]
 
 
@@ -302,14 +313,14 @@ def plan_output(
     session: Session, name: RelationName, kind: str, if_exists: str, release_id: str,
     *, strict: bool = False,
 ) -> Output:  # fmt: skip
-    """Check that the output may be made, before anything is read, and lock it. Nothing is changed.
+    """Check that the output can be created or replaced, and lock it. This changes nothing.
 
     Raises
     ------
-    InvalidName : the name is the ledger's.
-    OutputExists : it exists already, and is not to be replaced or is of another kind.
-    OutputNotOurs : it exists and is no release of the ledger, or belongs to another role.
-    OutputBusy, ReadOnly : another run writes it now; nobody can write.
+    InvalidName : the name is reserved for the ledger.
+    OutputExists : it exists and must not be replaced, or is of another kind.
+    OutputNotOurs : it exists and is no release in the ledger, or belongs to another role.
+    OutputBusy, ReadOnly : another run is writing it; the database is read-only.
     """
     name = session.resolve_output(name)
     reserved = session.ledger_name("")

@@ -1,4 +1,4 @@
-"""Rules in the ledger of the database that their table is in: read, written, forgotten."""
+"""Read, declare and remove the rules of tables in the ledger of the same database."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted
 
 @dataclass(frozen=True)
 class Kept:
-    """A rule as the ledger has it, and what became of its table and its author.
+    """A recorded rule, and the state of its table and author.
 
     Parameters
     ----------
-    source : the name of its table when it was declared, or last written.
-    relation_oid, owner_oid : of the table and its owner then, on PostgreSQL; else 0.
-    table : the name of the table that it belongs to now; as ``source`` where there is none.
-    is_trusted : whether it counts: a role declared it that may do so today.
-    is_replaceable : whether the table's owner of today may change or remove it.
-    rank : 1 is the rule of its column that counts before the others.
+    source : the name of its table when the rule was last written.
+    relation_oid, owner_oid : oids of the table and its owner then, on PostgreSQL; else 0.
+    table : the name of its present table; equals ``source`` if there is none.
+    is_trusted : whether it applies: the role that declared it could still do so.
+    is_replaceable : whether the present owner of the table may change or remove it.
+    rank : its precedence among the rules of its column; 1 applies.
     """
 
     source: str
@@ -48,18 +48,18 @@ class Kept:
 
 
 def rules_kept(session: Session, source: RelationName | None = None) -> list[Kept]:
-    """The rules of a table, or of all, by name; of each column the one that counts first."""
+    """List the rules of a table, or of all tables, by name; for one table only those that apply."""
     return [rule for rule in _all_rules(session, source) if rule.rank == 1 or source is None]
 
 
 def _all_rules(session: Session, source: RelationName | None) -> list[Kept]:
-    if not _there(session):
+    if not _has_rules(session):
         return []
     judged = session.judged_rules(source)
     if judged is not None:
         return [
             Kept(
-                named, name, entries.parsed(rule), at, by, int(oid), int(owner), table, state,
+                named, name, entries.parse_json(rule), at, by, int(oid), int(owner), table, state,
                 bool(trusted), bool(trusted or same), int(rank),
             )
             for named, name, rule, at, by, oid, owner, table, state, trusted, same, rank in judged
@@ -73,13 +73,15 @@ def _all_rules(session: Session, source: RelationName | None) -> list[Kept]:
     )
     columns = {table: _columns_of(session, table) for table in dict.fromkeys(r[0] for r in rows)}
     return [
-        Kept(table, name, entries.parsed(rule), at, by, 0, 0, table, _state(columns[table], name))
+        Kept(
+            table, name, entries.parse_json(rule), at, by, 0, 0, table, _state(columns[table], name)
+        )
         for table, name, rule, at, by in rows
     ]
 
 
 def _columns_of(session: Session, source: str) -> frozenset[str] | None:
-    """The columns of a rule's table; None where it is gone."""
+    """Return the columns of a rule's table; None if it does not exist."""
     name = parse_relation(source)
     if session.find_existing(name) is None:
         return None
@@ -87,24 +89,24 @@ def _columns_of(session: Session, source: str) -> frozenset[str] | None:
 
 
 def _state(columns: frozenset[str] | None, name: str) -> str:
-    """What became of a rule's table and column, where there are no roles."""
+    """Return the state of a rule in a database without roles."""
     if columns is None:
         return NO_TABLE
     return CURRENT if name in columns else NO_COLUMN
 
 
 def followed_table(session: Session, source: RelationName) -> str | None:
-    """The table that had this name when its rules were declared, and has another name now."""
+    """Return the present name of the table that had this name when its rules were declared."""
     tables = (rule.table for rule in rules_kept(session) if rule.source == str(source))
     return next((table for table in tables if table != str(source)), None)
 
 
 def require_digest(session: Session, source: RelationName, digest: str) -> None:
-    """Check that the rules of a table that count are those that a job was made by.
+    """Check that the rules of a table are still those that a job was built from.
 
     Raises
     ------
-    SourceChanged : they, or the table, are others now.
+    SourceChanged : the rules or the table changed.
     """
     if Rules(_trusted_rules(session, source)).digest != digest:
         raise SourceChanged(
@@ -117,12 +119,12 @@ def _trusted_rules(session: Session, source: RelationName) -> dict[str, Mapping[
 
 
 def declare(session: Session, source: RelationName, rules: Rules) -> None:
-    """Write rules of a table; columns that they do not name keep theirs.
+    """Declare rules for columns of a table; other columns keep theirs.
 
     Raises
     ------
-    InsufficientRights : the table is another role's, or the ledger is.
-    InvalidParameter : two columns would say whose a row is.
+    InsufficientRights : the table or the ledger belongs to another role.
+    InvalidParameter : two columns would be person identifiers.
     """
     _prepare(session, source)
     if session.have_rules_written(source, {"set": dict(rules.by_column)}):
@@ -141,7 +143,7 @@ def declare(session: Session, source: RelationName, rules: Rules) -> None:
 
 
 def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Forget rules of a table: of these columns, or all; raises as ``declare``."""
+    """Remove the rules of these columns of a table, or all; raises as ``declare``."""
     _prepare(session, source)
     removed = None if columns is None else list(columns)
     if not session.have_rules_written(source, {"remove": removed}):
@@ -157,7 +159,7 @@ def _prepare(session: Session, source: RelationName) -> None:
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Remove what the owner of a table may: rules that count, and all of this very table."""
+    """Delete the rules that a table's owner may remove: those that apply, and all for this oid."""
     relation = session.ledger_name("rule").quoted
     for rule in _all_rules(session, source):
         if rule.is_replaceable and (columns is None or rule.name in columns):
@@ -168,8 +170,8 @@ def _delete(session: Session, source: RelationName, columns: Sequence[str] | Non
             )
 
 
-def _there(session: Session) -> bool:
-    """True where there is a ledger that has rules."""
+def _has_rules(session: Session) -> bool:
+    """Return True if there is a ledger with a table of rules."""
     if not entries.trusted(session):
         return False
     return session.find_existing(session.ledger_name("rule")) is not None

@@ -1,4 +1,4 @@
-"""The releases of a source that the ledger has. Readers may have kept those that were replaced."""
+"""Find the earlier releases of a source. Readers may still have superseded ones."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dbanon.sessions.session import Session
 
 @dataclass(frozen=True)
 class EarlierRelease:
-    """A release of a source, as the ledger has it.
+    """A release of a source, as the ledger records it.
 
     Parameters
     ----------
-    output : the name that it was published under.
-    entity : the column whose values k counted; None for rows.
+    output : the name it was published under.
+    entity : the person identifier, whose values k counts; None if k counts rows.
     is_private : whether it is differentially private; a budget limits what such releases reveal.
-    is_chained : whether it belongs to a chain, which keeps its persons under a key of its own.
-    normalize : how values of the entity were spelled before they were compared; None as they are.
-    salt : of the record of its persons; None where it has none that counts.
+    is_chained : whether it belongs to a chain, which records its persons under a separate key.
+    normalize : how values of the entity were normalized before comparison; None if not.
+    salt : the salt of its recorded persons; None if it has no valid record.
     """
 
     release_id: str
@@ -46,10 +46,10 @@ class SourceHistory:
     Parameters
     ----------
     releases : oldest first.
-    takes_chains : whether the database of the source can keep a chain; of a source of files, the
-        database that its releases go to.
-    file_url : of a source of files.
-    is_lasting : False where the ledger goes with the run, so that earlier releases are not known.
+    takes_chains : whether chains are supported by the source's database or, if the source is files,
+        by the target database.
+    file_url : the URL of a source of files.
+    is_lasting : False if the ledger is temporary, so that earlier releases are unknown.
     """
 
     releases: tuple[EarlierRelease, ...] = ()
@@ -58,12 +58,12 @@ class SourceHistory:
     is_lasting: bool = True
 
     def with_classes(self) -> tuple[EarlierRelease, ...]:
-        """The releases that have classes, which can be intersected with those of another."""
-        return tuple(one for one in self.releases if not one.is_private)
+        """The releases that have classes, which could be intersected with those of another."""
+        return tuple(release for release in self.releases if not release.is_private)
 
     def of_entity(self, entity: str) -> tuple[EarlierRelease, ...]:
         """The releases with classes whose k counted the values of this column."""
-        return tuple(one for one in self.with_classes() if one.entity == entity)
+        return tuple(release for release in self.with_classes() if release.entity == entity)
 
 
 NO_HISTORY = SourceHistory()
@@ -72,22 +72,22 @@ NO_HISTORY = SourceHistory()
 def earlier_releases(
     session: Session, source: str, state: Mapping[str, Any]
 ) -> tuple[EarlierRelease, ...]:
-    """The releases of a source in a ledger, oldest first.
+    """Return the releases of a source in a ledger, oldest first.
 
-    On PostgreSQL a table is recognized by its oid, or by its name and owner: a table of another
-    owner that had the name is another source.
+    PostgreSQL tables are identified by oid, or by name and owner: a table with the same name but
+    another owner is a different source.
 
     Parameters
     ----------
-    source : its name, as reports have it.
-    state : as of ``Source.state``; empty for a source in another database, which has a name alone.
+    source : its name, as in reports.
+    state : from ``Source.state``; empty for a source in another database, which only has a name.
     """
     if not entries.trusted(session):
         return ()
     oid, is_counted = state.get("oid"), "true"
     condition, values = "source = ?", [source]
-    request = f"CAST({entries.newer(session, 'request')} AS {LONG_TEXT})"
-    by_source = oid is not None and entries.newer(session, "source_oid") != "NULL"
+    request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
+    by_source = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
     if by_source:
         name = parse_relation(source)
         earlier = f"SELECT e.release_id FROM ({EARLIER}) AS e"
@@ -99,9 +99,10 @@ def earlier_releases(
         values.append(f'%"oid": {int(oid)}%')
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, source,"
-        f" CAST(arguments AS {LONG_TEXT}), {request}, {entries.newer(session, 'epsilon')},"
-        f" CAST({entries.newer(session, 'chain_id')} AS VARCHAR(36)),"
-        f" CASE WHEN {is_counted} THEN {entries.newer(session, 'person_salt')} END"
+        f" CAST(arguments AS {LONG_TEXT}), {request},"
+        f" {entries.optional_column(session, 'epsilon')},"
+        f" CAST({entries.optional_column(session, 'chain_id')} AS VARCHAR(36)),"
+        f" CASE WHEN {is_counted} THEN {entries.optional_column(session, 'person_salt')} END"
         f" FROM {session.ledger_name('release').quoted}"
         f" WHERE {condition} ORDER BY created_at, release_id",
         values,
@@ -121,13 +122,10 @@ def earlier_releases(
     )
 
 
-# A runner writes entries: a broken one says nothing, and stops nobody's release.
-
-
 def argument(arguments: Any, name: str) -> str | None:
-    """A text among the arguments of an entry; None where it has none of this name."""
+    """Return a string argument of an entry; None if it is missing or the entry is malformed."""
     with suppress(*MISSHAPEN):
-        value = entries.parsed(arguments).get(name)
+        value = entries.parse_json(arguments).get(name)
         return value if isinstance(value, str) else None
     return None
 

@@ -1,8 +1,8 @@
-"""The tables of the ledger, their columns, and what an entry says.
+"""The tables and columns of the ledger, and the entry of a release.
 
-The columns are the same on every database; only the names of their types differ. ``ledger_ddl``
-makes them where there are none. An older ledger is brought to this version by the Alembic history
-in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB and MariaDB.
+Columns are the same on every database; only the type names differ. ``ledger_ddl`` creates a new
+ledger. Older ledgers are migrated by Alembic (``migrations/``) on PostgreSQL and SQLite, and by
+``ledger_ddl`` on DuckDB and MariaDB.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 LEDGER_SCHEMA = "dbanon"
 
-# Name, type, nullable. Types are words of our own; each dialect translates them.
+# Name, abstract type, nullable. Each dialect translates the types.
 Columns = tuple[tuple[str, str, bool], ...]
 
 
 def _columns(*described: str) -> Columns:
-    """Columns as ``name type`` each; the type of one that may be NULL ends with ``?``."""
-    words = (one.split() for line in described for one in line.split(","))
+    """Parse columns written as ``name type``; types of nullable columns end with ``?``."""
+    words = (column.split() for line in described for column in line.split(","))
     return tuple((name, kind.rstrip("?"), kind.endswith("?")) for name, kind in words)
 
 
@@ -39,28 +39,28 @@ RELEASE_COLUMNS = _columns(
     "histogram json?, information_loss double?, information_loss_before_rounding double?",
     "seconds json, guarantee text, seed_policy text, earlier_releases text",
     "published_by text?, superseded_at timestamp?",
-    # PostgreSQL's numbers of the released table, and of the relation that readers use (the view, or
-    # the same table): a copied mark does not copy them.
+    # PostgreSQL oids of the released table and of the relation that readers use (the view or the
+    # same table); unlike marks, they cannot be copied.
     "relation_oid bigint?, output_oid bigint?",
-    # Of the rows as they were written, whatever their order is.
+    # A digest of the written rows, independent of their order.
     "digest text?",
-    # What the release lost and still risks, where that was asked for.
+    # Information loss and remaining risk, if an evaluation was requested.
     "evaluation json?",
-    # The chain that it belongs to, by its identity, and which of the chain's releases it is.
+    # Identity of the release's chain, and the position of the release in it.
     "chain_id uuid?, chain_sequence integer?",
-    # Of a release that is differentially private, which has no classes: what it spent of which
-    # budget, and what one of is protected, ``row`` or ``person``.
+    # For differentially private releases, which have no classes: the amount spent, the protected
+    # unit (``row`` or ``person``) and the budget.
     "epsilon amount?, neighbours text?, budget text?",
-    # What was asked for and of which source, as plain values, by which it can be made again.
+    # Options and source as plain values, from which the release can be repeated.
     "request json?",
-    # Of a private release: with which delta epsilon holds, and what was charged to a budget of rho.
+    # For private releases: the delta of the guarantee, and the amount charged to a budget of rho.
     "delta double?, rho amount?",
-    # PostgreSQL's numbers of the owner of these relations, and of the role that published. They and
-    # the numbers of relations count in the database where ``ledger_oid`` is that of this table.
+    # PostgreSQL oids of the relations' owner and of the publishing role. All oids are valid only in
+    # the database where ``ledger_oid`` is the oid of this table.
     "owner_oid bigint?, publisher_oid bigint?, ledger_oid bigint?",
-    # PostgreSQL's numbers of the source and of its owner, if the role that published could read a
-    # relation of this name: NULL otherwise, and 0 in entries of earlier versions. ``person_salt``:
-    # what the persons in ``release_person`` are hashed with, where the release has rows there.
+    # PostgreSQL oids of the source and its owner, if the publisher could read a relation of this
+    # name; NULL otherwise, and 0 in entries of earlier versions. ``person_salt`` is the salt of the
+    # release's rows in ``release_person``, if any.
     "source_oid bigint?, source_owner_oid bigint?, person_salt text?",
 )
 
@@ -76,31 +76,31 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("release_id", "position"),
     ),
-    # The persons of a release that counts them, under salted hashes, each beside a number of its
-    # class: by these records joint histories are counted. A row packs many of both
-    # (``person_record``). On PostgreSQL nobody reads them where dbanon is installed.
+    # Salted hashes of the persons in a release with their class numbers, to count joint histories.
+    # A row packs many of both (``person_record``). On PostgreSQL only the ledger's owner can read
+    # them if dbanon is installed.
     "release_person": (
         _columns("release_id uuid, part integer, persons bytes"),
         ("release_id", "part"),
     ),
-    # The exact figures of releases whose source is in this database, for those who ran them. They
-    # contain the extremes of the originals: no grant on other tables lets anybody read them.
+    # Exact figures of releases whose source is in this database, for their publishers. They include
+    # the extremes of the originals, so grants on other tables do not cover them.
     INTERNAL_TABLE: (_columns("release_id uuid, internal json"), ("release_id",)),
-    # One row a run: with its release where it made one, afterwards where a client's run failed.
+    # One row per run. A successful run is written with its release, a failed one after its failure.
     "run": (
         _columns(
             "run_id uuid, release_id uuid?, door text, method text",
             "source text, output_schema text?, output_name text",
             "started_at timestamp, finished_at timestamp?, state text, error_code text?",
             "run_by text?, application text?, server_version text?",
-            # Of a job of a file: its name, the types of the columns it found, and a digest of what
-            # it read and how, by which the next run may find that there is nothing to do. The
-            # counts of the source are those that the next run is compared with.
+            # For jobs of a job file: name, column types of the source, and a digest of input and
+            # options, from which the next run can see that nothing changed. The next run also
+            # compares its counts with these.
             "job text?, source_types json?, fingerprint text?, source_counts json?",
         ),
         ("run_id",),
     ),
-    # Generalization trees: a name each, and the nodes, of which the root has no parent.
+    # Generalization hierarchies and their nodes; the root has no parent.
     "hierarchy": (
         _columns("name text, kind text, description text?, created_at timestamp, created_by text?"),
         ("name",),
@@ -111,9 +111,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("hierarchy", "node"),
     ),
-    # Chains, in the database that they read: who made each, of what, by which rules. Its key is
-    # kept elsewhere; ``key_check`` tells whether a key is the one. ``identity`` is what releases
-    # name.
+    # Chains, in the database of their source. The key is stored elsewhere; ``key_check`` verifies a
+    # key. Releases refer to the ``identity`` of a chain.
     "chain": (
         _columns(
             "name text, chain_id integer, identity uuid, created_at timestamp, created_by text?",
@@ -122,22 +121,22 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("name",),
     ),
-    # What the first release was made by, with its measures: all later ones are made by the same.
+    # The definition of the first release, with its measures, which all later ones reuse.
     "chain_definition": (
         _columns("chain_id integer, k integer, definition json"),
         ("chain_id",),
     ),
-    # A cell is a class as it was admitted; its values stand in a table of the own. ``loose``, of
-    # earlier builds: how many of its rows may have changed while some of its persons were out.
+    # A cell is a class as admitted; its values are in a separate table. ``loose``, from earlier
+    # builds: how many of its rows may have changed while some of its persons were absent.
     "chain_cell": (
         _columns(
             "chain_id integer, cell integer, state text, since_release integer", "loose integer?"
         ),
         ("chain_id", "cell"),
     ),
-    # Persons under keyed tags, with their history: their cell, and the release they left it with.
-    # ``missed``: the last release at which they were out; ``excluded_rows``: how many rows of the
-    # cell cannot be theirs, at most, because they changed while they were out. It never falls.
+    # Persons under keyed tags: their cell, and the release at which they left it. ``missed``: the
+    # last release at which they were absent; ``excluded_rows``: an upper bound, never lowered, on
+    # the rows of the cell that cannot be theirs because they changed during an absence.
     "chain_member": (
         _columns(
             "chain_id integer, tag bytes, cell integer, left_at_release integer?",
@@ -145,12 +144,12 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "tag"),
     ),
-    # Newcomers who are in no cell yet, with the release at which they were in the source first.
+    # Newcomers without a cell, with the release at which they first appeared in the source.
     "chain_waiting": (
         _columns("chain_id integer, tag bytes, since_release integer"),
         ("chain_id", "tag"),
     ),
-    # One row a release. It counts as published whether or not that was confirmed.
+    # One row per release. It counts as published even if that was never confirmed.
     "chain_release": (
         _columns(
             "chain_id integer, sequence integer, release_id uuid",
@@ -158,10 +157,10 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "sequence"),
     ),
-    # What the columns of tables are, as their owners declared it. On PostgreSQL each owner has
-    # rules of its own: the oids of the table, of its owner and of the role that declared tell
-    # whether they count. The oids hold in the database where ``ledger_oid`` is the oid of this
-    # table; it is NULL in rules of earlier versions. Elsewhere there are no oids: they are 0.
+    # Rules about columns, declared by the owners of tables. On PostgreSQL the oids of the table, of
+    # its owner and of the declaring role decide whether a rule applies. They are valid in the
+    # database where ``ledger_oid`` is the oid of this table; it is NULL in rules of earlier
+    # versions. Other databases store 0.
     "rule": (
         _columns(
             "source text, name text, rule json, declared_at timestamp, declared_by text?",
@@ -170,20 +169,20 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("source", "name", "owner_oid", "relation_oid"),
     ),
-    # What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
-    # ``spent`` only grows. A larger total is another row, which closes the one it raises:
-    # ``closed`` is 0 of the one that is open, else how many there were before.
+    # Total and spent amount per source. Only the ledger's owner writes rows, and ``spent`` only
+    # grows. A larger total is a new row, which closes the one it raises: ``closed`` is 0 for the
+    # open budget, else the number of budgets before.
     "budget": (
         _columns(
             "name text, source text, unit text, entity text?, epsilon_total amount, spent amount",
             "created_at timestamp, created_by text?, raises text?, closed integer",
-            # Where there is one, amounts are of rho, and mean an epsilon with this delta.
+            # If set, amounts are of rho, and imply an epsilon at this delta.
             "delta double?",
         ),
         ("name",),
     ),
-    # One row each time, committed before any noise is drawn. ``spent``: nothing came of it (yet);
-    # ``published``: the release is there.
+    # One row per spending, committed before any noise is drawn. ``spent``: no release (yet);
+    # ``published``: the release exists.
     "spending": (
         _columns(
             "spending_id uuid, budget text, release_id uuid?, epsilon amount, state text",
@@ -193,12 +192,11 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
     ),
 }
 
-# As what types are read that not every client has.
-# Of texts of any length: MariaDB casts to none without one.
+# Casts for types that not every client supports. MariaDB needs a length to cast to text.
 LONG_TEXT = "VARCHAR(10000000)"
 TEXTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
-# What else holds of a table's rows, by name. NaN is above all numbers where there is one.
+# Further constraints by table and name. In PostgreSQL NaN exceeds all numbers.
 UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
 CHECKS = {
     "budget": {
@@ -208,16 +206,16 @@ CHECKS = {
     "spending": {"spending_only_adds": "epsilon > 0 AND epsilon <= 1000000"},
 }
 
-# Columns that had to have a value until releases without classes came, and with them this column.
+# Columns that were NOT NULL until releases without classes, and this column, were added.
 _OF_CLASSES = ("k_requested", "k_achieved", "classes", "smallest_class", "median_class",
                "largest_class", "histogram", "information_loss",
                "information_loss_before_rounding")  # fmt: skip
-_CAME_WITHOUT = "epsilon"
+_ADDED_WITH_PRIVATE = "epsilon"
 
-# Columns that earlier versions had, and never used.
+# Unused columns of earlier versions.
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
-# The newest revision in migrations/, and the table in which Alembic keeps it.
+# The newest revision in migrations/, and Alembic's version table.
 HEAD = "0017"
 VERSION_TABLE = "alembic_version"
 
@@ -227,12 +225,11 @@ def ledger_ddl(
     name_of: Callable[[str], RelationName],
     existing: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Statements that make the ledger, or bring it to this version in a dialect without Alembic.
+    """Return statements that create the ledger, or migrate it without Alembic.
 
     Parameters
     ----------
-    existing : the columns of each table that is there already. What a later version added to a
-        table can be NULL.
+    existing : the columns of each existing table. Columns added by a later version are nullable.
     """
     statements = []
     for table, (columns, key) in TABLES.items():
@@ -248,7 +245,7 @@ def ledger_ddl(
                 for name in DROPPED.get(table, ())
                 if name in existing[table]
             ]
-            if table == "release" and _CAME_WITHOUT not in existing[table]:
+            if table == "release" and _ADDED_WITH_PRIVATE not in existing[table]:
                 statements += [
                     f"ALTER TABLE {relation.quoted} ALTER COLUMN {quote(name)} DROP NOT NULL"
                     for name in _OF_CLASSES
@@ -264,19 +261,20 @@ def ledger_ddl(
             f"CONSTRAINT {name} UNIQUE ({unique})" for name, unique in UNIQUE.get(table, {}).items()
         ]
         lines += [
-            f"CONSTRAINT {name} CHECK ({held})" for name, held in CHECKS.get(table, {}).items()
+            f"CONSTRAINT {name} CHECK ({condition})"
+            for name, condition in CHECKS.get(table, {}).items()
         ]
         statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
 
 
 def _type_of(types: Mapping[str, str], kind: str, keyed: bool) -> str:
-    """The type of a column; a dialect may have another one for keys, which need a length there."""
+    """Return the type of a column; key columns may need another type, with a length."""
     return types.get(f"{kind} key", types[kind]) if keyed else types[kind]
 
 
 def ledger_is_current(session: SessionInterface) -> bool:
-    """True when the ledger, of a dialect with Alembic, is of this version."""
+    """Return True if the ledger, of a dialect with Alembic, has this version."""
     version = session.ledger_name(VERSION_TABLE)
     if session.find_existing(version) is None:
         return False
@@ -284,7 +282,7 @@ def ledger_is_current(session: SessionInterface) -> bool:
 
 
 def as_text(table: str, names: Iterable[str] | None = None) -> str:
-    """SQL of columns of a table, or of all; as text what not every client has a type for."""
+    """SQL of columns of a table, by default all; types that not every client has become text."""
     kinds = {name: kind for name, kind, _ in TABLES[table][0]}
     return ", ".join(
         f"CAST({name} AS {TEXTS[kinds[name]]})" if kinds[name] in TEXTS else name
@@ -294,22 +292,22 @@ def as_text(table: str, names: Iterable[str] | None = None) -> str:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What the ledger has of a release.
+    """The ledger entry of a release.
 
     Parameters
     ----------
-    name : of its output.
-    quasi_identifiers : the released ones, with the strata, in the order of their columns.
-    histogram : how many classes there were of each size, as text.
-    guarantee : what was counted of it.
-    sentence : the guarantee in words, as they were recorded.
-    entity : the column whose values k counted; None for rows.
-    models, hierarchies : as in the arguments that were recorded.
-    epsilon : of a release that is differentially private; it has no classes, and k is 0.
-    rows : how many it has.
-    between : of such a release, by column: the least and the largest value it may have, as SQL
-        spells them; empty for truths and for listed values.
-    listed : of such a release, by column of listed values: all that they may be.
+    name : the name of its output.
+    quasi_identifiers : released quasi-identifiers and strata, in column order.
+    histogram : number of classes by size; sizes are text.
+    guarantee : the guarantee that was verified.
+    sentence : the guarantee as the recorded sentence.
+    entity : the person identifier, whose values k counts; None if k counts rows.
+    models, hierarchies : the recorded arguments.
+    epsilon : set for differentially private releases, which have no classes and k = 0.
+    rows : number of rows.
+    between : for private releases, smallest and largest value by column, as SQL literals; empty
+        for booleans and listed values.
+    listed : for private releases, all possible values by column of listed values.
     """
 
     release_id: str

@@ -17,7 +17,7 @@ from dbanon.data.option import make
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.ledger.entry_checks import MISSHAPEN
-from dbanon.ledger.recorded import requested
+from dbanon.ledger.recorded import recorded_request
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import LARGEST_SALT, Relation, random_salt
 from dbanon.sessions.names import parse_relation
@@ -91,7 +91,7 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     ------
     DbanonError : of the class that says why the source cannot be read.
     """
-    request, _, _, publisher, _ = requested(session, release_id)
+    request, _, _, publisher, _ = recorded_request(session, release_id)
     own = publisher == session.current_user()
     try:
         job, read = _read_before(request)

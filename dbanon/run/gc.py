@@ -49,7 +49,7 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
         found = {
             release_id
             for release_id in ids
-            if release_id in tables and not release_tables.is_there(session, *tables[release_id])
+            if release_id in tables and not release_tables.has_mark(session, *tables[release_id])
         }
     for release_id, _, one in files:
         # A path without an id is of the newest release.

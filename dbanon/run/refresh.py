@@ -22,7 +22,7 @@ from dbanon.job.request import job_of_request
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
-from dbanon.ledger.recorded import requested
+from dbanon.ledger.recorded import recorded_request
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
@@ -133,7 +133,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
             f"The ledger of this database has no release {name}.",
             hint="dbanon releases lists all releases with their current state.",
         )
-    request, arguments, then, publisher, epsilon = requested(session, release_id)
+    request, arguments, then, publisher, epsilon = recorded_request(session, release_id)
     user = session.current_user()
     if not _is_publisher(session, request, publisher):
         # Its conditions and files are what that role asked for, with its own rights.

@@ -36,7 +36,7 @@ def connection(
 def taken(connection: psycopg.Connection, query: str, rows: int) -> list[bytes]:
     copy = f"COPY ({query}) TO STDOUT (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(copy.encode()) as stream:
-        found = copied.copied_out(stream, connection.pgconn, rows)
+        found = copied.read_copy(stream, connection.pgconn, rows)
         return [buffer.tobytes() for buffer in found]
 
 
@@ -81,7 +81,7 @@ def test_one_who_stops_on_the_way(connection: psycopg.Connection) -> None:
         connection.cursor() as cursor,
         cursor.copy(copy) as stream,
     ):
-        pieces: Any = copied.copied_out(stream, connection.pgconn, 10)
+        pieces: Any = copied.read_copy(stream, connection.pgconn, 10)
         next(pieces)
         raise KeyboardInterrupt
     connection.rollback()

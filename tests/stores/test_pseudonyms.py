@@ -151,10 +151,10 @@ def test_fewer_pseudonyms_than_values_are_not_published(
 ) -> None:
     """Where the hash has an error, the count in the transaction stops it."""
     from dbanon.sessions.pseudonym_session import KeyedSession
-    from dbanon.stores.postgresql.digest import PostgresqlKeyed
+    from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
     from dbanon.stores.sqlite.dialect import SqliteStagingSession
 
-    for kind in (KeyedSession, PostgresqlKeyed, SqliteStagingSession):
+    for kind in (KeyedSession, PostgresqlKeyedSession, SqliteStagingSession):
         monkeypatch.setattr(kind, "pseudonym_of", lambda self, text: f"substr({text}, 1, 7)")
     with pytest.raises(RecountFailed):
         dbanon.anonymize(people.url, **(ASKED | {"pseudonyms": ["name"]}))

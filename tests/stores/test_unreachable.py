@@ -19,7 +19,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.cli.options import with_files
 from dbanon.run.open import open_store
 from dbanon.stores.files import read_url
-from dbanon.stores.postgresql.connecting import shown, unreachable
+from dbanon.stores.postgresql.connecting import redacted_url, unreachable_error
 from tests.postgres_server import Server
 from tests.stores.databases import DuckdbDatabase
 from tests.stores.people import load_people
@@ -78,7 +78,7 @@ SAID = {
 @pytest.mark.parametrize("said", SAID)
 def test_what_the_client_library_says(said: str) -> None:
     text, code, why = SAID[said]
-    error = unreachable(Exception(text), URL)
+    error = unreachable_error(Exception(text), URL)
     assert error.exit_code == code
     assert why in str(error)
     assert "hush" not in str(error)
@@ -86,7 +86,7 @@ def test_what_the_client_library_says(said: str) -> None:
 
 
 def test_secrets_of_a_url_are_not_shown() -> None:
-    told = shown(URL)
+    told = redacted_url(URL)
     assert "hush" not in told
     assert told.startswith("postgresql://anna:***@db.example:5433/clinic?")
     assert "hush" not in open_store(URL).url

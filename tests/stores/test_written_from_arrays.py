@@ -174,7 +174,7 @@ def test_addresses_that_were_not_read_have_no_class(
         for row in {1, width - 1, width, width + 1, 2 * width, 300, 2**16 - 1}:
             number = slots.number.format(key=f"tidsend('({block},{row})')", ends="")
             address = f"(SELECT '({block},{row})'::tid AS a) AS s"
-            found = postgresql.rows(f"SELECT {number} FROM {address} WHERE {slots.within}")
+            found = postgresql.rows(f"SELECT {number} FROM {address} WHERE {slots.condition}")
             if block < blocks and row < width:
                 assert found == [(block * width + row,)]
             elif block < blocks:

@@ -1,4 +1,4 @@
-"""What a session on MariaDB asks the server: relations, rights, and the ledger's tables."""
+"""Relations, rights and ledger tables on MariaDB."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from dbanon.sessions.names import (
 )
 from dbanon.sessions.session import Session
 from dbanon.stores.mariadb import dialect as types
-from dbanon.stores.mariadb.errors import READ_ONLY_HINT, translated
+from dbanon.stores.mariadb.errors import READ_ONLY_HINT, translate_errors
 from dbanon.stores.mariadb.foreign import require_own_code
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-# Of the ledger: what was planned, and what became of it.
+# Ledger table of planned publications and their outcome.
 TABLE = "publication"
-# The names of locks are made with it: anyone may take a lock of the server whose name they know.
+# Lock names are derived from this secret, since anyone who knows a lock's name can take it.
 SECRET_TABLE = "lock_secret"
-# The persons in a row of the ledger's record.
-_A_ROW = 32_768
+# Persons per row of the ledger's table.
+_PERSONS_PER_ROW = 32_768
 _OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
 
 
 def ddl(name: RelationName) -> str:
-    """CREATE of the table of publications."""
+    """Return CREATE TABLE for publications."""
     return (
         f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
         " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
@@ -61,7 +61,7 @@ def ddl(name: RelationName) -> str:
 
 
 class MariadbCatalog(Session):
-    """The part of a session that asks and changes what the server knows of relations."""
+    """The part of a session that reads and changes the server's catalog."""
 
     dialect: ClassVar[Dialect] = types
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -80,25 +80,25 @@ class MariadbCatalog(Session):
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         if sql.startswith('DROP TABLE "') and '"."' not in sql:
-            # Without a schema it is staging; the plain form would commit.
+            # Names without a schema are staging tables; a plain DROP TABLE would commit.
             sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
         self.rows(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.note(sql)
-        with translated(), closing(self.connection.cursor()) as cursor:
-            cursor.execute(types.spelled(sql, bound=bool(parameters)), tuple(parameters) or None)
+        with translate_errors(), closing(self.connection.cursor()) as cursor:
+            cursor.execute(types.to_mariadb(sql, bound=bool(parameters)), tuple(parameters) or None)
             return list(cursor.fetchall())
 
     def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
         self.note(sql)
-        with translated(), closing(self.connection.cursor(SSCursor)) as cursor:
-            cursor.execute(types.spelled(sql, bound=False))
+        with translate_errors(), closing(self.connection.cursor(SSCursor)) as cursor:
+            cursor.execute(types.to_mariadb(sql, bound=False))
             while rows := cursor.fetchmany(chunk_rows):
                 yield list(rows)
 
     def _catalog(self, name: RelationName) -> list[tuple[Any, ...]]:
-        """Type, engine and comment of what has a name, byte by byte."""
+        """Return type, engine and comment of the relation whose name matches byte by byte."""
         return self.rows(
             "SELECT table_type, engine, table_comment FROM information_schema.tables"
             " WHERE table_schema = ? AND table_name = ?"
@@ -108,15 +108,15 @@ class MariadbCatalog(Session):
 
     def find_source(self, name: RelationName) -> Relation:
         resolved = self.resolve_output(name)
-        found = self._catalog(resolved)
-        if not found:
-            known = self.rows(
+        rows = self._catalog(resolved)
+        if not rows:
+            tables = self.rows(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
                 (resolved.schema,),
             )
             raise TableNotFound(
                 f"There is no table {resolved}, or this account may not see it.",
-                hint=nearest_names(resolved.name, [one for (one,) in known]),
+                hint=nearest_names(resolved.name, [table for (table,) in tables]),
             )
         columns = self.rows(
             "SELECT column_name, column_type, is_nullable, coalesce(numeric_precision, 0),"
@@ -129,37 +129,37 @@ class MariadbCatalog(Session):
             types.attribute(column, declared, nullable == "YES", int(p), int(s), int(d))
             for column, declared, nullable, p, s, d in columns
         )
-        kind = "view" if "VIEW" in found[0][0] else "table"
+        kind = "view" if "VIEW" in rows[0][0] else "table"
         if kind == "view":
             require_own_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
 
     def comments_on(self, source: RelationName) -> dict[str, str]:
-        found = self.rows(
+        rows = self.rows(
             "SELECT column_name, column_comment FROM information_schema.columns"
             " WHERE column_comment <> '' AND table_schema = ? AND table_name = ?"
             " AND BINARY table_name = ?",
             (source.schema, source.name, source.name),
         )
-        return dict(found)
+        return dict(rows)
 
     def _indexes(self, name: RelationName) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        indexes: dict[str, list[str]] = {}
         for index, column in self.rows(
             "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
             " AND table_schema = ? AND table_name = ? AND BINARY table_name = ?"
             " ORDER BY index_name, seq_in_index",
             (name.schema, name.name, name.name),
         ):
-            found.setdefault(index, []).append(column)
-        return found
+            indexes.setdefault(index, []).append(column)
+        return indexes
 
     def _primary_key(self, name: RelationName) -> tuple[str, ...]:
         return tuple(self._indexes(name).get("PRIMARY", ()))
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
-        found = self._indexes(source.name).values()
-        return frozenset(columns[0] for columns in found if len(columns) == 1)
+        indexes = self._indexes(source.name).values()
+        return frozenset(columns[0] for columns in indexes if len(columns) == 1)
 
     def resolve_output(self, name: RelationName) -> RelationName:
         if name.schema is not None:
@@ -172,15 +172,15 @@ class MariadbCatalog(Session):
             )
         return RelationName(schema, name.name)
 
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
+    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
         [(folded,)] = self.rows("SELECT @@lower_case_table_names")
-        return str(one).lower() == str(other).lower() if folded else one == other
+        return str(name).lower() == str(other_name).lower() if folded else name == other_name
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        found = self._catalog(name)
-        if not found:
+        rows = self._catalog(name)
+        if not rows:
             return None
-        kind, _, comment = found[0]
+        kind, _, comment = rows[0]
         return (
             ExistingRelation("view", None)
             if "VIEW" in kind
@@ -188,7 +188,7 @@ class MariadbCatalog(Session):
         )
 
     def make_database(self, name: RelationName) -> None:
-        """Make the database that a schema is here, where it is missing."""
+        """Create the database for a schema, if it is missing."""
         if not self.has_schema(str(name.schema)):
             self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
@@ -215,8 +215,8 @@ class MariadbCatalog(Session):
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
-            listed = ", ".join(f"`{one.replace('`', '``')}`" for one in columns)
-            return [f"GRANT SELECT ({listed}) ON {_plain(name)} TO {self.current_user()}"]
+            listed = ", ".join(f"`{column.replace('`', '``')}`" for column in columns)
+            return [f"GRANT SELECT ({listed}) ON {_quote_dotted(name)} TO {self.current_user()}"]
         return []
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
@@ -233,27 +233,27 @@ class MariadbCatalog(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # Each run locks its output when it publishes. Here only whether it could.
+        # A run locks its output when it publishes. Check only whether it could write.
         [(server, transactions)] = self.rows("SELECT CAST(@@read_only AS CHAR), @@tx_read_only")
-        may_always = {"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._held("")
+        may_always = {"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights("")
         if transactions or (str(server) not in ("0", "OFF") and not may_always):
             raise ReadOnly(hint=READ_ONLY_HINT)
 
     def missing_to_write(self, output: RelationName) -> list[str]:
-        found = []
+        grants = []
         schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
-        for schema, wanted in schemas.items():
-            held = self._held(schema)
-            lacked = [right for right in wanted if right not in held]
+        for schema, required in schemas.items():
+            granted = self._granted_rights(schema)
+            lacked = [right for right in required if right not in granted]
             if lacked:
-                found.append(
+                grants.append(
                     f"GRANT {', '.join(lacked)} ON `{schema.replace('`', '``')}`.* TO"
                     f" {self.current_user()}"
                 )
-        return found
+        return grants
 
-    def _held(self, schema: str) -> frozenset[str]:
-        """The rights of this account, and of its roles, on all tables of a schema."""
+    def _granted_rights(self, schema: str) -> frozenset[str]:
+        """Return the rights of this account and its roles on all tables of a schema."""
         return frozenset(
             right
             for (right,) in self.rows(
@@ -265,17 +265,17 @@ class MariadbCatalog(Session):
         )
 
     def require_ledger_rights(self) -> None:
-        """As of the output's schema, which ``require_schema`` looked at with it."""
+        """Check nothing: ``require_schema`` has checked the ledger with the output's schema."""
 
     def require_trusted_ledger(self) -> None:
-        found = self.rows(
+        triggers = self.rows(
             "SELECT event_object_table FROM information_schema.triggers"
             " WHERE event_object_schema = ?",
             (LEDGER_SCHEMA,),
         )
-        if found:
+        if triggers:
             raise LedgerNotTrusted(
-                f"A trigger hangs on {LEDGER_SCHEMA}.{found[0][0]}.",
+                f"A trigger hangs on {LEDGER_SCHEMA}.{triggers[0][0]}.",
                 hint=(
                     "Drop it. Nothing may change the rows after they are counted, and no code may"
                     " see them before."
@@ -289,32 +289,32 @@ class MariadbCatalog(Session):
             (LEDGER_SCHEMA,),
         ):
             existing.setdefault(table, []).append(column)
-        wanted = ledger_ddl(self.ledger_types, self.ledger_name, existing)
+        changes = ledger_ddl(self.ledger_types, self.ledger_name, existing)
         if TABLE not in existing:
-            wanted.append(ddl(self.ledger_name(TABLE)))
+            changes.append(ddl(self.ledger_name(TABLE)))
         secret = self.ledger_name(SECRET_TABLE)
         if SECRET_TABLE not in existing:
-            wanted.append(
+            changes.append(
                 f"CREATE TABLE IF NOT EXISTS {secret.quoted}"
                 " (id INT NOT NULL PRIMARY KEY, secret VARCHAR(64) NOT NULL)"
             )
-        if not wanted:
+        if not changes:
             return
         self.make_database(self.ledger_name(""))
-        for statement in wanted:
-            made = statement.startswith("CREATE TABLE")
-            self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)
+        for statement in changes:
+            creates_table = statement.startswith("CREATE TABLE")
+            self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if creates_table else statement)
 
     def lock_name(self, kind: str, name: str) -> str:
-        """The name of a lock of the server, which only accounts that read the ledger can tell.
+        """Return a server lock's name that only accounts with access to the ledger can compute.
 
-        Such names end at 64 characters and ignore case, so it is a digest.
+        The name is a digest, since the server limits lock names to 64 characters and ignores case.
         """
         table = self.ledger_name(SECRET_TABLE).quoted
         query = f"SELECT secret FROM {table}"
         if not self.rows(query):
-            # Of two first runs at once, the later one uses the secret of the earlier one.
-            # The server draws it: what a client sends is in the general log.
+            # If two first runs race, the later one uses the secret of the earlier one.
+            # The server draws it, since everything that a client sends is in the general log.
             self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
             self.run("COMMIT")
         [(secret,)] = self.rows(query)
@@ -322,7 +322,7 @@ class MariadbCatalog(Session):
         return f"dbanon {digest[:48]}"
 
     def tie_releases(self) -> None:
-        """Relations have no numbers that an entry could be tied to."""
+        """Do nothing: relations have no ids that an entry could refer to."""
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(LEDGER_SCHEMA, table)
@@ -342,13 +342,13 @@ class MariadbCatalog(Session):
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def have_persons_recorded(self, release_id: str) -> bool:
-        # On the server: the general log has all that a client sends.
-        self.run(f"SET SESSION group_concat_max_len = {16 * _A_ROW}")
+        # Done on the server, since everything that a client sends is in the general log.
+        self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(
             f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"
             f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
             " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
-            f" (row_number() OVER (ORDER BY t.person) - 1) DIV {_A_ROW} AS part"
+            f" (row_number() OVER (ORDER BY t.person) - 1) DIV {_PERSONS_PER_ROW} AS part"
             f" FROM {quote(statements.RELEASE_PERSONS)} AS t) AS n GROUP BY n.part",
             (release_id,),
         )
@@ -362,5 +362,5 @@ class MariadbCatalog(Session):
         raise ChainsNotHere()
 
 
-def _plain(name: RelationName) -> str:
+def _quote_dotted(name: RelationName) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.name) if part)

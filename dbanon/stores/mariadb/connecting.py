@@ -1,7 +1,7 @@
-"""Where the account of a MariaDB server comes from when the URL has no password.
+"""Find the account of a MariaDB server if the URL has no password.
 
-As for MariaDB's own client: the option file of the home directory, then ``MYSQL_PWD``. Of the file
-only the account is taken. Its socket or host would lead elsewhere than the URL says.
+Like MariaDB's own client this reads the option file in the home directory, then ``MYSQL_PWD``. Only
+the account is used: a socket or host of the file could contradict the URL.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _OPTION_FILE = "read_default_file"
 
 
 def account_arguments(url: URL) -> dict[str, str]:
-    """Account arguments for PyMySQL that a URL lacks: ``password``, and with it ``user``.
+    """Return the arguments ``password`` and ``user`` for PyMySQL that a URL lacks.
 
-    A URL with a password, or with ``read_default_file``, lacks none: PyMySQL reads that file.
+    None are needed with a password, or with ``read_default_file``: PyMySQL reads that file.
     """
     if url.password is not None or _OPTION_FILE in url.query:
         return {}
     options = _private_options(Path("~/.my.cnf").expanduser())
-    found = {}
+    arguments = {}
     password = options.get("password") or os.environ.get("MYSQL_PWD")
     if password:
-        found["password"] = password
+        arguments["password"] = password
     if not url.username and options.get("user"):
-        found["user"] = options["user"]
-    return found
+        arguments["user"] = options["user"]
+    return arguments
 
 
 def _private_options(path: Path) -> dict[str, str]:
-    """The client's options in an option file that only this account can read; else none."""
+    """Read the client's options from an option file, if only its owner has access to it."""
     try:
         with path.open(encoding="utf-8") as file:
             state = os.fstat(file.fileno())
@@ -51,10 +51,12 @@ def _private_options(path: Path) -> dict[str, str]:
             parser.read_string("".join(line for line in file if not line.lstrip().startswith("!")))
     except (OSError, ValueError, configparser.Error):
         return {}
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for group in _GROUPS:
         if parser.has_section(group):
             # An option may have no value, as "compress".
             values: Iterable[tuple[str, str | None]] = parser.items(group, raw=True)
-            found |= {name: parser.get(group, name) for name, value in values if value is not None}
-    return found
+            options |= {
+                name: parser.get(group, name) for name, value in values if value is not None
+            }
+    return options

@@ -1,4 +1,4 @@
-"""Column types of MariaDB: how values are read and released, and what other types become."""
+"""MariaDB's column types: reading, releasing and converting values."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import cannot_travel, require_years, stays_here
 from dbanon.sessions.names import RelationName, quote
 
-# Texts are told apart by their bytes alone, and no space is added to the shorter one.
+# Compares texts by bytes, without padding the shorter one with spaces.
 COLLATION = "utf8mb4_nopad_bin"
 TEXT = f"CHARACTER SET utf8mb4 COLLATE {COLLATION}"
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
 _INTEGERS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 _WIDEST = 65
-# A point: where it is valid, the order of its bytes, that it is one, and two doubles.
+# A point: reference system, byte order, geometry type, and two doubles.
 _HEAD = b"\0\0\0\0\x01\x01\0\0\0"
 _POINT = len(_HEAD) + 16
 UNKNOWN_POINTS = "This server writes points in a way that dbanon does not know."
 
-# What shared SQL calls otherwise.
-_SPELLED = {
+# Replacements for shared SQL that MariaDB spells differently.
+_REPLACEMENTS = {
     " AS TEXT)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",
     "AS MATERIALIZED (": "AS (",
-    # Classes are many and small: sorting their rows takes half as long as looking each row up.
+    # Classes are many and small: sorting rows takes half as long as looking each up.
     "(SELECT count(*) AS size": "(SELECT SQL_BIG_RESULT count(*) AS size",
 }
-_PART = re.compile(
+_TOKEN = re.compile(
     r'"(?:[^"]|"")*"|`(?:[^`]|``)*`|\'(?:[^\'\\]|\\.|\'\')*\'|(\?)|('
-    + "|".join(map(re.escape, _SPELLED))
+    + "|".join(map(re.escape, _REPLACEMENTS))
     + ")",
     re.DOTALL,
 )
 
 
-def spelled(sql: str, *, bound: bool) -> str:
-    """A statement of dbanon's as MariaDB and its driver read it; names and literals stay.
+def to_mariadb(sql: str, *, bound: bool) -> str:
+    """Translate a statement for MariaDB and its driver, except names and literals.
 
     Parameters
     ----------
-    bound : there are values for bind parameters, so that the driver looks for its own marks.
+    bound : whether there are bind parameters, so that the driver looks for its own marks.
     """
 
-    def changed(found: re.Match[str]) -> str:
-        if found[1]:
+    def replacement(match: re.Match[str]) -> str:
+        if match[1]:
             return "%s" if bound else "?"
-        if found[2]:
-            return _SPELLED[found[2]]
-        return found[0].replace("%", "%%") if bound else found[0]
+        if match[2]:
+            return _REPLACEMENTS[match[2]]
+        return match[0].replace("%", "%%") if bound else match[0]
 
     if not bound:
-        return _PART.sub(changed, sql)
+        return _TOKEN.sub(replacement, sql)
     pieces, end = [], 0
-    for found in _PART.finditer(sql):
-        pieces += [sql[end : found.start()].replace("%", "%%"), changed(found)]
-        end = found.end()
+    for match in _TOKEN.finditer(sql):
+        pieces += [sql[end : match.start()].replace("%", "%%"), replacement(match)]
+        end = match.end()
     return "".join([*pieces, sql[end:].replace("%", "%%")])
 
 
 def attribute(
     name: str, declared: str, nullable: bool, precision: int, scale: int, digits: int
 ) -> Attribute:
-    """A column by the type that it declares, and what the catalog says of its digits."""
+    """Build the attribute for a column from its declared type and number of digits."""
     word = re.split(r"[ (]", declared, maxsplit=1)[0]
     kind, bits = Kind.OTHER, 64
     order: tuple[str, ...] = ()
@@ -95,8 +95,8 @@ def attribute(
     elif word in _TEXTS:
         kind = Kind.CATEGORY
     if word == "enum":
-        found = re.findall(r"'((?:[^']|'')*)'", declared)
-        order = tuple(value.replace("''", "'") for value in found)
+        labels = re.findall(r"'((?:[^']|'')*)'", declared)
+        order = tuple(value.replace("''", "'") for value in labels)
     if kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
         precision = scale = 0
     return Attribute(
@@ -106,7 +106,7 @@ def attribute(
 
 
 def text(attribute: Attribute, column: str) -> str:
-    """SQL of a column's values as text that sorts by code point and is told apart by bytes."""
+    """SQL of a column as text that sorts by code point and compares by bytes."""
     if attribute.kind is Kind.CATEGORY:
         return f"CONVERT({column} USING utf8mb4) COLLATE {COLLATION}"
     if attribute.kind is Kind.OTHER and re.match(r"(var)?binary|\w*blob|bit", attribute.sql_type):
@@ -116,20 +116,20 @@ def text(attribute: Attribute, column: str) -> str:
     return f"CAST({column} AS CHAR CHARACTER SET utf8mb4) COLLATE {COLLATION}"
 
 
-def kept(attribute: Attribute, column: str) -> str:
-    """SQL of a column as it is copied: a text so that all comparisons are those of its bytes."""
+def retained_column(attribute: Attribute, column: str) -> str:
+    """SQL of a column in the copy; texts get a collation that compares bytes."""
     return text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 
 
 def declared(sql_type: str) -> str:
-    """A type as CREATE TABLE has it: texts by their bytes, so that GROUP BY tells all apart."""
+    """Return a type for CREATE TABLE; texts compare by bytes, so that GROUP BY is exact."""
     word = re.split(r"[ (]", sql_type, maxsplit=1)[0]
-    # Of a timestamp, NULL has to be said: otherwise the first one gets a default and changes.
+    # Without NULL the first timestamp column would get a default and change on update.
     return f"{sql_type} {TEXT} NULL" if word in (*_TEXTS, "set") else f"{sql_type} NULL"
 
 
 def number(position: int, attribute: Attribute) -> str:
-    """SQL of a quasi-identifier as a number or a code, NULL where it is."""
+    """SQL of a quasi-identifier as a number or code; NULL stays NULL."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         return f"datediff({column}, '1970-01-01')"
@@ -142,28 +142,28 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
     return f"CAST({number(0, attribute)} AS DOUBLE)"
 
 
-def packed_bytes(attributes: Sequence[Attribute]) -> int:
-    """Bytes of what ``packed`` makes of a row."""
+def bytes_per_packed_row(attributes: Sequence[Attribute]) -> int:
+    """Return the bytes of a row packed by ``pack_row``."""
     return _POINT * (1 + len(attributes))
 
 
-def packed(key: str, attributes: Sequence[Attribute]) -> str:
+def pack_row(key: str, attributes: Sequence[Attribute]) -> str:
     """SQL of a row's key, numbers and codes as bytes.
 
-    Points are the one type whose bytes are those of doubles: to write a double as text, and to read
-    it again, takes many times as long. One holds the halves of the key, and one for each attribute
-    its value and whether it is NULL.
+    Values travel as points, the only type that stores doubles as plain bytes: writing and parsing
+    text takes many times as long. The first point holds the halves of the key; each attribute has a
+    point with its value and whether it is NULL.
     """
     points = [f"POINT({key} >> 32, {key} & {2**32 - 1})"]
-    for position, one in enumerate(attributes):
-        value = number(position, one)
+    for position, column in enumerate(attributes):
+        value = number(position, column)
         points.append(f"POINT(coalesce({value}, 0), {value} IS NULL)")
     return f"concat({', '.join(points)})"
 
 
-def chunk(packets: bytes, attributes: Sequence[Attribute]) -> Chunk:
-    """A piece of rows, one after the other as ``packed`` has each."""
-    points = np.frombuffer(packets, np.uint8).reshape(-1, 1 + len(attributes), _POINT)
+def chunk(pack_arrays: bytes, attributes: Sequence[Attribute]) -> Chunk:
+    """Unpack rows that ``pack_row`` packed, one after the other."""
+    points = np.frombuffer(pack_arrays, np.uint8).reshape(-1, 1 + len(attributes), _POINT)
     if not (points[0, :, : len(_HEAD)] == np.frombuffer(_HEAD, np.uint8)).all():
         raise DatabaseFailure(UNKNOWN_POINTS)
     halves = np.ascontiguousarray(points[:, 0, len(_HEAD) :]).view("<f8").astype(np.uint64)
@@ -175,24 +175,24 @@ def chunk(packets: bytes, attributes: Sequence[Attribute]) -> Chunk:
     return chunk_from_columns(keys, np.ascontiguousarray(pairs[:, :, 0]), valid, attributes)
 
 
-def packets(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
-    """The bytes of rows of int64 and float64, 8 for each value, as ``unpacked`` reads them."""
-    found = np.empty((len(arrays[0]), 8 * len(arrays)), np.uint8)
+def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+    """Pack columns of int64 and float64 into rows of 8 bytes per value, for ``unpack_value``."""
+    rows = np.empty((len(arrays[0]), 8 * len(arrays)), np.uint8)
     for position, values in enumerate(arrays):
         order = values.astype(">i8" if values.dtype == np.int64 else "<f8")
-        found[:, 8 * position : 8 * position + 8] = order.view(np.uint8).reshape(-1, 8)
-    return found
+        rows[:, 8 * position : 8 * position + 8] = order.view(np.uint8).reshape(-1, 8)
+    return rows
 
 
-def unpacked(position: int, kind: np.dtype[Any], width: int) -> str:
-    """SQL of a value of the packet's row ``place``: doubles are those of a point."""
+def unpack_value(position: int, kind: np.dtype[Any], width: int) -> str:
+    """SQL of a value in row ``place`` of a packet; doubles are read as part of a point."""
     value = f"substr(packet, {8 * width} * place + {8 * position + 1}, 8)"
     if kind == np.int64:
         return f"CONV(hex({value}), 16, -10)"
     return f"ST_X(concat(x'{_HEAD.hex()}', {value}, x'{bytes(8).hex()}'))"
 
 
-# A double of which each byte is another one, and its bytes.
+# The bytes of a double, all different.
 _PROBE = b"\x01\x23\x45\x67\x89\xab\xcd\x3f"
 POINT_PROBE = (
     f"SELECT ST_X(x'{(_HEAD + _PROBE + bytes(8)).hex()}')"
@@ -201,9 +201,9 @@ POINT_PROBE = (
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
-    """Class values as staging holds them: SQL type, and values, None where NULL.
+    """Return SQL type and values of a column of class values for staging; None is NULL.
 
-    Of numbers of 64 bits, none of which is missing, the array itself: they travel as bytes.
+    64-bit numbers without NULLs stay an array, which travels as bytes.
     """
     kind, values = column.attribute.kind, column.values
     stored: Any
@@ -233,7 +233,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
 
 
 def storable(value: Any) -> Any:
-    """A value of another database as MariaDB stores it."""
+    """Convert a value of another database for MariaDB."""
     if isinstance(value, (float, Decimal)) and (value != value or value in (_INF, -_INF)):
         raise cannot_travel()
     if value is None or isinstance(value, (bool, int, float, str, bytes, Decimal)):
@@ -261,7 +261,7 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
         column = f"CAST({column} * {10**attribute.scale} AS DECIMAL({_WIDEST},0))"
     else:
         column = f"CAST({column} AS DECIMAL({_WIDEST},0))"
-    # Decimals have room for the sum itself, 65 digits: nothing has to be divided.
+    # The sum fits a decimal of 65 digits, so no division is needed.
     return f"0 * {column}", column
 
 
@@ -292,17 +292,17 @@ DIGEST_PROBE = (
 def digest_statement(
     relation: RelationName, columns: Sequence[Attribute], salt: int, where: str
 ) -> str:
-    """The number of rows, and the sum of their hashes, 64 bits each."""
+    """SQL of the number of rows and the sum of their 64-bit hashes."""
     points, texts = [], [f"'{salt}'"]
-    for one in columns:
-        column = f"s.{quote(one.name)}"
-        if one.kind is Kind.FLOAT:
-            # As the bytes that it is, the first of which is never a dash.
+    for attribute in columns:
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.FLOAT:
+            # The bytes of a point never begin with a dash.
             points.append(f"coalesce(POINT({column}, 0), '-')")
             continue
-        value = text(one, column)
-        # In quotes no text can run over into the next column; of numbers none has a comma.
-        plain = one.kind not in (Kind.CATEGORY, Kind.OTHER)
+        value = text(attribute, column)
+        # Quotes keep a text from running into the next column; numbers contain no comma.
+        plain = attribute.kind not in (Kind.CATEGORY, Kind.OTHER)
         texts.append(f"coalesce({value}, '-')" if plain else f"quote({value})")
     parts = ", ".join([*points, f"CAST(concat_ws(',', {', '.join(texts)}) AS BINARY)"])
     hashed = f"left(sha1(concat({parts})), 16)"
@@ -311,11 +311,11 @@ def digest_statement(
 
 
 def literals(values: Sequence[Any], escape: Callable[[Any], str]) -> tuple[str, Sequence[Any]]:
-    """How a column's values are written into a statement: a mark of ``%``, and what it takes."""
+    """Return the ``%`` format for a column's values, and the values to format."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return "%d", values
     if kinds == {float}:
-        # Seventeen digits are enough for any double.
+        # Seventeen digits represent any double exactly.
         return "%.16e", values
     return "%s", [escape(value) for value in values]

@@ -1,4 +1,4 @@
-"""What readers of a MariaDB column see: SQL that tells values apart as they are shown."""
+"""Compare values of MariaDB columns as they are displayed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dbanon.stores.mariadb.dialect import text
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
-    """SQL of what tells a column's values apart as readers see them, whatever its collation."""
-    # A double that is -0 is stored as 0.
+    """SQL that distinguishes a column's values as displayed, whatever its collation."""
+    # MariaDB stores -0 as 0.
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return (text(attribute, column),)
     return (column,)

@@ -1,4 +1,4 @@
-"""MariaDB's errors in dbanon's terms, without their text where it may quote a value."""
+"""Translate MariaDB's errors, without text that may quote a value."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _ROOM = (
     "Make room on the server's disk and in its tmpdir: dbanon gc drops what earlier runs left. Then"
     " run it again."
 )
-# Numbers of MariaDB's: the error, its words where they are not those of whoever asked, its hint.
+# Error class, message (None: the caller's) and hint by MariaDB's error code.
 _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
-    number: found
-    for numbers, found in (
+    number: translation
+    for numbers, translation in (
         ((1049,), (DatabaseNotFound, "There is no such database.", None)),
         ((1044,),
          (InsufficientRights, "The account may not use this database.", "GRANT it the rights of"
@@ -92,24 +92,24 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     )
     for number in numbers
 }  # fmt: skip
-# Of these the text names accounts, rights and tables alone.
+# The text of these errors contains only accounts, rights and tables.
 _SHOWN = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
 
 
 def number_of(error: BaseException) -> int:
-    """MariaDB's number of an error; 0 where it has none."""
-    found = error.args[0] if error.args else 0
-    return found if isinstance(found, int) else 0
+    """Return MariaDB's code of an error; 0 if it has none."""
+    code = error.args[0] if error.args else 0
+    return code if isinstance(code, int) else 0
 
 
 def _lacks_room(error: BaseException) -> bool:
-    """Whether the operating system's number for a full disk is what the server passes on."""
+    """Return True if the server reports the operating system's error for a full disk."""
     text = str(error.args[1]) if len(error.args) > 1 else ""
     return bool(re.search(r"\b(errno:|Errcode:|error) 28\b", text)) or DiskFull.caused_by(error)
 
 
 @contextmanager
-def translated(what: str = "The database refused a statement.") -> Iterator[None]:
+def translate_errors(default_message: str = "The database refused a statement.") -> Iterator[None]:
     """Raise MariaDB's errors as dbanon's own."""
     try:
         yield
@@ -123,9 +123,9 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
             detail += f": {error.args[1]}"
         if number in _KINDS or _lacks_room(error):
             kind, message, hint = _KINDS[number if number in _KINDS else 1021]
-            raise kind(message or what, detail=detail, hint=hint) from None
+            raise kind(message or default_message, detail=detail, hint=hint) from None
         if 2001 <= number <= 2005:
             raise DatabaseUnreachable(detail=detail) from None
         if number in LOST or isinstance(error, (pymysql.err.InterfaceError, OSError)):
             raise ConnectionLost(detail=detail) from None
-        raise DatabaseFailure(what, detail=detail) from None
+        raise DatabaseFailure(default_message, detail=detail) from None

@@ -1,13 +1,13 @@
-"""Code of other accounts that reading a view would run with the reader's rights.
+"""Refuse views that would run code of other accounts with the reader's rights.
 
-A view or routine with ``SQL SECURITY INVOKER`` runs with the rights of whoever uses it; one with
-``DEFINER`` runs with its definer's. So a view of the caller's own runs as the caller either way,
-and so does whatever INVOKER code it names, at any depth. Code that runs with another definer's
-rights can do the caller no harm, and the search ends there.
+A view or routine with ``SQL SECURITY INVOKER`` runs with its user's rights, one with ``DEFINER``
+with those of its definer. So a view that the caller defined runs as the caller either way, and so
+does any INVOKER code it uses, at any depth. Code that runs with another definer's rights cannot
+harm the caller, so the search ends there.
 
-The server tells no dependencies, so names are looked for in the definitions' text. Every word
-counts, also within literals and comments: a word too many refuses a view that is harmless, a word
-too few would run somebody's code.
+The server does not report dependencies, so names are searched for in the text of definitions. Every
+word counts, even in literals and comments: a false match refuses a harmless view, but a missed name
+would run foreign code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import ForeignCode
 from dbanon.sessions.names import RelationName
 
-# Quoted names in either quotes, and whatever a name without quotes may hold.
+# Names in either kind of quotes, and unquoted names.
 _WORD = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')
 
 _PROGRAMS = """
@@ -40,7 +40,7 @@ class _Program:
     Parameters
     ----------
     security : ``INVOKER`` or ``DEFINER``.
-    text : its definition; None where the server does not show it to this account.
+    text : its definition; None if the server hides it from this account.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class _Program:
     text: str | None
 
     def names(self, other: _Program) -> bool:
-        """Whether the text has the other's name, and its schema unless both share it."""
+        """Return True if the text contains the other's name and, unless shared, its schema."""
         words = _words(self.text or "")
         schemas = words | {self.schema.lower()}
         return other.name.lower() in words and other.schema.lower() in schemas
@@ -62,12 +62,12 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
 
     Parameters
     ----------
-    rows : runs a query and returns its rows.
-    account : of the caller, as the server writes definers.
+    rows : function that runs a query and returns its rows.
+    account : the caller's account, as the server writes definers.
 
     Raises
     ------
-    ForeignCode : the view, or a view or routine that it names at any depth, is such code.
+    ForeignCode : the view, or a view or routine it uses at any depth, is such code.
     """
     programs = [_Program(*row) for row in rows(_PROGRAMS)]
     pending = [p for p in programs if (p.schema, p.name) == (view.schema, view.name)]
@@ -77,7 +77,7 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
         program = pending.pop()
         if program.definer != account:
             if program.security == "INVOKER":
-                raise _foreign_code(view, program)
+                raise _foreign_code_error(view, program)
             continue
         if program.text is None:
             raise ForeignCode(
@@ -91,7 +91,7 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
 
 
 def _words(text: str) -> frozenset[str]:
-    """All that may be a name in SQL text, in lower case and without quotes."""
+    """Return all possible names in SQL text, in lower case and without quotes."""
     words: Sequence[str] = _WORD.findall(text)
     return frozenset(
         (word[1:-1].replace(word[0] * 2, word[0]) if word[0] in '`"' else word).lower()
@@ -99,15 +99,15 @@ def _words(text: str) -> frozenset[str]:
     )
 
 
-def _foreign_code(view: RelationName, program: _Program) -> ForeignCode:
+def _foreign_code_error(view: RelationName, program: _Program) -> ForeignCode:
     owner = program.definer or "an account that is not shown"
-    what = f"The view {view} is of {owner}, and runs"
+    subject = f"The view {view} is of {owner}, and runs"
     if (program.schema, program.name) != (view.schema, view.name):
-        what = (
+        subject = (
             f"The view {view} uses the {program.kind} {program.schema}.{program.name} of {owner},"
             " which runs"
         )
     return ForeignCode(
-        f"{what} with the rights of whoever reads it.",
+        f"{subject} with the rights of whoever reads it.",
         hint="Have it made anew with SQL SECURITY DEFINER, or make one of your own.",
     )

@@ -1,9 +1,9 @@
-"""How a release is shown on MariaDB: planned, staged, counted, swapped in, noted.
+"""Publish releases on MariaDB: plan, stage, count, swap, record.
 
-DDL commits by itself here, so that no transaction holds a release and its entry together. A table
-of the ledger says what was planned; ``RENAME TABLE``, one atomic statement, shows the staged table
-and takes the old one away; only then the entry is written. Whatever ends a run in between, the
-next one that writes looks what is there, and has the ledger tell the truth.
+DDL commits implicitly here, so a release and its entry cannot share a transaction. A ledger table
+records the plan; then ``RENAME TABLE``, one atomic statement, swaps the staged table for the old
+one; only then is the entry written. If a run is interrupted in between, the next run that writes
+checks which tables exist and corrects the ledger.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.mariadb.catalog import TABLE, MariadbCatalog
 
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
-# Who reads waits behind a swap that waits: seconds of each try, and between two.
+# A waiting swap blocks new readers. So each try is short: seconds of each try, and of the pauses.
 TRIES, PAUSE = (0.05, 0.1, 0.2, 0.4, 0.8), 0.25
 
 
 @dataclass
 class Pending:
-    """A release that is written and not shown yet.
+    """A release that is written but not published yet.
 
     Parameters
     ----------
-    entry : of the ledger: the release's row, its columns and its run; None before it was counted.
+    entry : the ledger rows of release, columns and run; None until the release is counted.
     """
 
     output: Output
@@ -47,12 +47,12 @@ class Pending:
 
     @property
     def old(self) -> RelationName:
-        """Where the table goes whose place the release takes."""
+        """The name that the replaced table is moved to."""
         return _old(self.output.release_id)
 
 
 def plan(session: MariadbCatalog, output: Output) -> Pending:
-    """Take the output's lock, and say what is planned; raises OutputBusy where another run is."""
+    """Lock the output and record the plan; raises OutputBusy if another run writes it."""
     _lock(session, output.name)
     session.insert_rows(
         session.ledger_name(TABLE),
@@ -64,7 +64,7 @@ def plan(session: MariadbCatalog, output: Output) -> Pending:
 
 
 def output_lock(session: MariadbCatalog, name: RelationName) -> str:
-    """The name of the lock that a run holds while it writes an output."""
+    """Return the name of the lock that a run holds while it writes an output."""
     return session.lock_name("output", name.quoted)
 
 
@@ -76,12 +76,12 @@ def _lock(session: MariadbCatalog, name: RelationName) -> None:
 
 
 def show(session: MariadbCatalog, pending: Pending) -> None:
-    """Show a counted release in the output's place, and write its entry.
+    """Publish a counted release under the output's name, and write its entry.
 
     Raises
     ------
-    OutputBusy : readers kept the output for longer than the session waits.
-    SourceChanged, OutputExists : something else has the place.
+    OutputBusy : readers used the output for longer than the session waits.
+    SourceChanged, OutputExists : another relation has the name.
     """
     output, table = pending.output, session.ledger_name(TABLE)
     session.run(
@@ -98,19 +98,19 @@ def show(session: MariadbCatalog, pending: Pending) -> None:
     _swap(session, output, moves)
     replaced = None if before is None else session.find_existing(pending.old)
     if replaced is not None and replaced.mark != (before and before.mark):
-        # Somebody put another table there in the moment before the swap: it goes back.
+        # Another session replaced the table just before the swap: undo it.
         back = [(output.name, output.written), (pending.old, output.name)]
         _swap(session, output, back)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
             hint="Look at it, then run again.",
         )
-    settled(session, output.release_id, pending.entry)
+    record_shown(session, output.release_id, pending.entry)
     session.run(f"DROP TABLE IF EXISTS {pending.old.quoted}")
 
 
 def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
-    """Check once more that the place is free, or a release's that was found when it was planned."""
+    """Check again that the name is free, or still that of a release that may be replaced."""
     if before is None:
         return
     if output.replaces is None:
@@ -119,7 +119,7 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
         raise OutputNotOurs(
             f"Another session replaced {output.name} meanwhile; nothing was published."
         )
-    for what, query in (
+    for obstacle, query in (
         ("a trigger", "SELECT 1 FROM information_schema.triggers WHERE event_object_schema = ?"
          " AND BINARY event_object_table = ? LIMIT 1"),
         ("a foreign key that refers to it",
@@ -128,7 +128,7 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
     ):  # fmt: skip
         if session.rows(query, (output.name.schema, output.name.name)):
             raise OutputChanged(
-                f"The output {output.name} has {what}, so it cannot be replaced.",
+                f"The output {output.name} has {obstacle}, so it cannot be replaced.",
                 hint="Drop it first.",
             )
 
@@ -136,7 +136,7 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
 def _swap(
     session: MariadbCatalog, output: Output, moves: list[tuple[RelationName, RelationName]]
 ) -> None:
-    """RENAME in short tries: while one waits for readers, all that come later wait behind it."""
+    """Rename in short tries, since a waiting RENAME blocks all later readers."""
     rename = "RENAME TABLE " + ", ".join(f"{a.quoted} TO {b.quoted}" for a, b in moves)
     until, tries = time.monotonic() + session.swap_seconds, iter(TRIES)
     longest = TRIES[0]
@@ -145,7 +145,7 @@ def _swap(
         try:
             session.run(f"SET STATEMENT max_statement_time = {longest} FOR {rename}")
         except DatabaseBusy:
-            # It may have been done in the moment that its time was over.
+            # The rename may have succeeded at the moment of the timeout.
             if session.find_existing(moves[-1][0]) is None:
                 return
             if time.monotonic() >= until:
@@ -160,8 +160,8 @@ def _swap(
             return
 
 
-def settled(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None) -> None:
-    """Write the entry of a release that is shown, and that it is; one transaction of the ledger."""
+def record_shown(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None) -> None:
+    """Record a published release and its state in one transaction of the ledger."""
     assert entry is not None
     run, row = dict(entry["run"]), dict(entry["row"])
     of = entries.Run(
@@ -173,20 +173,20 @@ def settled(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | No
     )  # fmt: skip
     session.run("START TRANSACTION")
     entries.insert_release(session, row, entry["columns"], of)
-    _say(session, release_id, PUBLISHED)
+    _set_state(session, release_id, PUBLISHED)
     session.run("COMMIT")
 
 
 def refuse(session: MariadbCatalog, release_id: str) -> None:
-    """Say that a planned release was not shown, and take its table and its figures away."""
-    _say(session, release_id, REFUSED)
+    """Record that a planned release was not published, and remove its table and figures."""
+    _set_state(session, release_id, REFUSED)
     internal = session.ledger_name(INTERNAL_TABLE).quoted
     session.run(f"DELETE FROM {internal} WHERE release_id = ?", (release_id,))
     session.run("COMMIT")
     session.run(f"DROP TABLE IF EXISTS {_staged(release_id).quoted}")
 
 
-def _say(session: MariadbCatalog, release_id: str, state: str) -> None:
+def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
     table = session.ledger_name(TABLE)
     session.run(
         f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL WHERE release_id = ?",
@@ -195,7 +195,7 @@ def _say(session: MariadbCatalog, release_id: str, state: str) -> None:
 
 
 def settle(session: MariadbCatalog) -> None:
-    """Settle what runs that ended in between left planned; what runs still go on with stays."""
+    """Settle the plans of interrupted runs, except those of runs still in progress."""
     table = session.ledger_name(TABLE)
     if session.find_existing(table) is None:
         return
@@ -204,7 +204,7 @@ def settle(session: MariadbCatalog) -> None:
         (PLANNED,),
     )
     if planned:
-        # A ledger of an earlier version has no secret for the names of locks.
+        # Ledgers of earlier versions lack the secret for lock names.
         session.ensure_ledger()
     for release_id, schema, name in planned:
         output = RelationName(schema, name)
@@ -226,18 +226,18 @@ def _settle(session: MariadbCatalog, release_id: str) -> None:
     )
     if state != PLANNED:
         return
-    # Only the swap takes away the table of a release that was counted and not refused.
+    # Without a refusal, only the swap removes the staged table of a counted release.
     if entry is None or session.find_existing(_staged(release_id)) is not None:
         refuse(session, release_id)
     else:
-        settled(session, release_id, json.loads(entry))
+        record_shown(session, release_id, json.loads(entry))
         session.run(f"DROP TABLE IF EXISTS {_old(release_id).quoted}")
 
 
 def _clear(session: MariadbCatalog) -> None:
-    """Drop tables that a run left which ended just before it had dropped them."""
+    """Drop tables left behind by runs that were interrupted before dropping them."""
     table = session.ledger_name(TABLE)
-    found = session.rows(
+    rows = session.rows(
         "SELECT t.table_name FROM information_schema.tables AS t"
         f" JOIN {table.quoted} AS p ON p.state <> '{PLANNED}' AND t.table_name IN"
         " (concat('r_', replace(p.release_id, '-', '')),"
@@ -245,7 +245,7 @@ def _clear(session: MariadbCatalog) -> None:
         f" AND t.table_comment LIKE '{MARK}%'",
         (table.schema,),
     )
-    for (name,) in found:
+    for (name,) in rows:
         session.run(f"DROP TABLE IF EXISTS {table.sibling(name).quoted}")
 
 
@@ -258,7 +258,7 @@ def _old(release_id: str) -> RelationName:
 
 
 def is_shown(session: MariadbCatalog, pending: Pending) -> bool:
-    """Whether a release is the one that its publication says was shown."""
+    """Return True if the ledger records the release as published."""
     [(state,)] = session.rows(
         f"SELECT state FROM {session.ledger_name(TABLE).quoted} WHERE release_id = ?",
         (pending.output.release_id,),

@@ -1,9 +1,8 @@
 """One transaction on MariaDB, through PyMySQL.
 
-What a run reads is copied first, by one statement, which sees one snapshot: ``CREATE TABLE …
-SELECT`` and ``INSERT … SELECT`` read what is current, and lock it, whatever snapshot the
-transaction has. DDL commits what stands before it, so that a release is made visible in the way
-of ``publication``.
+The source is copied first, by one statement, which sees one snapshot: ``CREATE TABLE … SELECT``
+and ``INSERT … SELECT`` read and lock current rows, whatever snapshot the transaction has. DDL
+commits the transaction, so releases are published as described in ``publication``.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 _COPY = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-# Bytes of a text by which it is sorted, as the store sets it.
+# Texts are sorted by this many bytes; the store sets it.
 _SORTED = 65_535
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
@@ -69,7 +68,7 @@ class MariadbSession(MariadbStaging):
         super().__init__(connection, on_sql)
         self._copies, self._n_copies = copies, 0
         self._keys: dict[RelationName, tuple[str, ...]] = {}
-        # What is made visible at the end, where a release is written.
+        # The release to publish when the session ends.
         self.pending: publication.Pending | None = None
 
     # -- source -----------------------------------------------------------------------------------
@@ -88,27 +87,27 @@ class MariadbSession(MariadbStaging):
         if not attributes and source.kind != "table":
             raise key_required(source)
         names = tuple(attribute.name for attribute in attributes)
-        # What tells the rows apart is numbered where they are copied.
+        # The copy numbers the rows by these columns.
         self._keys[source.name] = names
-        # No name of a column: a condition of the job's may stand where there is none of this name.
+        # An expression, since the job's condition may run where the column does not exist.
         expression = f"s.{_row(source)} + 0"
         return replace(source, locator=Locator((expression,), ("BIGINT",), unchecked=stated))
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
-        """A copy of these columns by one statement, with the rows numbered in the key's order.
+        """Copy these columns in one statement, and number the rows in key order.
 
         Raises
         ------
-        MixedTypes : a column holds zero dates, or values that are not of its enum.
+        MixedTypes : a column holds zero dates, or values outside of its enum.
         DuplicateKeys : the key is not unique.
         """
         if not self._copies or source.copy is not None:
             return source
         keys = self._keys.get(source.name, ())
-        wanted = tuple(dict.fromkeys([*columns, *source.located.unchecked, *source.required]))
-        attributes = [source.attribute(name) for name in wanted]
+        names = tuple(dict.fromkeys([*columns, *source.located.unchecked, *source.required]))
+        attributes = [source.attribute(name) for name in names]
         ordered = [source.attribute(name) for name in keys]
-        whole = (
+        is_integer_key = (
             len(ordered) == 1
             and ordered[0].kind is Kind.INTEGER
             and ordered[0].bits <= 64
@@ -118,15 +117,17 @@ class MariadbSession(MariadbStaging):
         copy = RelationName(None, f"{_COPY}_{self._n_copies}")
         row = _row(source)
         body, numbered, order = f"{row} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
-        if whole:
+        if is_integer_key:
             body, numbered = f"PRIMARY KEY ({row})", f"{quote(ordered[0].name)} AS {row}, "
         elif ordered:
-            by = ", ".join(self._sorted(one, quote(one.name)) for one in ordered)
+            by = ", ".join(self._sorted(attribute, quote(attribute.name)) for attribute in ordered)
             order = f" ORDER BY {by}"
         condition = source.filtered and source.filtered.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
-        rows = ", ".join(f"{types.kept(a, quote(a.name))} AS {quote(a.name)}" for a in attributes)
-        # In a transaction the statement would lock all rows that it reads, and ignore the snapshot.
+        rows = ", ".join(
+            f"{types.retained_column(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
+        )
+        # At REPEATABLE READ the statement would lock all rows it reads, and ignore the snapshot.
         self.run("COMMIT")
         self.run(_LEVEL.format("READ COMMITTED"))
         self.run(
@@ -145,7 +146,7 @@ class MariadbSession(MariadbStaging):
         return pinned
 
     def _require_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
-        """Check that dates are dates, and values of an enum are of it."""
+        """Check that dates are valid, and that enum values belong to their enum."""
         wrong = {}
         for a in attributes:
             column = f"s.{quote(a.name)}"
@@ -155,16 +156,16 @@ class MariadbSession(MariadbStaging):
                 wrong[a.name] = f"month({column}) = 0 OR dayofmonth({column}) = 0"
         if not wrong:
             return
-        counts = ", ".join(f"coalesce(sum({one}), 0)" for one in wrong.values())
-        [found] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s")
-        for name, count in zip(wrong, found, strict=True):
+        counts = ", ".join(f"coalesce(sum({condition}), 0)" for condition in wrong.values())
+        [totals] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s")
+        for name, count in zip(wrong, totals, strict=True):
             if count:
                 attribute = source.attribute(name)
-                what = "dates of month 0 or day 0"
+                problem = "dates of month 0 or day 0"
                 if attribute.kind is Kind.CATEGORY:
-                    what = "values that are not of its enum"
+                    problem = "values that are not of its enum"
                 raise MixedTypes(
-                    f'Column "{name}" of {source.name} holds {int(count)} {what}.',
+                    f'Column "{name}" of {source.name} holds {int(count)} {problem}.',
                     hint="Correct these values, or make them NULL in a view: nullif(…).",
                 )
 
@@ -189,7 +190,7 @@ class MariadbSession(MariadbStaging):
         return super().compared(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
-        # Kept: a query that names it twice would draw twice.
+        # Stored, since a query that names it twice would sample twice.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
             f"CREATE TEMPORARY TABLE {_SAMPLE} {SUFFIX} AS SELECT * FROM {relation.quoted}"
@@ -208,16 +209,23 @@ class MariadbSession(MariadbStaging):
                     hint="Give it the type DOUBLE or DECIMAL, or cast it in a view.",
                 )
             if a.kind is Kind.BOOLEAN:
-                told = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
-                checks[a.name] = (f"{column} NOT IN (0, 1)", *told)
+                explanation = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
+                checks[a.name] = (f"{column} NOT IN (0, 1)", *explanation)
             elif a.sql_type in ("mediumtext", "longtext"):
-                # Where texts are sorted, no more is compared of each.
-                told = f"is {a.sql_type}", f"longer than {_SORTED} bytes"
-                checks[a.name] = (f"octet_length({types.text(a, column)}) > {_SORTED}", *told)
+                # Sorting compares no more than this.
+                explanation = f"is {a.sql_type}", f"longer than {_SORTED} bytes"
+                checks[a.name] = (
+                    f"octet_length({types.text(a, column)}) > {_SORTED}",
+                    *explanation,
+                )
         if checks:
-            counts = ", ".join(f"coalesce(sum({one}), 0)" for one, *_ in checks.values())
-            [found] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where}")
-            for (name, (_, is_, not_)), count in zip(checks.items(), found, strict=True):
+            counts = ", ".join(
+                f"coalesce(sum({condition}), 0)" for condition, *_ in checks.values()
+            )
+            [totals] = self.rows(
+                f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where}"
+            )
+            for (name, (_, is_, not_)), count in zip(checks.items(), totals, strict=True):
                 if count:
                     raise MixedTypes(
                         f'Column "{name}" of {source.name} {is_}, but {int(count)} of its values'
@@ -229,17 +237,17 @@ class MariadbSession(MariadbStaging):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        # What was written has no key, and is read in its own order.
+        # Output tables have no key, and are read in storage order.
         keys = source.located.expressions if source.copy is not None else ("0",)
         parts = [*keys, *(f"s.{quote(name)}" for name in columns)]
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):
-            found = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
-            yield found, [row[1:] for row in rows]
+            row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
+            yield row_keys, [row[1:] for row in rows]
 
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
         table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT} PATH '$')) AS t"
-        return f"SELECT value FROM {table}", json_text(given)
+        return f"SELECT value FROM {table}", json_text(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
@@ -247,7 +255,7 @@ class MariadbSession(MariadbStaging):
     # -- output -----------------------------------------------------------------------------------
 
     def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """The staging table's name, in a schema that readers have no rights on."""
+        """Return the staging table's name, in a schema that readers have no rights on."""
         if kind == "view":
             raise ViewsNotHere(hint='Release a table: `output_kind="table"`.')
         return RelationName(LEDGER_SCHEMA, f"r_{release_id.replace('-', '')}")
@@ -264,7 +272,7 @@ class MariadbSession(MariadbStaging):
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Note what is to be shown; ``publication`` shows it when all else is done."""
+        """Check that the release can be published; ``publication`` does so at the end."""
         assert self.pending is not None
         if output.replaces is None and self.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} exists already.")
@@ -273,12 +281,12 @@ class MariadbSession(MariadbStaging):
     def have_release_recorded(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        """Keep the entry until the release is seen: it is written then, or never."""
+        """Store the entry in the pending release; it is written once the release is published."""
         assert self.pending is not None
         internal = row.get("internal")
         row = {name: value for name, value in row.items() if name != "internal"}
         if internal is not None:
-            # A release that is not shown loses its figures again: see ``publication.refuse``.
+            # If the release is not published, ``publication.refuse`` deletes these figures.
             self.insert_encrypted(self.ledger_name(INTERNAL_TABLE), row["release_id"], internal)
         self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
         return str(row["created_at"])
@@ -287,14 +295,14 @@ class MariadbSession(MariadbStaging):
         return types.declared(sql_type)
 
     def make_schema(self, name: RelationName) -> None:
-        # It is made when the release takes its place: what is made here stays.
+        # The schema is created at publication: creating it here could not be rolled back.
         if not self.has_schema(str(name.schema)):
             warn_caller(
                 SchemaCreated(f'There is no schema "{name.schema}": the release creates it.')
             )
 
     def analyze(self, relation: RelationName) -> None:
-        """InnoDB keeps statistics by itself."""
+        """Do nothing: InnoDB updates statistics automatically."""
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         columns = self.find_source(relation).schema.attributes
@@ -313,10 +321,10 @@ class MariadbSession(MariadbStaging):
         return int(rows), int(total)
 
     def digest_probe(self) -> str:
-        found = str(self.rows(types.DIGEST_PROBE)[0][0])
-        return hashlib.sha256(found.encode()).hexdigest()[:16]
+        value = str(self.rows(types.DIGEST_PROBE)[0][0])
+        return hashlib.sha256(value.encode()).hexdigest()[:16]
 
 
 def _row(source: Relation) -> str:
-    """The column of the copy that numbers its rows, beside columns of any name."""
+    """Return an unused name for the copy's column of row numbers."""
     return unused(ROW, [attribute.name for attribute in source.schema.attributes])

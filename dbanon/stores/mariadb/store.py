@@ -1,4 +1,4 @@
-"""MariaDB behind a URL or an engine: how a session on it begins and ends."""
+"""Open, commit and end sessions on MariaDB."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
 from dbanon.stores.mariadb.dialect import COLLATION
-from dbanon.stores.mariadb.errors import translated
+from dbanon.stores.mariadb.errors import translate_errors
 from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 
-# What a session relies on, whatever the server's defaults are: no value is cut without an error,
-# names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, no result
-# ends early or is refused, a commit ends a transaction and nothing else, and rows are those of now.
-# Numbers, not DEFAULT, which is whatever the server's administrator has set for all: only that of
-# system_versioning_asof is always the present.
+# Settings that a session relies on, whatever the server's defaults: values are never truncated
+# silently, names are quoted as in standard SQL, times are in UTC, whole texts are sorted, results
+# are complete, a commit only ends the transaction, and current rows are read. DEFAULT would be the
+# administrator's choice, except for system_versioning_asof, where it is always the present.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -49,30 +48,30 @@ _SETTINGS = (
 
 
 class _Wire:
-    """A connection as ``ending`` knows it.
+    """A connection that ``ending`` can cancel.
 
     Parameters
     ----------
-    connect : gives another one, by which this one's statement is ended.
+    connect : opens another connection, which cancels the statement of this one.
     """
 
     def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
         self._connection, self._connect = connection, connect
 
     def fileno(self) -> int:
-        """The number of its socket."""
-        # The driver has no public name for it.
+        """Return the file descriptor of the socket."""
+        # The driver has no public attribute for it.
         number: int = self._connection._sock.fileno()
         return number
 
     def cancel_safe(self, *, timeout: float) -> None:
-        """Ask the server to end the statement that runs."""
+        """Ask the server to cancel the running statement."""
         with closing(self._connect()) as other, other.cursor() as cursor:
             cursor.execute(f"KILL QUERY {int(self._connection.thread_id())}")
 
 
 class MariadbStore:
-    """A MariaDB server: a URL or an engine."""
+    """A MariaDB server, given by a URL or an engine."""
 
     lasting = True
 
@@ -87,29 +86,29 @@ class MariadbStore:
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The URL without secrets."""
         return redact(self._engine.url.render_as_string(hide_password=True))
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """A connection of its own: settings and staging are gone with it."""
+        """Open a separate connection; settings and staging tables end with it."""
 
         def connect() -> Any:
             raw = connected(self._engine.raw_connection)
-            found: Any = raw.driver_connection
-            # It never goes back to a pool of the caller's.
+            driver: Any = raw.driver_connection
+            # It must never return to the caller's pool.
             raw.detach()
-            return found
+            return driver
 
-        with translated("The server cannot be reached."):
+        with translate_errors("The server cannot be reached."):
             connection = ending().connected(connect, lambda late: late.close())
         wire = _Wire(connection, connect)
         ending().register(wire)
         try:
-            with translated(), connection.cursor() as cursor:
+            with translate_errors(), connection.cursor() as cursor:
                 cursor.execute("SELECT version(), database()")
-                [(told, database)] = cursor.fetchall()
-                if "mariadb" not in told.lower():
+                [(version, database)] = cursor.fetchall()
+                if "mariadb" not in version.lower():
                     raise InvalidParameter(
                         "The server is no MariaDB.",
                         hint=(
@@ -132,7 +131,7 @@ class MariadbStore:
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
-        """One transaction; what it releases is shown at its end, see ``publication``."""
+        """Open one transaction; its release is published at the end, see ``publication``."""
         with held_once_committed() as hold, self._connected() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
@@ -153,19 +152,19 @@ class MariadbStore:
                 hold()
 
     def _show(self, session: MariadbSession, pending: publication.Pending) -> None:
-        """Show what is pending; where that ends in between, look what became of it."""
+        """Publish the pending release; if that is interrupted, find out whether it succeeded."""
         try:
             publication.show(session, pending)
         except BaseException as error:
-            shown = self._look(session.connection, pending)
-            if shown is None:
+            is_shown = self._look(session.connection, pending)
+            if is_shown is None:
                 raise OutcomeUnknown(
                     "The connection was lost while the release was being shown: whether it is, the"
                     " next run that writes here finds out, and notes.",
                     detail=getattr(error, "detail", None),
                     hint=f"Look at the comment of {pending.output.name}: it names its release.",
                 ) from None
-            if not shown:
+            if not is_shown:
                 raise
             warn_caller(
                 CommitConfirmed(
@@ -175,9 +174,9 @@ class MariadbStore:
             )
 
     def _look(self, before: Any, pending: publication.Pending) -> bool | None:
-        """End a connection, settle what it left, and say whether its release is shown.
+        """End a connection, settle its publication, and return whether its release is published.
 
-        None where that cannot be seen.
+        None if that cannot be determined.
         """
         number = before.thread_id()
         with suppress(Exception):
@@ -185,7 +184,7 @@ class MariadbStore:
         try:
             with self._connected() as connection:
                 session = MariadbSession(connection, self._on_sql)
-                # The server may not have noticed that the connection is gone.
+                # The server may still consider the connection open.
                 with suppress(DbanonError):
                     session.run(f"KILL CONNECTION {int(number)}")
                 lock = publication.output_lock(session, pending.output.name)
@@ -198,7 +197,7 @@ class MariadbStore:
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[MariadbSession]:
-        """A transaction that changes nothing; what is read is copied where staging is needed."""
+        """Open a transaction that changes nothing; only staging copies the source."""
         with self._connected() as connection:
             session = MariadbSession(connection, self._on_sql, copies=staging)
             session.run(BEGIN)
@@ -207,9 +206,9 @@ class MariadbStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """A lock of the server, which lets go of it when the connection ends.
+        """Hold a server lock, which ends with the connection.
 
-        Without rights on the ledger there is no lock. Such an account cannot publish either.
+        Accounts without rights on the ledger get no lock; they cannot publish either.
         """
         with self._connected() as connection:
             session = MariadbSession(connection, self._on_sql)
@@ -222,10 +221,10 @@ class MariadbStore:
             yield
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Memory and temporary tables are the server's."""
+        """Do nothing: the server manages memory and temporary tables."""
 
     def same_database(self, other: object) -> bool:
-        """True when both are one server, seen with one account."""
+        """Return True if both use the same database and account."""
         if not isinstance(other, MariadbStore):
             return False
         mine, theirs = self._engine.url, other._engine.url

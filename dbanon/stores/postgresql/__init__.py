@@ -1,1 +1,1 @@
-"""PostgreSQL, from outside and from inside a backend."""
+"""PostgreSQL, through a client and inside a backend."""

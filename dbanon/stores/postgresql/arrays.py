@@ -1,12 +1,12 @@
-"""Classes of rows, and released values of classes, as arrays that one statement looks up.
+"""Pass classes and released values as arrays that one statement looks up.
 
-A row finds its element by its own address or key, and there its class and its random place; by the
-class it finds the values. So nothing is staged row by row, nothing is joined, and one sort puts the
-rows in order. What a row needs fits into one number, ``class << shift | place``, with its class
-from 1 and its random place in it; -1 stands for rows that are not released.
+The address or key of a row is the index of an element, which holds the row's class and random
+position; the class is the index of the released values. So no row is staged, nothing is joined, and
+a single sort orders the rows. An element is one number, ``class << shift | position``, with classes
+from 1; -1 marks rows that are not released.
 
-A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of texts to find one.
-Where rows have no numbers, a release is written from staging.
+A column of texts is a ``jsonb`` array, since PostgreSQL scans text arrays from the start. If rows
+have no numeric keys, the release is written from staging.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 PLACES = "dbanon_places"
 
-# No array has more elements; a server holds some three times 8 bytes for each while it reads them.
+# Maximum elements of an array; the server needs about 24 bytes for each while reading.
 MOST = 2**23
-# Elements for one row that is released, where keys have gaps. Small tables may have more.
+# Maximum elements per released row if keys have gaps; small tables may have more.
 _SPARSE, _FEW = 4, 2**16
 # jsonb holds less than 256 MiB.
 _LONGEST_TEXT = 2**27
@@ -52,7 +52,7 @@ _PIECE = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """An array: its name, the SQL type of its elements or ``jsonb``, and its values, (m,)."""
+    """An array: name, SQL type of its elements or ``jsonb``, and values of shape (m,)."""
 
     name: str
     kind: str
@@ -65,51 +65,50 @@ class Column:
 
     @property
     def nothing(self) -> str:
-        """SQL of an array of this type without elements."""
+        """SQL of an empty array of this type."""
         return f"'{'[]' if self.kind == 'jsonb' else '{}'}'::{self.sql_type}"
 
     def element(self, array: str, number: str) -> str:
-        """SQL of an element, by SQL of the array and of its number from 1, an integer."""
+        """SQL of an element, from SQL of the array and of its index (integer, from 1)."""
         return f"{array} ->> ({number} - 1)" if self.kind == "jsonb" else f"({array})[{number}]"
 
     def as_json(self) -> str:
-        """The JSON of an array of texts."""
+        """Return an array of texts as JSON."""
         texts = [None if value is None else str(value) for value in self.values.tolist()]
         return json_text(texts, separators=(",", ":"))
 
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Where rows have their elements.
+    """The mapping from rows to array elements.
 
     Parameters
     ----------
-    n : how many elements there are.
-    key : SQL of what the elements are found by, over the alias s.
-    number : SQL of the number of a row's element from 1, NULL where it has none; it holds ``{key}``
-        and ``{ends}``.
-    within : SQL of a condition, over the alias s, that rows must meet to have an element.
-    ends : int64 (2,), the least and the largest key, where ``number`` needs them.
+    n : number of elements.
+    key : SQL of the key of a row, over the alias s.
+    number : SQL of the index of a row's element, from 1, or NULL; a template with ``{key}`` and
+        ``{ends}``.
+    condition : SQL condition, over the alias s, that rows with an element fulfil.
+    ends : int64 (2,), smallest and largest key, if ``number`` needs them.
     """
 
     n: int
     key: str
     number: str
-    within: str = "true"
+    condition: str = "true"
     ends: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """What an INSERT from arrays needs.
+    """The arrays for an INSERT.
 
     Parameters
     ----------
-    slots : where rows find their elements.
-    order : int32 or int64 (slots.n,), class and random place of each row that is released, -1
-        elsewhere.
-    shift : the bits of a place in its class.
-    values : of classes, in the order of their numbers.
+    slots : the mapping from rows to elements.
+    order : int32 or int64 (slots.n,), class and random position of each released row, -1 elsewhere.
+    shift : bits of a position within a class.
+    values : released values in the order of class numbers.
     """
 
     slots: Slots
@@ -118,26 +117,26 @@ class Arrays:
     values: tuple[Column, ...]
 
     def without_order(self) -> Arrays:
-        """These arrays once they were brought: the largest is not needed here any more."""
+        """Return a copy without the largest array, which is not needed once it was sent."""
         return replace(self, order=self.order[:0])
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All arrays: the order first."""
+        """All arrays, the order first."""
         ends = self.slots.ends
         kind = "integer" if self.order.dtype == np.int32 else "bigint"
-        found = (Column("place", kind, self.order), *self.values)
-        return found if ends is None else (*found, Column("ends", "bigint", ends))
+        arrays = (Column("place", kind, self.order), *self.values)
+        return arrays if ends is None else (*arrays, Column("ends", "bigint", ends))
 
 
 def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[np.int64]] | None:
-    """Where elements are, and that of each record from 0, int64 (n,).
+    """Return the mapping and the element of each record from 0, int64 (n,).
 
-    None where keys are no numbers that lie near to one another.
+    None if keys are not numbers, or are too sparse.
 
     Parameters
     ----------
-    keys : int64 (n, m), of the records that were read.
+    keys : int64 (n, m), the keys of the records.
     """
     locator = source.located
     if not len(keys) or locator.mapped:
@@ -146,7 +145,7 @@ def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[
     limit = min(MOST, max(_SPARSE * len(keys), _FEW))
     if locator.types == ("tid",):
         block, row = key >> 16, key & 0xFFFF
-        # One more than any row of these has: the element of all others of a block.
+        # One element per block is reserved for rows that were not read.
         blocks, width = int(block.max()) + 1, int(row.max()) + 1
         if blocks * width > limit:
             return None
@@ -164,24 +163,24 @@ def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[
 
 
 def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
-    """The elements of rows in so many blocks, each with fewer rows than its width.
+    """Return the mapping for row addresses in blocks of fewer rows than ``width``.
 
-    Rows that were not read may have any address. Those of later blocks are not looked at; others
-    have an element of no record, where else their number would be that of a row of the next block.
+    Rows that were not read may have any address. Those in later blocks are excluded; others share
+    the last element of their block, which belongs to no record.
     """
-    # Four bytes of block, two of row; the first of a block are 0 where there are fewer.
+    # Four bytes of block and two of row; with few blocks the leading bytes are 0.
     byte = [f"get_byte({{key}}, {at})" for at in range(6)]
     used = max((blocks - 1).bit_length() + 7, 8) // 8
     parts = [f"{byte[at]} << {8 * (3 - at)}" for at in range(4 - used, 3)]
     block = " | ".join([*(f"({part})" for part in parts), byte[3]])
     number = f"({block}) * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
-    # IS TRUE: a scan of a range of addresses would take the room of what others have in memory.
-    within = f"({address} < '({blocks},0)'::tid) IS TRUE"
-    return Slots(blocks * width, f"tidsend({address})", number, within)
+    # IS TRUE prevents a TID range scan, which would evict other pages from the buffer cache.
+    condition = f"({address} < '({blocks},0)'::tid) IS TRUE"
+    return Slots(blocks * width, f"tidsend({address})", number, condition)
 
 
 def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column, ...] | None:
-    """The arrays of what staging would have for classes; None where texts are too long for one."""
+    """Return arrays for the columns of class values; None if texts are too long."""
     columns = []
     for name, kind, values in staged:
         if kind == "text" and sum(len(str(value).encode()) + 8 for value in values) > _LONGEST_TEXT:
@@ -196,14 +195,14 @@ def order_of(
     partition: Partition,
     classes: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
-    """Class and random place of each element, (n,), and the bits of a place.
+    """Return class and random position of each element, (n,), and the bits of a position.
 
-    -1 stands where no row is released; int32 where all of it fits, else int64. Classes come by
-    their numbers, which are random, here from 1.
+    Elements without a released row are -1. The type is int32 if it suffices, else int64. Classes
+    are given by their random numbers, here from 1.
 
     Parameters
     ----------
-    elements : int64 (m,), of the records.
+    elements : int64 (m,), the element of each record.
     classes : int64 (n_classes,), the class of each number.
     """
     sizes = partition.sizes
@@ -211,7 +210,7 @@ def order_of(
     kind: Any = np.int32 if len(sizes) + 1 << shift < 2**31 else np.int64
     order: NDArray[Any] = np.full(n, -1, kind)
     for numbers, records in shuffled_classes(partition, classes):
-        # How far behind the first of its class; classes lie side by side.
+        # Positions count from the first record of each class; classes are contiguous.
         begins = np.flatnonzero(np.diff(numbers, prepend=-1))
         of_class = np.diff(begins, append=len(numbers))
         places = np.arange(len(numbers)) - np.repeat(begins, of_class)
@@ -228,47 +227,47 @@ def insert(
     array: Callable[[int, Column], str],
     joins: str,
 ) -> str:
-    """INSERT of one row for each that is released, as ``statements.write_from_source``.
+    """Return the INSERT of all released rows, as ``statements.write_from_source`` does.
 
     Parameters
     ----------
     values : SQL expression by column, over the aliases s and c.
-    reads : the columns of the source that expressions and joins take values from.
-    array : SQL of the array at a place, computed once.
+    reads : source columns that expressions and joins use.
+    array : returns SQL of the array at an index, which is evaluated once.
     """
     columns = arrays.columns
-    key, place = (quote(_unused(name, reads)) for name in ("key", "place"))
-    own = [quote(name) for name in reads]
+    key, position = (quote(_unused(name, reads)) for name in ("key", "place"))
+    names = [quote(name) for name in reads]
     ends = array(len(columns) - 1, columns[-1]) if arrays.slots.ends is not None else ""
     number = arrays.slots.number.format(key=key, ends=ends)
-    # OFFSET 0: the key is computed once a row, and values of classes after the rows were sorted.
-    keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in own)])
-    placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {place}", *own])
-    number = f"(s.{place} >> {arrays.shift})::integer"
+    # OFFSET 0 computes the key once per row, and class values only after sorting.
+    keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in names)])
+    placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {position}", *names])
+    number = f"(s.{position} >> {arrays.shift})::integer"
     of_class = ", ".join(
         f"{column.element(array(at, column), number)} AS {column.name}"
         for at, column in enumerate(arrays.values, 1)
     )
-    # Of no values, the class itself.
+    # Without value columns, select the class itself.
     of_class = of_class or f"{number} - 1 AS class"
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
         f" FROM (SELECT {placed} FROM (SELECT {keyed} FROM {source.from_clause}"
-        f" WHERE {arrays.slots.within}{source.and_where} OFFSET 0) AS s ORDER BY {place} OFFSET 0)"
-        f" AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
-        f" WHERE s.{place} >= 0"
+        f" WHERE {arrays.slots.condition}{source.and_where} OFFSET 0) AS s"
+        f" ORDER BY {position} OFFSET 0) AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
+        f" WHERE s.{position} >= 0"
     )
 
 
 def _unused(name: str, names: Sequence[str]) -> str:
-    """A name that is none of these."""
+    """Append underscores to a name until it is unused."""
     while name in names:
         name += "_"
     return name
 
 
 def create(arrays: Arrays, suffix: str) -> list[str]:
-    """The statements that make a table for a row of these arrays, which stay as they are."""
+    """Return statements that create a table with uncompressed columns for these arrays."""
     columns = [(column.name, column.sql_type) for column in arrays.columns]
     plain = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name, _ in columns)
     return [
@@ -277,25 +276,25 @@ def create(arrays: Arrays, suffix: str) -> list[str]:
     ]
 
 
-def staged(column: Column) -> str:
-    """SQL of an array of that table, read once and held in memory."""
+def array_query(column: Column) -> str:
+    """SQL of an array of that table; it is read once and stays in memory."""
     return f"(SELECT {quote(column.name)} || {column.nothing} FROM {quote(PLACES)})"
 
 
-def copied(arrays: Arrays) -> Iterator[bytes]:
-    """The bytes of COPY … FROM STDIN (FORMAT binary) for that row."""
+def copy_data(arrays: Arrays) -> Iterator[bytes]:
+    """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for that table's only row."""
     columns = arrays.columns
     yield packed.HEAD + np.array([len(columns)], ">i2").tobytes()
     for column in columns:
         if column.kind == "jsonb":
-            # Behind the version of its binary form.
+            # The binary form begins with its version.
             text = b"\x01" + column.as_json().encode()
             yield np.array([len(text)], ">i4").tobytes() + text
             continue
         oid, code = _ELEMENTS[column.kind]
         record = np.dtype([("length", ">i4"), ("value", code)])
         n = len(column.values)
-        # One dimension, no NULL, the type of elements; how many, and the number of the first.
+        # Length, dimensions, no NULLs, element type, number of elements, first index.
         head = [20 + n * record.itemsize, 1, 0, oid, n, 1]
         yield np.array(head, ">i4").tobytes()
         for start in range(0, n, _PIECE):
@@ -306,8 +305,8 @@ def copied(arrays: Arrays) -> Iterator[bytes]:
     yield packed.END
 
 
-class PostgresqlWriting(Session):
-    """The part of a session that brings classes to the server and writes rows with them."""
+class PostgresqlArraySession(Session):
+    """The part of a session that sends classes to the server and writes rows with them."""
 
     _arrays: Arrays | None = None
 
@@ -333,10 +332,10 @@ class PostgresqlWriting(Session):
         partition: Partition,
         columns: Sequence[ReleasedColumn],
     ) -> Arrays | None:
-        found = slots_of(source, microdata.keys)
-        if found is None:
+        slots_and_elements = slots_of(source, microdata.keys)
+        if slots_and_elements is None:
             return None
-        slots, elements = found
+        slots, elements = slots_and_elements
         values = columns_of(types.staged_columns(self.by_number(partition, columns)))
         if values is None:
             return None
@@ -345,11 +344,11 @@ class PostgresqlWriting(Session):
 
     @abstractmethod
     def load_arrays(self, loaded: Arrays) -> None:
-        """Bring arrays to where statements find them."""
+        """Send arrays to where statements can read them."""
 
     @abstractmethod
-    def array_sql(self, place: int, column: Column) -> str:
-        """SQL of an array that was brought, the one at this place of ``Arrays.columns``."""
+    def array_sql(self, index: int, column: Column) -> str:
+        """SQL of the loaded array with this index in ``Arrays.columns``."""
 
     def run_with_arrays(self, sql: str) -> None:
         """Execute a statement that reads arrays."""
@@ -370,8 +369,8 @@ class PostgresqlWriting(Session):
             )
             self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
-        # Labels lie in key order and are wanted in class order: merge joins read and sort what a
-        # hash join would look up at random, in a third less time.
+        # Labels are stored in key order but needed in class order. Merge joins avoid the random
+        # access of hash joins, and take a third less time.
         self.run("SET LOCAL enable_hashjoin = off")
         super().insert(table, values, source, reads, joins)
         self.run("SET LOCAL enable_hashjoin = on")

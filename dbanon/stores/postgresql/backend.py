@@ -1,12 +1,11 @@
-"""PostgreSQL from inside a backend, through SPI, in the transaction of the caller.
+"""PostgreSQL inside a backend, through SPI, in the caller's transaction.
 
-At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
-of its own. So the first statement copies what a release needs, in record order, into a temporary
-table, which nobody else can change; all that follows reads the copy, whose row addresses are the
-row keys.
+At READ COMMITTED, the default of psql and pg_cron, each statement of a function has a new snapshot.
+So the first statement copies the needed columns, in record order, into a temporary table, which no
+other session can change. Later statements read the copy, whose row addresses are the row keys.
 
-Nothing here commits. Settings are those of the SQL function that was called (its SET clauses), so
-none outlives it.
+This module never commits. The SET clauses of the calling SQL function provide the settings, so none
+of them outlives the call.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from dbanon.sessions.names import RelationName, array_text, literal, plain_text,
 from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.copied_source import COPY, copy_source
-from dbanon.stores.postgresql.errors import spi_translated
-from dbanon.stores.postgresql.given import bound, given_sql, handed_over
+from dbanon.stores.postgresql.errors import translate_spi_errors
+from dbanon.stores.postgresql.given import bind_parameters, given_sql, hand_over
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
-# Rows that are read without a look for a cancel, beside that of the statement.
+# Rows that are converted between checks for a cancellation.
 _AT_ONCE = 100
 
-# Rows or classes whose numbers travel as the text of one array.
+# Rows or classes per text array.
 PIECE = 65_536
 
 
@@ -53,8 +52,8 @@ class PlpySession(PostgresqlSession):
 
     Parameters
     ----------
-    plpy : the module that PL/Python gives its functions.
-    oid : the source, as the caller's ``regclass`` was resolved; None where there is none.
+    plpy : PL/Python's module.
+    oid : oid of the source, from the caller's ``regclass``; None if there is no source.
     """
 
     def __init__(self, plpy: Any, oid: int | None = None) -> None:
@@ -67,7 +66,7 @@ class PlpySession(PostgresqlSession):
     # -- statements -------------------------------------------------------------------------------
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self._execute(*bound(sql, parameters))
+        self._execute(*bind_parameters(sql, parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._rows(sql, parameters, planned=False)
@@ -76,27 +75,27 @@ class PlpySession(PostgresqlSession):
         return self._rows(sql, parameters, planned=True)
 
     def _rows(self, sql: str, parameters: Sequence[Any], planned: bool) -> list[tuple[Any, ...]]:
-        # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
-        text, values = bound(sql, parameters)
+        # SPI returns dictionaries, which drop duplicate column names; JSON text keeps them.
+        text, values = bind_parameters(sql, parameters)
         query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
-        found = self._execute(query, values, planned)
-        if len(found) > _AT_ONCE:
-            found = paced(found, self._look_for_cancel)
-        return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
+        records = self._execute(query, values, planned)
+        if len(records) > _AT_ONCE:
+            records = paced(records, self._look_for_cancel)
+        return [json.loads(row["found"], object_pairs_hook=_values) for row in records]
 
     def _look_for_cancel(self) -> None:
-        """Any statement does it; rows that were fetched are read without one."""
-        with spi_translated():
+        """Run a statement, since reading fetched rows never checks for a cancellation."""
+        with translate_spi_errors():
             self._plpy.execute("SELECT 1")
 
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        found = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
-        types = dict(found)
+        typed_columns = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
+        column_types = dict(typed_columns)
         names = [f"c{i}" for i in range(len(columns))]
         values = ", ".join(
-            f"v.{name}::{types[column]}" for name, column in zip(names, columns, strict=True)
+            f"v.{name}::{column_types[column]}" for name, column in zip(names, columns, strict=True)
         )
         texts = ", ".join(given_sql(i, "text[]") for i in range(len(columns)))
         self._execute(
@@ -109,49 +108,50 @@ class PlpySession(PostgresqlSession):
         )
 
     def _execute(self, sql: str, values: Sequence[str] = (), planned: bool = False) -> Any:
-        """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text.
+        """Execute one statement.
 
         Parameters
         ----------
-        planned : by a plan that later calls of the connection find again.
+        values : the texts that ``given_sql`` refers to.
+        planned : whether to cache the plan for later calls of the connection.
         """
         self.note(sql)
-        with spi_translated(), handed_over(values):
+        with translate_spi_errors(), hand_over(values):
             return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
 
-    def fetched(self, query: str, rows: int) -> Iterator[Any]:
-        """The rows of a query as dictionaries, fetched so many at a time."""
-        with spi_translated():
+    def fetch_records(self, query: str, rows: int) -> Iterator[Any]:
+        """Yield the rows of a query as dictionaries, fetching ``rows`` at a time."""
+        with translate_spi_errors():
             cursor = self._plpy.cursor(query)
-            while found := cursor.fetch(rows):
-                yield from found
-            # While it is open, no table of it can be dropped.
+            while records := cursor.fetch(rows):
+                yield from records
+            # An open cursor would keep its tables from being dropped.
             cursor.close()
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        found: AbstractContextManager[Any] = self._plpy.subtransaction()
-        return found
+        subtransaction: AbstractContextManager[Any] = self._plpy.subtransaction()
+        return subtransaction
 
     # -- source -----------------------------------------------------------------------------------
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         if name != self._source:
             return super()._lookup(name)
-        # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
-        found = self.look_up(catalog.RELATION, (self._source_oid,))
-        return found[0] if found else None
+        # By the oid of the caller's regclass, which is right even after a rename.
+        rows = self.look_up(catalog.RELATION, (self._source_oid,))
+        return rows[0] if rows else None
 
     def source_name(self) -> RelationName:
-        """The name of the source.
+        """Look up the name of the source.
 
         Raises
         ------
-        TableNotFound : there is no relation of this oid.
+        TableNotFound : there is no relation with this oid.
         """
-        found = self.look_up(catalog.RELATION, (self._source_oid,))
-        if not found:
+        rows = self.look_up(catalog.RELATION, (self._source_oid,))
+        if not rows:
             raise TableNotFound("The source is not a relation of this database.")
-        self._source = RelationName(found[0][1], found[0][2])
+        self._source = RelationName(rows[0][1], rows[0][2])
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
@@ -171,7 +171,7 @@ class PlpySession(PostgresqlSession):
         self._check_keys(source, source.located.mapped or source.located.unchecked)
 
     def require_no_staging(self) -> None:
-        """Check that the caller's session has none of the tables that staging makes."""
+        """Check that the caller's session has no tables with the names of staging."""
         if self._staging():
             raise OutputExists(
                 "This session has a temporary relation whose name starts with dbanon_.",
@@ -183,7 +183,7 @@ class PlpySession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         keys = source.located.types
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
-        # Most tables have no NULL: masks come with the first one.
+        # Most tables have no NULLs, so masks are packed only from the first one on.
         masked, width = False, packed.bytes_of_record(keys, attributes)
         plan = self._plan_of_chunk(source, attributes, masked)
         for first in range(0, self._pages, step):
@@ -198,22 +198,22 @@ class PlpySession(PostgresqlSession):
     def _plan_of_chunk(
         self, source: Relation, attributes: Sequence[Attribute], masked: bool
     ) -> Any:
-        """The prepared query for the records between two addresses."""
+        """Prepare the query for the records between two addresses."""
         located = source.located
         record = packed.packed_record(located.expressions, located.types, attributes, masked=masked)
         joins = self.value_joins(attributes)
         query = packed.by_address(source.relation, record, ("$1", "$2"), joins, source.and_where)
-        with spi_translated():
+        with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
 
     def _packed(self, plan: Any, ends: list[str]) -> tuple[bytes, int]:
-        """The bytes of the records between two addresses, and how many rows there are."""
-        with spi_translated():
-            [found] = self._plpy.execute(plan, ends)
-        return found["string_agg"] or b"", found["count"]
+        """Return the bytes of the records between two addresses, and the number of rows."""
+        with translate_spi_errors():
+            [record] = self._plpy.execute(plan, ends)
+        return record["string_agg"] or b"", record["count"]
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        rows = (tuple(row.values()) for row in self.fetched(query, chunk_rows))
+        rows = (tuple(row.values()) for row in self.fetch_records(query, chunk_rows))
         while piece := list(islice(rows, chunk_rows)):
             yield np.array(piece, np.float64)
 
@@ -222,10 +222,10 @@ class PlpySession(PostgresqlSession):
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Write the class of every released record to staging, once; raises as in any session.
+        """Stage the class of each released record once; raises as in any session.
 
-        The addresses do not travel: the copy is scanned in order, and its i-th row that was read
-        takes the i-th class of an array, -1 for a record that is withheld.
+        Addresses are not sent: the copy is scanned in order, and its i-th row takes the i-th class
+        of an array, or -1 if the record is withheld.
         """
         if self._staged is partition:
             return
@@ -242,7 +242,7 @@ class PlpySession(PostgresqlSession):
                 self.staging_suffix,
             )
         )
-        # The arrays are decoded once, as scalar subqueries, not once a row.
+        # Scalar subqueries decode the arrays once instead of once per row.
         query = (
             f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
             f" {given_sql(2, 'integer[]')}[s.n] AS class,"
@@ -263,8 +263,8 @@ class PlpySession(PostgresqlSession):
     def load_arrays(self, loaded: arrays.Arrays) -> None:
         self._arrays = loaded
 
-    def array_sql(self, place: int, column: arrays.Column) -> str:
-        return given_sql(place, column.sql_type)
+    def array_sql(self, index: int, column: arrays.Column) -> str:
+        return given_sql(index, column.sql_type)
 
     def run_with_arrays(self, sql: str) -> None:
         assert self._arrays is not None
@@ -293,9 +293,9 @@ class PlpySession(PostgresqlSession):
         self.run(f"ANALYZE {table}")
 
     def drop_staging(self) -> None:
-        """Drop the staging tables, so that another call in this transaction can have its own.
+        """Drop the staging tables, so that another call in this transaction can create them.
 
-        But for that of the persons, who are recorded when the release has its entry.
+        The table of persons stays, since they are recorded after the ledger entry.
         """
         names = [name for name in self._staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
@@ -311,7 +311,7 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
-    # Rows never leave this database, and ``stage_labels`` fills the table of labels.
+    # Unused: rows never leave this database, and ``stage_labels`` fills the table of labels.
 
     def load_labels(self, *_: Any) -> None:
         raise NotImplementedError
@@ -336,8 +336,8 @@ class PlpySession(PostgresqlSession):
         super().publish(output, columns)
 
     def ensure_ledger(self) -> None:
-        found = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if found != [(HEAD,)]:
+        versions = self.rows("SELECT version_num FROM dbanon.alembic_version")
+        if versions != [(HEAD,)]:
             raise LedgerMissing(
                 "The ledger of this database has another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",
@@ -345,7 +345,7 @@ class PlpySession(PostgresqlSession):
 
 
 def limit_locks(plpy: Any) -> str:
-    """Have this transaction wait for locks no longer than dbanon does; the caller's setting."""
+    """Limit the lock timeout of this transaction to dbanon's; return the caller's setting."""
     [row] = plpy.execute("SELECT current_setting('lock_timeout') AS patience")
     limit = lock_milliseconds(row["patience"])
     plpy.execute(f"SELECT set_config('lock_timeout', '{limit}', true)")
@@ -354,7 +354,7 @@ def limit_locks(plpy: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _plan_of(prepare: Callable[[str], Any], sql: str) -> Any:
-    """The plan of a statement, which the server makes anew when what it names has changed."""
+    """Cache the plan of a statement; the server replans it when its relations change."""
     return prepare(sql)
 
 

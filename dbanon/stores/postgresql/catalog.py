@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says of relations, columns and rights, in dbanon's terms."""
+"""Read relations, columns and rights from PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relh
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ?::oid"""
 
-# The first type that a value of such a column has, or has in it, and that does not travel as bytes
-# which the server takes back: one without functions for that, or a domain inside of another type,
-# whose check would run where nobody looked whose code it is.
+# The first type of a column, or part of it, whose values cannot be sent as bytes and read back: one
+# without binary functions, or a domain inside another type, whose check could be foreign code.
 NOT_CARRIED = """
 WITH RECURSIVE parts(name, oid, inside) AS (
     SELECT a.attname, a.atttypid, false FROM pg_attribute AS a
@@ -52,8 +51,8 @@ RELATIONS_NEAR = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
-# A domain is looked through to the type under it, and everything that this is made of is looked at:
-# whose it is decides what a column is read and released as.
+# Resolves domains to base types, and collects all types that these are made of: their owners decide
+# how a column is read and released.
 COLUMNS = f"""
 WITH RECURSIVE chain(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
@@ -115,9 +114,9 @@ CROSS JOIN LATERAL (
 WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
 
-# The same rows, and whether they are: where a column has a base type that is made of no other, is
-# not another role's, and whose collation is the column's, too. Most tables have no others, and the
-# query above takes twenty times as long to plan.
+# The same rows with a flag that is true if they are valid: for a plain base type of a trusted role
+# with the column's collation. This suffices for most tables, and the query above takes twenty times
+# as long to plan.
 PLAIN_COLUMNS = f"""
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, a.atttypmod),
        CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname END,
@@ -143,7 +142,7 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 WHERE i.indrelid = ?::oid AND i.indisprimary AND i.indisvalid AND k.position <= i.indnkeyatts
 ORDER BY k.position"""
 
-# The address of a row of a foreign table is what its server makes of it: often the same for all.
+# In a foreign table, row addresses are often equal for all rows.
 FOREIGN_CHILDREN = """
 WITH RECURSIVE below(oid) AS (
     SELECT ?::oid
@@ -156,7 +155,7 @@ SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')
   AND NOT has_column_privilege(?::oid, name, 'SELECT')"""
 
-# Whoever may not use a schema may look at the catalog all the same.
+# The catalog is readable even without rights on the schema.
 FIRST_OF_SCHEMAS = """
 SELECT c.oid, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN unnest(?::text[]) WITH ORDINALITY AS s(name, place) ON s.name = n.nspname
@@ -180,7 +179,7 @@ SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
-# Whether this role owns a relation that no view and no foreign key depends on.
+# True if this role owns a relation without dependent views or foreign keys.
 MAY_DROP = """
 SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
     SELECT FROM pg_depend AS d
@@ -194,7 +193,7 @@ SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND n.nspname = ? AND c.relname = ?"""
 
-# Kinds whose rows go by their address.
+# Relation kinds whose rows are identified by address.
 ADDRESSED = ("r", "m")
 RELATION_KINDS = {
     "r": "table",
@@ -208,12 +207,12 @@ _INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
 _FLOATS = {"float4": 32, "float8": 64}
 _TEXTS = {"text", "varchar", "bpchar", "name", "char", "uuid"}
 
-# A numeric without a declared scale: it is read from the values.
+# For numeric without a declared scale, which is then read from the values.
 UNKNOWN_SCALE = -1
 
 
 def schema_of(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Schema:
-    """The schema of a relation."""
+    """Return the schema of a relation."""
     rows = look_up(PLAIN_COLUMNS, (oid,))
     if all(row[-1] is True for row in rows):
         return Schema(tuple(_attribute(*row[:-1]) for row in rows))
@@ -233,11 +232,11 @@ def _attribute(
     domain_of_another: bool,
     of_another: str | None,
 ) -> Attribute:
-    """The attribute, under the type that it has in a release.
+    """Build the attribute with the type it will have in a release.
 
-    No released column has a type of another role: who owns a type could later run code over the
-    column by it, or drop it with the type. A domain gives way to the type under it, an enum to
-    text; what is made of such types cannot be released.
+    No released column has a type of another role: its owner could run code on the values, or drop
+    the type with the column. Such a domain becomes its base type, such an enum text; columns of
+    other types made of foreign ones cannot be released.
     """
     kind, extra = _kind(base or "", type_type, typmod)
     enumerated = type_type == "e"
@@ -254,7 +253,7 @@ def _attribute(
         nullable=not not_null,
         order=tuple(labels or ()),
         enum_type=base_type if enumerated and sql_type != "text" else "",
-        # A cast to text takes the blanks from the end that bpchar without a length shows.
+        # A cast to text would strip trailing blanks, which bpchar without a length displays.
         by_output=base is None or (base == "bpchar" and typmod < 0),
         of_another=of_another or "",
         **extra,
@@ -269,7 +268,7 @@ def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]
     if base == "numeric":
         if typmod < 0:
             return Kind.DECIMAL, {"scale": UNKNOWN_SCALE}
-        # The scale is an 11-bit signed number; digits before the point cannot be released finer.
+        # The scale is an 11-bit signed integer; negative scales are treated as 0.
         scale = (typmod - 4) & 0x7FF
         scale = max((scale ^ 1024) - 1024, 0)
         return Kind.DECIMAL, {"precision": ((typmod - 4) >> 16) & 0xFFFF, "scale": scale}
@@ -285,14 +284,15 @@ def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]
     return Kind.OTHER, {}
 
 
-def missing(
+def missing_relation(
     session: Session, name: RelationName, schemas: Sequence[str]
 ) -> TableNotFound | SchemaNotFound:
-    """The error for a relation that these schemas do not have, with the names nearest to its."""
-    known = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
-    if name.schema is not None and name.schema not in known:
+    """Build the error for a relation missing in these schemas; the hint has similar names."""
+    existing_schemas = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
+    if name.schema is not None and name.schema not in existing_schemas:
         return SchemaNotFound(
-            f'There is no schema "{name.schema}".', hint=nearest_names(name.schema, known)
+            f'There is no schema "{name.schema}".',
+            hint=nearest_names(name.schema, existing_schemas),
         )
     near = [
         relation for schema in schemas for (relation,) in session.rows(RELATIONS_NEAR, (schema,))

@@ -1,4 +1,4 @@
-"""What functions of a backend open: the database, and a source that is read without writing."""
+"""The database and read-only sources of SQL functions inside a backend."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class StableSource(SqlSource):
-    """A source read from a STABLE function, whose queries all see the caller's snapshot.
+    """A source read by a STABLE function, whose queries share the caller's snapshot.
 
-    It makes no tables. The keys of records are the places of rows in the order of their keys.
+    It creates no tables. The key of a record is its position in key order.
     """
 
     session: PlpySession
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The relation: the caller's snapshot pins it. Its key is checked; raises DuplicateKeys."""
+        """Check the key, and return the relation unchanged; raises DuplicateKeys."""
         if relation.located.mapped or relation.located.unchecked:
             self.session.check_keys(relation)
         return relation
@@ -41,7 +41,7 @@ class StableSource(SqlSource):
     def read(
         self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
+        """Read these columns of all rows; raises as ``microdata_from_chunks``."""
         microdata = wanted.by_role(
             microdata_from_chunks(
                 wanted.columns,
@@ -58,7 +58,7 @@ class StableSource(SqlSource):
     def labelled(
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
-        """The row key (JSON text) and the class of every row, None where withheld."""
+        """Yield row key (JSON text) and class of each row; the class is None if withheld."""
         places = places_of(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.of(places).labels.tolist()
         for row_key, label in zip(self._keys(relation), labels, strict=True):
@@ -76,19 +76,19 @@ class StableSource(SqlSource):
             f" {columns} FROM {source.name.quoted} AS s) AS s"
         )
         for position, text, query in self._dictionaries(source, attributes):
-            # A STABLE function makes no tables: the dictionaries are numbered where they are used.
+            # Inline dictionaries, since a STABLE function cannot create tables.
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         query = packed.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
-        for row in self.session.fetched(query, 1):
+        for row in self.session.fetch_records(query, 1):
             yield packed.unpack(row["string_agg"], ["bigint"], attributes)
 
     def _dictionaries(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
-        """Position, SQL of the text and query of the dictionary of each that is read by codes."""
-        found = []
+        """Return position, SQL of the text and dictionary query of each coded attribute."""
+        dictionaries = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
                 text = self.session.value_of(attribute)
@@ -96,8 +96,8 @@ class StableSource(SqlSource):
                 query = statements.numbered_values(
                     f"{source.name.quoted} AS s", text, column, source.and_where
                 )
-                found.append((position, text, query))
-        return found
+                dictionaries.append((position, text, query))
+        return dictionaries
 
     def _keys(self, source: Relation) -> list[str]:
         locator = source.located
@@ -113,12 +113,12 @@ class StableSource(SqlSource):
             f"SELECT jsonb_build_object({pairs})::text AS row_key"
             f" FROM {source.name.quoted} AS s ORDER BY {self._order(source)}"
         )
-        return [row["row_key"] for row in self.session.fetched(query, DEFAULT_CHUNK_ROWS)]
+        return [row["row_key"] for row in self.session.fetch_records(query, DEFAULT_CHUNK_ROWS)]
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:
-        wanted = source.located.expressions[0]
-        return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == wanted]
+        expression = source.located.expressions[0]
+        return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == expression]
 
 
 class PlpyStore:
@@ -131,7 +131,7 @@ class PlpyStore:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """A URL for messages."""
         return "postgresql:///"
 
     @property
@@ -141,18 +141,18 @@ class PlpyStore:
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:
-        """The caller's transaction: committed or rolled back by the caller, not here."""
+        """Return the caller's transaction, which only the caller commits or rolls back."""
         yield self._session
 
     def planning(
         self, *, staging: bool, create: bool = False
     ) -> AbstractContextManager[PlpySession]:
-        """The caller's transaction, as it is."""
+        """Return the caller's transaction."""
         return self.session(write=False)
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Its memory is the server's."""
+        """Do nothing: the server manages its memory."""
 
     def same_database(self, other: object) -> bool:
-        """True for this store only."""
+        """Return True only for this very store."""
         return other is self

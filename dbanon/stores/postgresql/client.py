@@ -1,4 +1,4 @@
-"""PostgreSQL through a client: SQLAlchemy for the connection, psycopg for what is large.
+"""PostgreSQL through a client: SQLAlchemy for connections, psycopg for bulk data.
 
 A session is one REPEATABLE READ transaction: the reads, the join and the recount see one snapshot.
 """
@@ -33,8 +33,8 @@ from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
-from dbanon.stores.postgresql.copied import copied_out
-from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.copied import read_copy
+from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-# Where a connection of ours keeps what it leads to, and the search path that it was opened with.
-FOUND = "dbanon_backend"
-# Row keys, and rows of a chain, that are read at a time.
+# Key in ``Connection.info`` for the ``Backend`` of a connection.
+BACKEND_KEY = "dbanon_backend"
+# Row keys, or rows of a chain, per read.
 _ROWS = 65_536
 
 
@@ -53,7 +53,7 @@ class PsycopgSession(PassthroughSession):
 
     Parameters
     ----------
-    beside : opens another session, whose transaction begins then; None where there is none.
+    open_second_session : opens a session with a new transaction; None if that is impossible.
     """
 
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -68,18 +68,18 @@ class PsycopgSession(PassthroughSession):
         self,
         connection: Connection,
         on_sql: OnSql | None = None,
-        beside: Callable[[], AbstractContextManager[PsycopgSession]] | None = None,
+        open_second_session: Callable[[], AbstractContextManager[PsycopgSession]] | None = None,
     ) -> None:
         super().__init__(on_sql)
-        self._connection, self._open_beside = connection, beside
+        self._connection, self._open_second_session = connection, open_second_session
         self._driver: Any = connection.connection.driver_connection
-        # An engine of the caller's may have another.
+        # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         self.enter()
 
     def caller_path(self) -> list[str]:
-        found: Backend | None = self._connection.info.get(FOUND)
-        return super().caller_path() if found is None else found.path
+        backend: Backend | None = self._connection.info.get(BACKEND_KEY)
+        return super().caller_path() if backend is None else backend.path
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -87,13 +87,13 @@ class PsycopgSession(PassthroughSession):
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._cursor(sql, parameters) as cursor:
-            found: list[tuple[Any, ...]] = cursor.fetchall()
-            return found
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     @contextmanager
     def _cursor(self, sql: str, parameters: Sequence[Any] = (), **how: Any) -> Iterator[Any]:
         self.note(sql)
-        with translated(), self._driver.cursor(**how) as cursor:
+        with translate_errors(), self._driver.cursor(**how) as cursor:
             if parameters:
                 cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
             else:
@@ -117,23 +117,23 @@ class PsycopgSession(PassthroughSession):
         locator = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
         query = packed.passthrough_records(locator.expressions, locator.types, attributes, [], rows)
-        for buffer in self.copied(query, chunk_rows):
+        for buffer in self.copy_chunks(query, chunk_rows):
             chunk, _, _ = packed.unpack_passthrough(buffer, locator.types, attributes, 0)
             yield chunk
 
-    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
+    def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         with self._copying(query) as stream:
-            yield from copied_out(stream, self._driver.pgconn, rows)
+            yield from read_copy(stream, self._driver.pgconn, rows)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.located
-        kept = ", ".join(types.portable(source.attribute(name)) for name in columns)
+        values = ", ".join(types.portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
-        query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
         width = len(locator.types)
-        self._look_again()
+        self._recheck_foreign_code()
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
@@ -145,35 +145,35 @@ class PsycopgSession(PassthroughSession):
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
-        # As bytes: of a million rows, texts would take three times as long.
+        # Bytes take a third of the time of texts.
         kinds = (*source.located.types, "bigint")
         rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
         keys = (*source.located.expressions, number)
         query = packed.passthrough_records(keys, kinds, [], [], rows)
-        found = [np.empty((0, len(kinds)), np.int64)]
-        for buffer in self.copied(query, _ROWS):
-            found.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
-        return np.concatenate(found)
+        pieces = [np.empty((0, len(kinds)), np.int64)]
+        for buffer in self.copy_chunks(query, _ROWS):
+            pieces.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
+        return np.concatenate(pieces)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         super().create_released(output, columns, release_id)
-        self._look_again()
+        self._recheck_foreign_code()
 
-    def _look_again(self) -> None:
-        """Check, before sources are read again, that no code of another role came meanwhile.
+    def _recheck_foreign_code(self) -> None:
+        """Check before reading sources again that no other role has added code meanwhile.
 
-        This transaction's snapshot would not show it: its planner sees it all the same.
+        This transaction's snapshot hides such code, but its planner would run it.
         """
         oids = [
-            one.oid
-            for one in self._relations.values()
-            if not self.nothing_to_find(one.oid)
-            or self.rows(foreign.of_another(f"{int(one.oid)}::oid")) == [(True,)]
+            relation.oid
+            for relation in self._relations.values()
+            if not self.nothing_to_find(relation.oid)
+            or self.rows(foreign.of_another(f"{int(relation.oid)}::oid")) == [(True,)]
         ]
-        if self._open_beside is not None and oids:
-            with self._open_beside() as now:
+        if self._open_second_session is not None and oids:
+            with self._open_second_session() as now:
                 for oid in oids:
                     now.require_own_code(oid)
 
@@ -208,11 +208,11 @@ class PsycopgSession(PassthroughSession):
     def load_arrays(self, loaded: arrays.Arrays) -> None:
         for statement in arrays.create(loaded, self.staging_suffix):
             self.run(statement)
-        self._copy_binary(arrays.PLACES, arrays.copied(loaded))
+        self._copy_binary(arrays.PLACES, arrays.copy_data(loaded))
         self._arrays = loaded.without_order()
 
-    def array_sql(self, place: int, column: arrays.Column) -> str:
-        return arrays.staged(column)
+    def array_sql(self, index: int, column: arrays.Column) -> str:
+        return arrays.array_query(column)
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
@@ -239,13 +239,13 @@ class PsycopgSession(PassthroughSession):
         self.analyze_staging(statements.FILE_ROWS)
 
     def analyze_staging(self, table: str) -> None:
-        """Tell the planner how large a staging table is; it is never analyzed by itself."""
+        """Update planner statistics; autovacuum never analyzes temporary tables."""
         self.run(f"ANALYZE {quote(table)}")
 
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        # Bind parameters are logged where statements are; what is copied never is.
+        # COPY data is never logged, unlike bind parameters.
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
     def call(self, function: str, parts: Sequence[str]) -> str:
@@ -258,15 +258,15 @@ class PsycopgSession(PassthroughSession):
         )
         self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))
         arguments = ", ".join(
-            f"(SELECT part FROM {table} WHERE place = {place})" for place in range(len(parts))
+            f"(SELECT part FROM {table} WHERE place = {index})" for index in range(len(parts))
         )
         return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
 
     @contextmanager
     def _copying(self, copy: str) -> Iterator[Any]:
-        """The stream of a COPY."""
+        """Open the stream of a COPY."""
         self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+        with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
 
     def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -275,17 +275,17 @@ class PsycopgSession(PassthroughSession):
                 stream.write_row(row)
 
     def copy_out(self, query: str) -> Iterator[bytes]:
-        """The rows of a query as CSV, NULL as nothing between commas, in pieces of any size."""
+        """Yield the rows of a query as CSV in chunks of any size; NULL is an empty field."""
         with self._copying(f"COPY ({query}) TO STDOUT (FORMAT csv)") as stream:
             for piece in stream:
                 yield bytes(piece)
 
     def copy_in(self, table: RelationName, pieces: Iterable[bytes]) -> None:
-        """Add rows of CSV to a table, in the order of its columns."""
+        """Append CSV rows to a table, in the order of its columns."""
         self.copy_bytes(f"COPY {table.quoted} FROM STDIN (FORMAT csv)", pieces)
 
     def _load(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        """Create and fill a staging table; texts have no binary form here."""
+        """Create and fill a staging table, in text format if a column is text."""
         named = [(name, kind) for name, kind, _ in columns]
         self.run(statements.create_staging(table, named, self.staging_suffix))
         if any(kind == "text" for _, kind in named):
@@ -305,21 +305,21 @@ class PsycopgSession(PassthroughSession):
 
     # -- chains -----------------------------------------------------------------------------------
 
-    # By arrays: a join of all persons costs the server several times what it costs to hand their
-    # tags over, once in each direction, and COPY takes less than half the time of an INSERT.
+    # Chains exchange arrays with the server: joining all persons there costs several times as much
+    # as transferring their tags both ways, and COPY takes less than half the time of INSERT.
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
         kinds = [kind for _, kind in columns]
-        # Of the width that is said, whatever SQL gives.
+        # The casts guarantee the declared widths.
         listed = ", ".join(f"({sql})::{kind}" for sql, kind in columns)
-        found: list[list[Fetched]] = [[] for _ in kinds]
+        chunks: list[list[Fetched]] = [[] for _ in kinds]
         query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
-        for buffer in self.copied(query, _ROWS):
-            for column, piece in zip(found, packed.fixed_columns(buffer, kinds), strict=True):
+        for buffer in self.copy_chunks(query, _ROWS):
+            for column, piece in zip(chunks, packed.fixed_columns(buffer, kinds), strict=True):
                 column.append(piece)
         nothing = packed.fixed_columns(np.empty(0, np.uint8), kinds)
         return [
-            np.concatenate([none, *pieces]) for none, pieces in zip(nothing, found, strict=True)
+            np.concatenate([none, *pieces]) for none, pieces in zip(nothing, chunks, strict=True)
         ]
 
     def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
@@ -357,7 +357,7 @@ class PsycopgSession(PassthroughSession):
     # -- the ledger -------------------------------------------------------------------------------
 
     def ledger_is_current(self) -> bool:
-        """True when the ledger is of this version."""
+        """Return True if the ledger has this version."""
         return ledger_is_current(self)
 
     def _revokes(self) -> list[str]:
@@ -370,19 +370,19 @@ class PsycopgSession(PassthroughSession):
         ]
 
     def ensure_ledger(self) -> None:
-        # Asking for the version reads a relation, which may be a view with somebody's code.
+        # The table of versions could be a view with foreign code.
         self.require_trusted_ledger()
-        # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
+        # The usual case: return before taking the lock.
         if ledger_is_current(self):
             return
         from dbanon.ledger.migrate import make_or_migrate
 
-        # Two first releases at once: the second waits here and finds the ledger made.
+        # If two first releases race, the second one waits here and finds the new ledger.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
-            # What asks for a table waits behind whoever reads it, and all others behind that.
+            # A waiting migration would block all later readers.
             lock_schema(self, "dbanon", self.lock_seconds)
-            with translated():
+            with translate_errors():
                 make_or_migrate(self, self._connection, self._revokes())
         except OutputExists:
             raise SourceChanged(

@@ -1,9 +1,9 @@
-"""Kept columns that travel with the client: read beside what classes are made of, written back.
+"""Pass retained columns through the client: read them with the quasi-identifiers, write them back.
 
-One COPY brings keys, quasi-identifiers and kept columns; another one takes the finished rows, in
-their random order. So the server neither finds a row again nor sorts any. A value of a kept column
-stays the bytes that the server made of it, which nobody here looks into: what comes back is what
-was there. Of a class the server is asked for the bytes once, in the types of the release.
+One COPY reads keys, quasi-identifiers and retained columns; another one writes the finished rows in
+random order. So the server neither looks up nor sorts rows. Values of retained columns are opaque
+bytes here and return unchanged. The server encodes the values of each class once, in the types of
+the release.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.session import PostgresqlSession
 
-# Rows that are put together at a time.
+# Rows per write.
 _PIECE = 32_768
-# Of a row: where its values end, and its key.
+# Bytes per row for the end offset of its values and its key.
 _BYTES_BESIDE = 16
-# Types without a limit of their own, by what their values are here and in COPY.
+# Types that need no conversion, with the dtype of their values here and in COPY.
 _PLAIN = {
     "double precision": (np.float64, ">f8"),
     "bigint": (np.int64, ">i8"),
@@ -42,20 +42,20 @@ _PLAIN = {
     "date": (np.int64, ">i4"),
 }
 _KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# A domain does not take a value back: a check that was added later, or is not the same any more.
+# A domain may refuse existing values if its check was added or changed later.
 _CHECKED = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
 @dataclass(eq=False)
 class Passthrough:
-    """Values of kept columns, row by row as they were read.
+    """Values of retained columns in the order they were read.
 
     Parameters
     ----------
-    columns : how many there are.
+    columns : number of retained columns.
     values : the fields of all rows, with their lengths.
-    ends : int64 (c,) of each piece, where the fields of each of its rows end in all values.
-    keys : int64 (c, m) of each piece; none once all were read in the order of records.
+    ends : int64 (c,) per chunk, the end offset of each row in ``values``.
+    keys : int64 (c, m) per chunk; empty if rows were read in the order of records.
     """
 
     columns: int
@@ -67,14 +67,14 @@ class Passthrough:
     def add(
         self, keys: NDArray[np.int64], tails: NDArray[np.uint8], ends: NDArray[np.int64]
     ) -> None:
-        """Keep the fields of some more rows."""
+        """Append the fields of a chunk of rows."""
         self.ends.append(ends + len(self.values))
         self.keys.append(keys)
         self.values += tails.data
         self.rows += len(keys)
 
     def settle(self) -> None:
-        """Forget the keys, where rows were read in the order of records; they take memory."""
+        """Drop the keys to save memory if rows were read in the order of records."""
         if not self.keys or self.keys[0].shape[1] != 1:
             return
         keys = np.concatenate(self.keys)[:, 0]
@@ -82,12 +82,15 @@ class Passthrough:
             self.keys.clear()
 
     def require_memory(self, limit: int | None, n_columns: int, coded: int) -> None:
-        """Check that they, and records of so many columns, keep within a limit; raises MemoryLimit.
+        """Check that values and records fit a memory limit; raises MemoryLimit.
 
-        None is no limit. ``coded`` of the columns are no numbers.
+        Parameters
+        ----------
+        limit : bytes, or None for no limit.
+        n_columns, coded : columns of the records, and how many of them are not numbers.
         """
-        beside = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns, coded))
-        if limit is not None and len(self.values) + beside > limit:
+        overhead = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns, coded))
+        if limit is not None and len(self.values) + overhead > limit:
             raise MemoryLimit.over(
                 "With kept columns in the client's memory the job needs",
                 limit,
@@ -98,11 +101,11 @@ class Passthrough:
             )
 
     def places(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The row that was read of each record, int64 (n,); None where they lie in that order.
+        """Return the stored row of each record, int64 (n,); None if the orders are equal.
 
         Parameters
         ----------
-        keys : of the records, int64 (n, m).
+        keys : int64 (n, m), the keys of the records.
 
         Raises
         ------
@@ -122,12 +125,12 @@ class Passthrough:
 
 
 class PassthroughSession(PostgresqlSession):
-    """The part of a client's session that reads kept columns and writes finished rows."""
+    """The part of a client's session that reads retained columns and writes finished rows."""
 
     _passthrough: Passthrough | None = None
 
-    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
-        """The bytes of the rows of a COPY … TO STDOUT, so many at a time, without head and end."""
+    def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of a COPY … TO STDOUT as bytes, ``rows`` at a time, without header."""
         raise NotImplementedError
 
     def copy_bytes(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
@@ -136,8 +139,8 @@ class PassthroughSession(PostgresqlSession):
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
         oid = self._relations[source.name].oid
-        # What is written by its output function travels as text.
-        names = [a.name for a in columns if types.kept(a) == f"s.{quote(a.name)}"]
+        # Types that are converted by their output function travel as text.
+        names = [a.name for a in columns if types.retained_column(a) == f"s.{quote(a.name)}"]
         for name, sql_type, is_domain in self.rows(catalog.NOT_CARRIED, (oid, names)):
             why = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
@@ -155,31 +158,31 @@ class PassthroughSession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         located = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        values = [types.kept(a) for a in passthrough]
+        values = [types.retained_column(a) for a in passthrough]
         query = packed.passthrough_records(
             located.expressions, located.types, attributes, values, rows
         )
-        held = self._passthrough = Passthrough(len(passthrough))
-        self._as_stored(True)
-        for buffer in self.copied(query, chunk_rows):
+        stored = self._passthrough = Passthrough(len(passthrough))
+        self._use_stored_encoding(True)
+        for buffer in self.copy_chunks(query, chunk_rows):
             chunk, tails, ends = packed.unpack_passthrough(
                 buffer, located.types, attributes, len(passthrough)
             )
-            held.add(chunk.keys, tails, ends)
-            coded = sum(one.kind.is_coded for one in attributes)
-            held.require_memory(memory_limit, len(attributes), coded)
+            stored.add(chunk.keys, tails, ends)
+            coded = sum(attribute.kind.is_coded for attribute in attributes)
+            stored.require_memory(memory_limit, len(attributes), coded)
             yield chunk
-        held.settle()
-        self._as_stored(False)
+        stored.settle()
+        self._use_stored_encoding(False)
 
-    def _as_stored(self, wanted: bool) -> None:
-        """Have texts travel in the database's own encoding, where that is another than the usual.
+    def _use_stored_encoding(self, enabled: bool) -> None:
+        """Switch the client encoding to that of the database, or back to UTF-8.
 
-        They come back as they are then, whatever bytes they hold, and whatever is no UTF-8.
+        Texts then return unchanged, even if they are not valid UTF-8.
         """
         [(encoding,)] = self.rows("SELECT current_setting('server_encoding')")
         if encoding != "UTF8":
-            self.run(f"SET LOCAL client_encoding = '{encoding if wanted else 'UTF8'}'")
+            self.run(f"SET LOCAL client_encoding = '{encoding if enabled else 'UTF8'}'")
 
     def insert_passthrough(
         self,
@@ -190,26 +193,26 @@ class PassthroughSession(PostgresqlSession):
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        held, self._passthrough = self._passthrough, None
-        assert held is not None
-        assert held.columns == len(passthrough)
-        places = held.places(microdata.keys)
-        held.keys.clear()
-        found = self._own_bytes(partition, released, columns)
-        if found is None:
+        stored, self._passthrough = self._passthrough, None
+        assert stored is not None
+        assert stored.columns == len(passthrough)
+        places = stored.places(microdata.keys)
+        stored.keys.clear()
+        heads_and_ends = self._encode_classes(partition, released, columns)
+        if heads_and_ends is None:
             self.stage_classes(partition, columns)
-        self._as_stored(True)
-        heads, head_ends = found or self._of_classes(released, partition.n_classes)
+        self._use_stored_encoding(True)
+        heads, head_ends = heads_and_ends or self._fetch_class_bytes(released, partition.n_classes)
         join = kernels.RowJoin(
-            len(released) + held.columns,
+            len(released) + stored.columns,
             heads,
             head_ends,
-            np.frombuffer(held.values, np.uint8),
-            np.concatenate(held.ends) if held.ends else np.empty(0, np.int64),
+            np.frombuffer(stored.values, np.uint8),
+            np.concatenate(stored.ends) if stored.ends else np.empty(0, np.int64),
         )
-        held.ends.clear()
+        stored.ends.clear()
         names = quote_list([*(name for name, _, _ in released), *passthrough])
-        # Nobody else sees the table before it is committed: its rows need not be looked at again.
+        # The table is new in this transaction, so its rows can be written frozen.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
             rows = _rows(join, partition, self.classes_by_number(partition), places)
@@ -223,41 +226,41 @@ class PassthroughSession(PostgresqlSession):
                 detail=error.detail,
                 hint="Leave out `kept_columns`: its values stay in the database then.",
             ) from None
-        self._as_stored(False)
+        self._use_stored_encoding(False)
 
-    def _own_bytes(
+    def _encode_classes(
         self,
         partition: Partition,
         released: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """As ``_of_classes``, without asking the server; None where types are not so plain."""
+        """Do the same without the server; None if a type needs a conversion there."""
         by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
         values = []
         order = self.classes_by_number(partition)
-        for place, (name, sql_type, _) in enumerate(released):
+        for index, (name, sql_type, _) in enumerate(released):
             column = by_name[name]
             if column.upper is not None or column.missing is not None:
                 return None
-            known = _plain(column.values[order], column.attribute.kind, sql_type)
-            if known is None:
+            encoded = _encode_plain(column.values[order], column.attribute.kind, sql_type)
+            if encoded is None:
                 return None
-            values.append(known)
-            fields += [(f"length{place}", ">i4"), (f"value{place}", known.dtype.str)]
+            values.append(encoded)
+            fields += [(f"length{index}", ">i4"), (f"value{index}", encoded.dtype.str)]
         records = np.empty(partition.n_classes, np.dtype(fields))
-        for place, known in enumerate(values):
-            records[f"length{place}"] = known.dtype.itemsize
-            records[f"value{place}"] = known
+        for index, encoded in enumerate(values):
+            records[f"length{index}"] = encoded.dtype.itemsize
+            records[f"value{index}"] = encoded
         ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
         return records.view(np.uint8), ends
 
-    def _of_classes(
+    def _fetch_class_bytes(
         self, released: Sequence[tuple[str, str, str]], n_classes: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The fields of each class as bytes, by its number, and where they end.
+        """Read the fields of each class as bytes, by class number, and their end offsets.
 
-        Its values are those that an INSERT from staging would write.
+        The values equal those that an INSERT from staging would write.
         """
         values = ", ".join(f"({value})::{sql_type}" for _, sql_type, value in released)
         query = (
@@ -266,10 +269,10 @@ class PassthroughSession(PostgresqlSession):
         )
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
-        for buffer in self.copied(query, _PIECE):
-            found = kernels.split_rows(buffer, [], len(released))
-            ends.append(found[2] + len(fields))
-            fields += found[1].data
+        for buffer in self.copy_chunks(query, _PIECE):
+            split = kernels.split_rows(buffer, [], len(released))
+            ends.append(split[2] + len(fields))
+            fields += split[1].data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
         if len(all_ends) != n_classes:
             raise RecountFailed(
@@ -280,8 +283,8 @@ class PassthroughSession(PostgresqlSession):
         return np.frombuffer(fields, np.uint8), all_ends
 
 
-def _plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
-    """Values as COPY has them, where a type is so plain that it takes them as they are."""
+def _encode_plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
+    """Encode values for COPY; None if the type needs a conversion by the server."""
     if sql_type not in _PLAIN or values.dtype != _PLAIN[sql_type][0] or kind not in _KINDS:
         return None
     if kind is Kind.FLOAT:
@@ -299,14 +302,14 @@ def _rows(
     order: NDArray[np.int64],
     places: NDArray[np.int64] | None,
 ) -> Iterator[bytes | memoryview]:
-    """The bytes of a COPY of the released rows, in pieces, while the server takes those before.
+    """Yield the bytes of a COPY of the released rows, while the server consumes earlier ones.
 
-    Classes stand in random order, and rows in random order within a class, as elsewhere.
+    Classes are in random order, and rows in random order within a class.
 
     Parameters
     ----------
     order : int64 (n_classes,), the class of each number.
-    places : as of ``Passthrough.places``.
+    places : from ``Passthrough.places``.
     """
     yield packed.HEAD
     for numbers, records in shuffled_classes(partition, order):

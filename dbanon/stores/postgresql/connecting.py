@@ -1,11 +1,10 @@
-"""How connections to PostgreSQL are made, and ended where their network does not answer.
+"""Open connections to PostgreSQL, and end them if the network is dead.
 
-Nothing here lasts longer than a transaction on the server: behind a pooler that gives each
-transaction another connection, what a session leaves would be found by somebody else's.
+No server state outlives a transaction here: a pooler may give each transaction another connection,
+so leftovers would reach another client's session.
 
-Why a server cannot be reached comes from what the client library says. Its text names host, port,
-role and database. It is read, and not passed on: what a server answers may stand in any language,
-and settings of a URL hold secrets.
+The client library's message explains why a server is unreachable. It is parsed but never passed on:
+it may be in any language, and the settings of a URL may be secret.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-# Of the client's socket, as libpq knows them, and of the server's. A peer that is gone is noticed
-# after a minute. The server waits longer: a client that is busy with rows does not read more.
+# Keepalive settings of the client's socket (libpq) and the server's. A dead peer is noticed after a
+# minute. The server waits longer, since a client that is processing rows does not read.
 _CLIENT = {
     "keepalives_idle": "30",
     "keepalives_interval": "10",
@@ -48,13 +47,13 @@ _SERVER = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "120000",
 }
-# What the driver says of a connection that is given up may hold text of the server. Who has loggers
-# of their own gets it; it is not printed where nobody asked.
+# The driver logs failed connections, possibly with text of the server. Only applications that
+# configure logging should get it; by default nothing is printed.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
-# Seconds that a request to cancel a statement may take.
+# Seconds that cancelling a statement may take.
 _CANCEL = 1.0
 
-_FOUND = f"""
+_BACKEND = f"""
 {PINNED};
 SELECT pg_backend_pid(), (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())),
     ARRAY(SELECT name FROM pg_settings WHERE source = 'default' AND name IN ({
@@ -67,13 +66,13 @@ _END = (
 
 
 class Backend(NamedTuple):
-    """What a new connection leads to.
+    """The server side of a new connection.
 
     Parameters
     ----------
-    path : the search path that it was opened with.
-    pid, since : the server's process and when it began; None behind a pooler.
-    unset : settings of the server's socket that nobody made.
+    path : the search path when it was opened.
+    pid, since : the server process and its start time; None behind a pooler.
+    unset : socket settings of the server that have their defaults.
     """
 
     path: list[str]
@@ -82,56 +81,56 @@ class Backend(NamedTuple):
     unset: Sequence[str]
 
     def settings(self) -> str:
-        """SQL that makes those settings for a transaction; nothing reads a table for it."""
+        """SQL that sets them for a transaction, without reading a table."""
         return "; ".join(f"SET LOCAL {name} = {_SERVER[name]}" for name in self.unset)
 
 
 def arguments_of(url: URL) -> Mapping[str, Any]:
-    """What is said to the driver beside a URL: nothing that the URL, or its service, says."""
-    # At the connect, over what environment, role and database say: the very first answers are
-    # read as text. Statements without names: behind a pooler another connection has them.
-    said: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
+    """Return driver arguments that complete a URL; its own settings and service win."""
+    # The encoding is set while connecting, since even the first answers are decoded. Prepared
+    # statements are off: behind a pooler, another connection would have them.
+    arguments: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
     if "service" not in url.query:
-        said |= {name: value for name, value in _CLIENT.items() if name not in url.query}
-    return said
+        arguments |= {name: value for name, value in _CLIENT.items() if name not in url.query}
+    return arguments
 
 
 def backend_of(driver: Any) -> Backend:
-    """What a connection leads to; its transaction stays open, with a search path of its own."""
+    """Query the backend of a connection; its transaction stays open with a pinned search path."""
     with driver.cursor() as cursor:
         [(path,)] = cursor.execute(CALLER_PATH).fetchall()
-        cursor.execute(_FOUND)
+        cursor.execute(_BACKEND)
         while cursor.nextset():
             pass
         [(pid, since, unset)] = cursor.fetchall()
-    # A pooler tells clients a number that it made up.
+    # Poolers report an invented process id.
     if pid != driver.info.backend_pid:
         pid = since = None
     return Backend(path, pid, since, unset)
 
 
 def watch(driver: Any) -> None:
-    """Let a connection be cut when its run is told to end, and be cancelled in bounded time."""
+    """Register a connection to be cut when its run must end, and bound the time of cancels."""
     ending().register(driver)
     if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
         driver.cancel_safe = _bounded(driver.cancel_safe)
 
 
 def unwatch(driver: Any) -> bool:
-    """Whether it had to be cut; before a connection is closed, or handed back to its owner."""
+    """Unregister a connection before it is closed or returned; True if it had been cut."""
     vars(driver).pop("cancel_safe", None)
     return ending().forget(driver)
 
 
 def _bounded(cancel: Callable[..., None]) -> Callable[..., None]:
-    """What cancels, and gives up in time: it has a connection of its own, which may stall, too."""
+    """Wrap a cancel function with a timeout, since its own connection may stall, too."""
 
     def try_to(timeout: float) -> None:
         with contextlib.suppress(Exception):
             cancel(timeout=timeout)
 
     def cancel_safe(*, timeout: float = _CANCEL) -> None:
-        # The driver cancels what a signal interrupts while it waits.
+        # The driver calls this when a signal interrupts a wait.
         if isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit)):
             ending().request_end()
         at_most = min(timeout, _CANCEL)
@@ -143,7 +142,7 @@ def _bounded(cancel: Callable[..., None]) -> Callable[..., None]:
 
 
 def end(driver: Any, backend: Backend) -> None:
-    """End another session of the same role, which would hold its locks until it notices."""
+    """End another session of the same role, which would otherwise hold its locks for long."""
     with driver.cursor() as cursor:
         cursor.execute(PINNED)
         cursor.execute(_END, (backend.pid, backend.since))
@@ -155,9 +154,9 @@ _PASSWORD = (
     " who is asked for what."
 )
 
-# The first that fits decides. Where several hosts were tried, what a server answered tells more
-# than that another one did not. Pieces in braces are of the connection.
-_KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
+# The first match decides: if several hosts were tried, a server's answer says more than a timeout.
+# Placeholders in braces describe the connection.
+_CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"no pg_hba\.conf entry",
         AccessRefused,
@@ -249,49 +248,52 @@ _KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
 )
 
 
-def unreachable(error: Exception, url: URL) -> DbanonError:
-    """The error for one of the driver that came of connecting."""
-    said = str(error)
+def unreachable_error(error: Exception, url: URL) -> DbanonError:
+    """Translate an error of the driver while connecting."""
+    message = str(error)
     pieces = _pieces(error, url)
-    for pattern, kind, what, hint in _KNOWN:
-        if re.search(pattern, said):
-            why = what.format(**pieces)
+    for pattern, kind, reason, hint in _CAUSES:
+        if re.search(pattern, message):
+            cause = reason.format(**pieces)
             if kind is AccessRefused:
-                return kind(f"{shown(url)} refused the login: {why}.", hint=hint)
-            return kind(f"The database {shown(url)} cannot be reached: {why}.", hint=hint)
+                return kind(f"{redacted_url(url)} refused the login: {cause}.", hint=hint)
+            return kind(f"The database {redacted_url(url)} cannot be reached: {cause}.", hint=hint)
     return DatabaseUnreachable(
-        f"The database {shown(url)} cannot be reached.",
+        f"The database {redacted_url(url)} cannot be reached.",
         detail=f"{type(error).__name__}: {pieces['role']}, {pieces['database']}, {pieces['place']}",
         hint=_RUNNING,
     )
 
 
-def shown(url: URL) -> str:
-    """A URL without its secrets."""
+def redacted_url(url: URL) -> str:
+    """Return a URL without its secrets."""
     return redact(url.render_as_string(hide_password=True))
 
 
 def _pieces(error: Exception, url: URL) -> dict[str, str]:
-    """Where to and as whom, as the URL says, or the environment."""
+    """Describe address, role and database from the URL or the environment."""
     tried = getattr(error, "pgconn", None)
 
-    def found(stated: object, part: str) -> str:
+    def connection_part(stated: object, part: str) -> str:
         if stated:
             return str(stated)
         try:
-            told: Any = getattr(tried, part)
+            value: Any = getattr(tried, part)
         except Exception:
-            # A connection that never came about knows nothing.
-            told = None
-        return told.decode("utf-8", "replace") if isinstance(told, bytes) else ""
+            # A connection that was never established has no such attribute.
+            value = None
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
-    host, port = found(url.host or url.query.get("host"), "host"), found(url.port, "port")
-    role, database = found(url.username, "user"), found(url.database, "db")
+    host, port = (
+        connection_part(url.host or url.query.get("host"), "host"),
+        connection_part(url.port, "port"),
+    )
+    role, database = connection_part(url.username, "user"), connection_part(url.database, "db")
     local = not host or host.startswith("/")
-    place = f"the socket in {host}" if host and local else host or "this machine's socket"
+    address = f"the socket in {host}" if host and local else host or "this machine's socket"
     return {
         "host": f'"{host}"',
-        "place": f"{place}, port {port or 5432}",
+        "place": f"{address}, port {port or 5432}",
         "role": f'role "{role}"' if role else "the role",
         "database": f'database "{database}"' if database else "the database",
     }

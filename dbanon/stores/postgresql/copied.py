@@ -1,8 +1,8 @@
-"""The rows of a COPY … TO STDOUT (FORMAT binary), as libpq has them.
+"""Read the rows of a COPY … TO STDOUT (FORMAT binary) from libpq.
 
-psycopg's own way makes a trip through its event loop for each row, which takes several times as
-long. Here the compiled core asks libpq for one row after the other until it has to wait for the
-server; where libpq's functions are not found, as on Windows, the same is done here.
+psycopg runs its event loop once per row, which takes several times as long. Here the compiled core
+reads rows from libpq until it must wait for the server. If libpq's functions cannot be found, as on
+Windows, Python code does the same.
 """
 
 from __future__ import annotations
@@ -28,60 +28,60 @@ if TYPE_CHECKING:
     from psycopg import Copy
     from psycopg.pq.abc import PGconn
 
-# What a drain says of why it has no more, as ``kernels.CopyDrain``.
+# Status codes of ``kernels.CopyDrain``.
 _FULL, _WAITS, _ENDED = 0, 1, 2
-# Seconds for more to come: the server's work stops at each piece that somebody waits for.
+# Seconds to let data accumulate, since waking up for each chunk slows the server down.
 _LULL = 0.0005
-# Seconds between looks at a connection that nothing comes from.
+# Seconds between checks of a silent connection.
 _LOOKS = 1.0
 _FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
-def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
-    """The bytes of so many rows at a time, uint8 (m,), without head and end.
+def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield the bytes of ``rows`` rows at a time, uint8 (m,), without header and trailer.
 
     Parameters
     ----------
-    stream : the COPY, which has begun.
+    stream : a COPY that has started.
 
     Raises
     ------
-    psycopg.Error : the server ended it with an error, or its connection was lost.
+    psycopg.Error : the server reported an error, or the connection was lost.
     """
     drain = _drain_of(connection)
     with selectors.DefaultSelector() as selector:
         selector.register(connection.socket, selectors.EVENT_READ)
-        while (found := drain.drain(rows)) != _ENDED:
-            if found == _FULL:
+        while (status := drain.drain(rows)) != _ENDED:
+            if status == _FULL:
                 yield drain.take()
-            elif found == _WAITS:
-                # Where it found the connection lost, its socket is closed: nothing comes of it.
-                _require(connection)
-                # Signals are heard meanwhile.
+            elif status == _WAITS:
+                # libpq closes the socket of a lost connection; selecting on it would never return.
+                _require_open(connection)
+                # The timeout lets Python handle signals.
                 while not selector.select(_LOOKS):
-                    _require(connection)
+                    _require_open(connection)
                 time.sleep(_LULL)
                 connection.consume_input()
             else:
-                _raise(connection)
-    # Its last words, after which other statements may follow.
+                _raise_server_error(connection)
+    # Read the end of the COPY, so that other statements can follow.
     stream.read()
     if drain.rows:
         yield drain.take()
 
 
-def _require(connection: PGconn) -> None:
-    """Check that a connection is open still."""
+def _require_open(connection: PGconn) -> None:
+    """Check that a connection is still open."""
     if connection.status != ConnStatus.OK:
         raise OperationalError("the connection was lost while rows were read")
 
 
-def _raise(connection: PGconn) -> None:
-    """The end was not seen: the server says why."""
+def _raise_server_error(connection: PGconn) -> None:
+    """Raise the server's error for a COPY that ended early."""
     result = connection.get_result()
     if result is None:
         raise OperationalError("the connection was lost while rows were read")
-    # Until there is none, the connection would be taken for busy.
+    # The connection stays busy until all results are read.
     while connection.get_result() is not None:
         pass
     raise error_from_result(result)
@@ -97,9 +97,9 @@ def _drain_of(connection: PGconn) -> kernels.CopyDrain | _Drain:
 
 @cache
 def _addresses(module: str) -> tuple[int, int, int] | None:
-    """Where the functions of the libpq are that a module of psycopg's is linked with.
+    """Return the addresses of functions in the libpq that a psycopg module is linked with.
 
-    None where they are not found by what is linked with it.
+    None if they cannot be resolved.
     """
     file: Any = getattr(sys.modules[module], "__file__", "")
     try:
@@ -113,30 +113,30 @@ def _addresses(module: str) -> tuple[int, int, int] | None:
 
 
 class _Drain:
-    """As ``kernels.CopyDrain``, in Python."""
+    """``kernels.CopyDrain`` in Python."""
 
     def __init__(self, connection: PGconn) -> None:
         self._next_row = connection.get_copy_data
         self._head = len(packed.HEAD)
-        self._held = bytearray()
+        self._buffer = bytearray()
         self.rows = 0
 
     def drain(self, rows: int) -> int:
-        """Take rows until so many are held; why it ended."""
+        """Buffer up to ``rows`` rows, and return the status code."""
         while self.rows < rows:
             size, row = self._next_row(1)
             if size <= 0:
                 return _WAITS if size == 0 else _ENDED + 1
             if self._head:
-                # It stands in front of the first row.
+                # The header precedes the first row.
                 row, self._head = row[self._head :], 0
             if row == packed.END:
                 return _ENDED
-            self._held += row
+            self._buffer += row
             self.rows += 1
         return _FULL
 
     def take(self) -> NDArray[np.uint8]:
-        """The bytes of those that are held, uint8 (m,), which are forgotten here."""
-        taken, self._held, self.rows = self._held, bytearray(), 0
-        return np.frombuffer(taken, np.uint8)
+        """Return the buffered bytes, uint8 (m,), and clear the buffer."""
+        buffer, self._buffer, self.rows = self._buffer, bytearray(), 0
+        return np.frombuffer(buffer, np.uint8)

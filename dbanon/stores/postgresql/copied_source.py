@@ -1,4 +1,4 @@
-"""A source as a backend reads it: a temporary table, as statements have different snapshots."""
+"""Copy a source inside a backend, where each statement has its own snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbanon.sessions.session import Session
 
 COPY = RelationName("pg_temp", "dbanon_source")
 
-# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
+# Settings for a copy in address order: a sequential scan in one process from the first page.
 _IN_ORDER = (
     "max_parallel_workers_per_gather = 0",
     "synchronize_seqscans = off",
@@ -24,10 +24,13 @@ _IN_ORDER = (
 def copy_source(
     session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
 ) -> tuple[int, int]:
-    """Copy these columns of a located source, and those of its key, in record order.
+    """Copy these columns and the key of a located source in record order.
 
-    Returns how many pages and how many rows the copy has; ``run`` executes a statement and tells
-    how many rows it made.
+    Returns the numbers of pages and rows of the copy.
+
+    Parameters
+    ----------
+    run : executes a statement and returns the number of affected rows.
     """
     locator = source.located
     if locator.mapped:
@@ -38,12 +41,12 @@ def copy_source(
     order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
     keys = locator.mapped or locator.unchecked
     copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
-    before = _set(session, _IN_ORDER if by_address else _IN_ORDER[:1])
+    before = _change_settings(session, _IN_ORDER if by_address else _IN_ORDER[:1])
     rows = run(
         f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
         f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
     )
-    _set(session, before)
+    _change_settings(session, before)
     [(pages,)] = session.rows(
         f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
         " / current_setting('block_size')::integer"
@@ -51,13 +54,13 @@ def copy_source(
     return int(pages), rows
 
 
-def _set(session: Session, settings: Iterable[str]) -> list[str]:
-    """Change settings ("name = value") for this transaction; what undoes it."""
+def _change_settings(session: Session, settings: Iterable[str]) -> list[str]:
+    """Change settings ("name = value") for this transaction, and return the former ones."""
     pairs = [setting.split(" = ") for setting in settings]
-    # As they stand here: each is read before it is changed.
-    asked = "current_setting(?), set_config(?, ?, true)"
-    found = session.rows(
-        f"SELECT {', '.join([asked] * len(pairs))}",
+    # Expressions run from left to right, so each setting is read before it is changed.
+    expression = "current_setting(?), set_config(?, ?, true)"
+    values = session.rows(
+        f"SELECT {', '.join([expression] * len(pairs))}",
         [part for name, value in pairs for part in (name, name, value)],
     )[0]
-    return [f"{name} = {before}" for (name, _), before in zip(pairs, found[::2], strict=True)]
+    return [f"{name} = {before}" for (name, _), before in zip(pairs, values[::2], strict=True)]

@@ -1,4 +1,4 @@
-"""Column types of PostgreSQL: how class values get them, and what other databases' types become."""
+"""PostgreSQL's column types: casting class values, and converting types of other databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import stays_here
 from dbanon.sessions.names import literal, quote
 
-# Range types, and the types of what they hold.
+# Range types and the types of their bounds.
 _RANGES = {
     "int4range": "integer",
     "int8range": "bigint",
@@ -31,7 +31,7 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL that gives the class value at this position the column's own type."""
+    """SQL that casts the class value at this position to the column's type."""
     if column.upper is not None:
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
@@ -43,7 +43,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
         value = f"date '1970-01-01' + {name}::integer"
     elif attribute.kind is Kind.TIMESTAMP:
         start = "timestamptz" if attribute.zoned else "timestamp"
-        # In two parts: an interval is multiplied in floating point.
+        # Split into days and microseconds, since intervals are multiplied in floating point.
         days = f"({name} / 86400000000)::integer * interval '1 day'"
         micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
         value = f"{start} 'epoch' + {days} + {micros}"
@@ -60,8 +60,8 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 def text(attribute: Attribute) -> str:
     """SQL of a column's values as text.
 
-    A type that is not PostgreSQL's own is written by its output function, which only a superuser
-    can make, and not by a cast, which its owner can. NULL stays NULL, also that of a row type.
+    User-defined types are converted by their output function, which only a superuser can create,
+    and never by a cast, which the owner can. NULL stays NULL, even for row types.
     """
     column = f"s.{quote(attribute.name)}"
     if not attribute.by_output:
@@ -70,18 +70,18 @@ def text(attribute: Attribute) -> str:
 
 
 def _enum_value(label: str, enum_type: str) -> str:
-    """SQL of the value of an enumerated type that has a label: by its place, never by a cast."""
+    """SQL of the enum value with a label, by position and never by a cast."""
     values = f"enum_range(NULL::{enum_type})"
     labels = f"SELECT array_agg(format('%s', e) ORDER BY e) FROM unnest({values}) AS e"
     return f"(SELECT {values})[array_position(({labels}), {label})]"
 
 
 def _range_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL of a range, whose borders are staged at this position and the next one."""
+    """SQL of a range whose bounds are staged at this position and the next one."""
     kind = column.attribute.sql_type
-    held = replace(column.attribute, sql_type=_RANGES[kind])
+    endpoint = replace(column.attribute, sql_type=_RANGES[kind])
     lower, upper = (
-        released_expression(position + i, replace(part, attribute=held, missing=None))
+        released_expression(position + i, replace(part, attribute=endpoint, missing=None))
         for i, part in enumerate(column.parts)
     )
     value = f"{kind}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
@@ -91,7 +91,7 @@ def _range_expression(position: int, column: ReleasedColumn) -> str:
 
 
 def range_type(attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-    """The type of ranges of a column's values, wide enough for these borders."""
+    """Return the range type for a column's values, wide enough for these bounds."""
     if attribute.kind is Kind.INTEGER:
         wide = attribute.bits > 32 or any(
             len(ends) and max(-int(ends.min()), int(ends.max())) >= _LARGEST_INTEGER
@@ -108,7 +108,7 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         column = f"extract(epoch FROM {column})"
-    # A whole number, whose digits after the point trunc takes away.
+    # trunc removes digits after the point from an integral number.
     column = f"trunc({column}::numeric * {10**attribute.scale})"
     return f"div({column}, n.size)", f"mod({column}, n.size)"
 
@@ -119,30 +119,30 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         return f"{column}::integer::double precision"
     if kind is Kind.INTEGER:
         return f"{column}::double precision"
-    # Before anything is computed: what is infinite, or too large, makes it fail.
+    # Clip before computing, since infinite or huge values would raise an error.
     base = {
         Kind.DECIMAL: "numeric",
         Kind.FLOAT: "double precision",
         Kind.DATE: "date",
         Kind.TIMESTAMP: "timestamptz" if attribute.zoned else "timestamp",
     }[kind]
-    within = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
+    clipped = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
     if kind is Kind.DATE:
-        number = f"({within} - date '1970-01-01')"
+        number = f"({clipped} - date '1970-01-01')"
     elif kind is Kind.TIMESTAMP:
-        number = f"extract(epoch FROM {within}) * 1000000"
+        number = f"extract(epoch FROM {clipped}) * 1000000"
     else:
-        return f"CASE WHEN {column} <> 'NaN' THEN ({within})::double precision END"
+        return f"CASE WHEN {column} <> 'NaN' THEN ({clipped})::double precision END"
     return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
 
 
 def type_of(attribute: Attribute) -> str:
-    """The type here of a column that may come from another database.
+    """Return the PostgreSQL type for a column that may come from another database.
 
     Raises
     ------
     UnsupportedType : there is none.
-    InvalidName : every table here has a column of this name already.
+    InvalidName : the name is that of a system column.
     """
     if attribute.name in _SYSTEM_COLUMNS:
         raise InvalidName(
@@ -165,21 +165,21 @@ def type_of(attribute: Attribute) -> str:
 
 
 def portable(attribute: Attribute) -> str:
-    """SQL of a kept column as another database can take it."""
+    """SQL of a retained column in a form that another database accepts."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return text(attribute)
     return f"s.{quote(attribute.name)}"
 
 
-def kept(attribute: Attribute) -> str:
-    """SQL of a kept column, which its type in the release takes without a cast of anybody's."""
+def retained_column(attribute: Attribute) -> str:
+    """SQL of a retained column that its released type accepts without a user-defined cast."""
     if attribute.by_output and attribute.sql_type == "text":
         return text(attribute)
     return f"s.{quote(attribute.name)}"
 
 
 def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
-    """Name, SQL type and values (n_classes,) of each column that staging has for class values."""
+    """Return name, SQL type and values (n_classes,) of each staging column of class values."""
     staged: list[tuple[str, str, NDArray[Any]]] = []
     for position, column in enumerate(columns):
         name = statements.value_column(position)

@@ -1,15 +1,14 @@
-"""The digest of rows on PostgreSQL: which statement computes it, asked of the catalog.
+"""Compute the digest of rows on PostgreSQL, with a statement built from the catalog.
 
-The hash of a row is a chain: each value is hashed under the hash of those before it as its seed. (A
-hash of the whole record would not do: PostgreSQL combines those of columns by adding, so that two
-values that change places between rows leave the sum over rows as it was.) NULLs are hashed as a
-value of the type, and a mask tells them.
+The hash of a row is a chain: each value is hashed with the previous hash as its seed. (Hashing the
+record would not do: PostgreSQL adds the hashes of columns, so swapping values between rows would
+not change the sum over rows.) NULLs are hashed as a default value, and a mask marks them.
 
-What is hashed is exact, and no code of a type's owner runs: text by its bytes, whatever its
-collation; numbers with their scale, instants and the like by what their own type sends; enums,
-composites, arrays, json and all others by the text that their output function writes, never by a
-cast. Domains are what they stand for. Floats by value; the mask tells 0, -0 and NULL apart, as the
-hash of 0 is the seed itself.
+Hashing is exact and runs no code of a type's owner. Text is hashed by bytes, whatever the
+collation; numbers with their scale, timestamps and similar types in binary form; enums, composites,
+arrays, json and all others as the text of their output function, never by a cast. Domains are
+hashed as their base type. Floats are hashed by value; the hash of 0 is the seed itself, so the mask
+distinguishes 0, -0 and NULL.
 """
 
 from __future__ import annotations
@@ -36,12 +35,11 @@ from dbanon.sessions.pseudonym_session import (
     staged_block,
 )
 
-WAY = "pg1"
+DIGEST_WAY = "pg1"
 _FIXED = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
-# What a relation's rows hash to, as SQL text over the alias s. Each mask has the states of 15
-# columns, two bits a column. A chain has 210 columns at most, as the server's parser does not nest
-# without limit.
+# Builds the SQL text of a row's hash over the alias s. A mask has two bits for each of 15 columns.
+# A chain has at most 210 columns, since the server's parser limits nesting.
 _HASH = """
 WITH RECURSIVE given AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
@@ -112,21 +110,21 @@ WITH RECURSIVE given AS (
     FROM chains
 )
 """
-# Parameters: salt, schema and name of a relation. One row: the statement, which gives the number
-# of rows and the sum of their hashes.
+# Parameters: salt, schema and name of a relation. Returns the statement that computes the number of
+# rows and the sum of their hashes.
 STATEMENT = (
     _HASH
     + """SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
               hash, nspname, relname)
 FROM whole, given"""
 )
-# Parameters: the same, and the names of columns. One row: the hash of these columns alone.
+# Parameters: the same and column names. Returns SQL of the hash of these columns.
 OF_COLUMNS = (
     _HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
     + "SELECT hash FROM whole"
 )
 
-# Parameters: schema and name of a relation. Its columns in order, each with its type in words.
+# Parameters: schema and name of a relation. Returns names and types of its columns in order.
 COLUMNS = """
 SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod)
        || CASE WHEN a.attcollation <> t.typcollation
@@ -140,36 +138,36 @@ LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
 WHERE n.nspname = ? AND c.relname = ?
 ORDER BY a.attnum"""
 
-# The same with names that are handed over: the text is one for all relations, and so is its plan.
-_STATEMENT_OF, COLUMNS_OF = (one.replace("= ?", "= ?::name") for one in (STATEMENT, COLUMNS))
+# With casts the names become separate parameters: one text, and one plan, serves all relations.
+_STATEMENT_OF, COLUMNS_OF = (query.replace("= ?", "= ?::name") for query in (STATEMENT, COLUMNS))
 
-# Values of every kind that is hashed in a way of its own, and how the database stores letters.
+# Hashes a value of each kind that is hashed differently, and the database encoding.
 PROBE = """
 SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4extended(7,
        hashint8extended(123456789012345, uuid_hash_extended(
        '12345678-9abc-def0-1234-56789abcdef0', hash_record_extended(ROW(numeric_send(1.50)),
        hash_record_extended(ROW(timestamp_send('2001-02-03 04:05:06')), 42)))))))"""
 
-# Secrets that the rows of a chain's release are ordered by.
+# Number of secrets that order the rows of a chain's release.
 _SECRETS = 4096
-# Of the number that they are ordered by, what is a row's own; the rest is of its values. Two of a
-# million rows of equal values have one number in every second release.
+# Bits of the sort number that depend on the row; the others depend on its values. With a million
+# rows of equal values, every second release has a collision.
 _OWN_BITS, _SHARED = 40, "dbanon_shared"
 
 Rows = Callable[..., Sequence[Sequence[Any]]]
 
 
 def of_relation(look_up: Rows, run: Rows, relation: RelationName, salt: int) -> tuple[int, int]:
-    """The number of rows, and the sum of their hashes; ``run`` gives the rows of a statement."""
+    """Return the number of rows and the sum of their hashes."""
     [(statement,)] = look_up(_STATEMENT_OF, (str(salt), relation.schema, relation.name))
     [(rows, total)] = run(statement)
     return int(rows), int(total)
 
 
 def of_columns(run: Rows, relation: Relation, names: Sequence[str], salt: int) -> tuple[int, int]:
-    """The same of these columns of the rows that are read of a relation."""
-    given = (str(salt), relation.name.schema, relation.name.name, list(names))
-    [(hashed,)] = run(OF_COLUMNS, given)
+    """Do the same for these columns of the rows that are read from a relation."""
+    parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
+    [(hashed,)] = run(OF_COLUMNS, parameters)
     [(rows, total)] = run(
         f"SELECT count(*) AS rows, coalesce(sum({hashed}), 0) AS total"
         f" FROM {relation.relation.quoted} AS s"
@@ -177,7 +175,7 @@ def of_columns(run: Rows, relation: Relation, names: Sequence[str], salt: int) -
     return int(rows), int(total)
 
 
-# Whether = of a column is that of its bytes: of its type, and of its collation.
+# True if type and collation of a column compare values by bytes.
 _DETERMINISTIC = """
 SELECT a.atttypid <> 'bpchar'::regtype AND coalesce(c.collisdeterministic, true)
 FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
@@ -186,7 +184,7 @@ LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
 WHERE n.nspname = ? AND r.relname = ? AND a.attname = ? AND a.attnum > 0 AND NOT a.attisdropped"""
 
 
-# The columns of a table of cells that their values stand in.
+# The columns of values in a table of cells.
 _NAMES = """
 SELECT a.attname::text FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
 JOIN pg_namespace AS n ON n.oid = r.relnamespace
@@ -194,8 +192,8 @@ WHERE n.nspname = ? AND r.relname = ? AND a.attname <> 'cell' AND a.attnum > 0
 AND NOT a.attisdropped"""
 
 
-class PostgresqlKeyed(KeyedSession):
-    """The part of a session that chains ask for."""
+class PostgresqlKeyedSession(KeyedSession):
+    """The part of a session that chains use."""
 
     bytes_type = "bytea"
     computed_once = " OFFSET 0"
@@ -210,38 +208,38 @@ class PostgresqlKeyed(KeyedSession):
         return f"encode({self.keyed_tag(text)}, 'hex')"
 
     def pads(self, attribute: Attribute) -> bool:
-        # Of character(n), which is read in full length, and loses its spaces where it is made text.
+        # True for character(n), which is read in full length but loses spaces when cast to text.
         return bool(_FIXED.match(attribute.sql_type))
 
     def shuffled(self, alias: str) -> str:
-        # From the server's strong random source, which setseed does not steer.
+        # The server's strong random source does not depend on setseed.
         return "gen_random_uuid()"
 
     @contextmanager
     def tagging(self) -> Iterator[None]:
-        # Its planner takes two hashes a row for nothing beside what it costs to hand on the row.
+        # The planner ignores the cost of hashing, and overestimates that of passing rows between
+        # processes.
         self.run("SET LOCAL parallel_tuple_cost = 0.005")
         yield
         self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
 
     @contextmanager
     def sorting(self) -> Iterator[None]:
-        # A hash table looks up at random what merging reads in order: of a million rows, in twice
-        # the time.
-        ways = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
-        for way, wanted in ways.items():
-            self.run(f"SET LOCAL enable_{way} = {wanted}")
-        # What several processes sort is merged once more, for half as much again.
+        # Hash tables access memory at random; with a million rows merging takes half the time.
+        settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
+        for option, value in settings.items():
+            self.run(f"SET LOCAL enable_{option} = {value}")
+        # Merging what parallel workers sorted would add half of the time again.
         self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
         self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
-        for way in ways:
-            self.run(f"SET LOCAL enable_{way} TO DEFAULT")
+        for option in settings:
+            self.run(f"SET LOCAL enable_{option} TO DEFAULT")
 
     @contextmanager
     def seeking(self) -> Iterator[None]:
-        # Its planner takes each row that is looked up to be on a disk far away, and reads all
-        # others, too: but the whole table was read a moment ago.
+        # The planner assumes that lookups read from disk, and prefers a full scan, though the table
+        # was just read into memory.
         self.run("SET LOCAL random_page_cost = 0.2")
         yield
         self.run("SET LOCAL random_page_cost TO DEFAULT")
@@ -249,7 +247,7 @@ class PostgresqlKeyed(KeyedSession):
     def tagged(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        # One join gives both: it is most of the time.
+        # One join serves both results, since it takes most of the time.
         more = "".join(f", t.{name}" for name in columns)
         tagged = f"FROM {quote(TAGGED)} WHERE here"
         return [
@@ -261,38 +259,38 @@ class PostgresqlKeyed(KeyedSession):
             ("TABLE", MISSING, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
         ]  # fmt: skip
 
-    def sizes_of_pairs(self, one: str, other: str, named: str, rows: str) -> str:
-        # One number is sorted in half the time of two; 0 stands for NULL, and 1 for 0.
-        pair = f"{one}::bigint << 32 | coalesce({other} + 1::bigint, 0)"
+    def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
+        # Sorting one number takes half the time of two; 0 encodes NULL, and 1 encodes 0.
+        pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
         return (
-            f"SELECT (p.pair >> 32)::integer AS {one},"
-            f" (nullif(p.pair & 4294967295, 0) - 1)::integer AS {named}, p.size"
+            f"SELECT (p.pair >> 32)::integer AS {first},"
+            f" (nullif(p.pair & 4294967295, 0) - 1)::integer AS {second_name}, p.size"
             f" FROM (SELECT {pair} AS pair, count(*)::integer AS size"
             f" FROM {rows} GROUP BY 1) AS p"
         )
 
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
-        # A secret of 122 bits for one cell in so many, hashed for each of its rows: one for each
-        # row costs as much as the join.
-        drawn = f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_SECRETS}) AS s"
-        secret = f"(({drawn}))[1 + r.cell % {_SECRETS}]"
-        own = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
-        # Before them a hash of the values: whoever groups by these, as the recount does, finds
-        # equal ones side by side. In one number, which is sorted faster than two.
+        # Cells share secrets of 122 bits, which are hashed with each row: a secret per row would
+        # cost as much as the join.
+        secrets = f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_SECRETS}) AS s"
+        secret = f"(({secrets}))[1 + r.cell % {_SECRETS}]"
+        row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
+        # The leading bits are a hash of the values, so equal values are adjacent for grouping, as
+        # in the recount. A single number sorts faster than two.
         shared = [name for (name,) in self.rows(_NAMES, (values.schema, values.name))]
         hashed = f"({self.row_hash(values, shared)}) & {-1 << _OWN_BITS}" if shared else "0"
         valued = f"SELECT s.*, {hashed} AS {_SHARED} FROM {values.quoted} AS s OFFSET 0"
         joined = f"{rows} AS r JOIN ({valued}) AS v ON v.cell = r.cell"
-        return joined, f"v.{_SHARED} | ({own} & {(1 << _OWN_BITS) - 1})"
+        return joined, f"v.{_SHARED} | ({row_part} & {(1 << _OWN_BITS) - 1})"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         salt = str(random_salt())
-        given = (salt, relation.schema, relation.name, list(names))
-        [(hashed,)] = self.rows(OF_COLUMNS, given)
+        parameters = (salt, relation.schema, relation.name, list(names))
+        [(hashed,)] = self.rows(OF_COLUMNS, parameters)
         return str(hashed)
 
     def secret_code(self, hashed: str) -> str:
-        # No process but the server's sees the secret.
+        # Only the server process sees the secret.
         self.run(
             f"CREATE TEMPORARY TABLE {quote(SHUFFLE)} ON COMMIT DROP"
             f" AS SELECT {self.shuffled('s')} AS secret"
@@ -310,15 +308,15 @@ class PostgresqlKeyed(KeyedSession):
         ]
 
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
-        given = (source.name.schema, source.name.name, attribute.name)
-        return bool(self.rows(_DETERMINISTIC, given)[0][0])
+        parameters = (source.name.schema, source.name.name, attribute.name)
+        return bool(self.rows(_DETERMINISTIC, parameters)[0][0])
 
 
-class PostgresqlPrivate(SessionInterface):
-    """The part of a session that differential privacy asks for."""
+class PostgresqlPrivateSession(SessionInterface):
+    """The part of a session that differential privacy uses."""
 
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(given)
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):

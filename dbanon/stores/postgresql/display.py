@@ -1,9 +1,10 @@
-"""What readers of a PostgreSQL column see: SQL that tells values apart as they are shown.
+"""Compare values of PostgreSQL columns as they are displayed.
 
-The catalog says it, for the client and for the SQL functions alike. A column is grouped as it is
-where its type writes equal values alike. Text goes by its bytes, whatever its collation; a float by
-what its type sends, since 0 and -0 are equal; all others (numeric without a scale, interval, jsonb,
-citext, arrays, ranges of numeric) by the text that their output function writes, never by a cast.
+The SQL comes from the catalog, for both the client and the SQL functions. A column is grouped
+directly if equal values of its type are always displayed alike. Text is grouped by bytes, whatever
+its collation; floats in binary form, since 0 and -0 are equal; all others (numeric without a scale,
+interval, jsonb, citext, arrays, ranges of numeric) as the text of their output function, never by a
+cast.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# Parameters: the number of a relation, and names of columns. One row each: the name, and SQL of
-# what is shown of the column, which stands as {} in it.
+# Parameters: oid of a relation, and column names. Returns each name with a template, in which {} is
+# the column, of SQL for its displayed value.
 DISPLAY_KEYS = """
 WITH RECURSIVE typed AS (
     SELECT a.attname, t.oid, t.typtype, t.typbasetype, a.atttypmod AS typmod
@@ -48,12 +49,12 @@ WHERE d.typtype <> 'd'"""
 def display_keys(
     look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """SQL of what tells the values of columns apart as readers see them.
+    """Return SQL that distinguishes the values of columns as displayed.
 
     Parameters
     ----------
-    oid : the relation that has columns of these types.
-    columns : SQL of each column, by the name that the relation has for it.
+    oid : a relation whose columns have these types.
+    columns : SQL of each column by column name.
     """
     key_of = {str(name): str(sql) for name, sql in look_up(DISPLAY_KEYS, (oid, list(columns)))}
     return [(key_of[name].replace("{}", column),) for name, column in columns.items()]

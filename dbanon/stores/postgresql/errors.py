@@ -1,6 +1,6 @@
-"""PostgreSQL's errors in dbanon's terms.
+"""Translate PostgreSQL's errors.
 
-The server's own text is never passed on: it may quote a value. Names of tables and columns are.
+The server's text may quote a value, so only names of tables and columns are passed on.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import cannot_travel
 
-# What a pooler says, in English always.
-_OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
+# Messages of poolers, which are always in English.
+_POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     (
         "statement pooling mode",
         lambda: PoolerUnsuitable(
@@ -63,8 +63,8 @@ READ_ONLY_HINT = (
     "Run it in a transaction that may write, on a server that is not a standby. See SHOW"
     " default_transaction_read_only."
 )
-# By SQLSTATE: the error, its words where they are not those of its class, and its hint.
-_OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
+# Error class, message (None: that of the class) and hint by SQLSTATE.
+_MESSAGES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
     ("53100", DiskFull, "The disk of the PostgreSQL server is full; nothing was published.",
@@ -76,22 +76,22 @@ _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = 
     ("42P01", SourceChanged, "Another session dropped a relation that is needed.", "Try again."),
     ("42703", SourceChanged, "Another session dropped or renamed a column that is needed.",
      "Try again."),
-    # 42P06: a schema. Where both waited for one another, it is the catalog's index that refuses.
+    # 42P06 is for a schema. 23505 comes from the catalog's index if two sessions raced.
     ("42P06 42P07 42710 23505", OutputExists, "Another session made a relation of this name.",
      "Try again."),
     ("42P16", OutputChanged, None,
      "PostgreSQL cannot change a view's columns in place: drop the view, or choose another name."),
     ("2BP01", OutputChanged, "Other objects depend on the output, so it cannot be replaced.",
      "Release a view: it stays when its release is replaced."),
-    # A database of encoding SQL_ASCII holds any bytes.
+    # A database with the encoding SQL_ASCII can store any bytes.
     ("22021 22P05", UnsupportedType,
      "A text holds bytes that are no UTF-8, and its database knows no encoding.",
      "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1')."),
     ("42883", UnsupportedType, "A column's type has no equality.", None),
     ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
 )  # fmt: skip
-# By the constraint that dbanon's own functions name with a 53400. The server has this state for its
-# limits, of which a run can reach one: temp_file_limit.
+# Messages by the constraint that dbanon's functions name with SQLSTATE 53400. The server itself
+# raises it for temp_file_limit.
 _QUOTAS = {
     "dbanon_entries_a_day": (
         "This role has written as many entries of the ledger within a day as one may.",
@@ -102,12 +102,12 @@ _QUOTAS = {
         "Remove rules of tables that are not released any more: dbanon.undeclare.",
     ),
 }
-# The functions of versions before 0.3.0 name none: PL/pgSQL's own function says that they raised.
+# Functions of versions before 0.3.0 name no constraint; this source function identifies them.
 _RAISED = "exec_stmt_raise"
-# Those whose words need no detail beside them.
+# SQLSTATEs whose message needs no detail.
 _SAY_ENOUGH = ("57014", "42P01", "42P16", "2BP01", "22003")
 
-# What PostgreSQL calls the classes of its SQLSTATEs.
+# PostgreSQL's names for classes of SQLSTATEs.
 _CLASSES = {
     "0A": "feature not supported",
     "21": "cardinality violation",
@@ -137,69 +137,77 @@ _CLASSES = {
     "XX": "internal error",
 }
 
-# Classes of SQLSTATEs that come of connecting: rights, databases, resources, intervention.
+# Classes of SQLSTATEs while connecting: rights, databases, resources, intervention.
 _CONNECTING = ("08", "28", "3D", "53", "57")
 
 
 @contextmanager
-def translated(lost: Callable[[Any], DbanonError] | None = None) -> Iterator[None]:
-    """Raise errors of the database as dbanon's own; ``lost`` makes those of connecting."""
+def translate_errors(
+    on_connection_error: Callable[[Any], DbanonError] | None = None,
+) -> Iterator[None]:
+    """Raise errors of the database as dbanon's own.
+
+    Parameters
+    ----------
+    on_connection_error : builds the error if connecting failed.
+    """
     try:
         yield
     except Exception as error:
-        # SQLAlchemy's errors wrap the driver's; it is not imported for this, a backend has none.
+        # SQLAlchemy wraps the driver's errors. It is not imported, as it is missing in a backend.
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
-        if refusal := of_pooler(original):
+        if refusal := pooler_error(original):
             try:
                 raise refusal from None
             finally:
                 del refusal
         state = getattr(original, "sqlstate", None)
-        if lost is not None and (state is None or state[:2] in _CONNECTING):
-            raise lost(original) from None
+        if on_connection_error is not None and (state is None or state[:2] in _CONNECTING):
+            raise on_connection_error(original) from None
         raise translation(original) from None
 
 
-def of_pooler(error: Any) -> DbanonError | None:
-    """The error for one that a pooler raised, pgbouncer's above all: it has one state for all."""
+def pooler_error(error: Any) -> DbanonError | None:
+    """Translate an error of a pooler such as pgbouncer, which uses one SQLSTATE for all."""
     if getattr(error, "sqlstate", None) not in (None, "08P01"):
         return None
-    said = str(error)
-    for words, refusal in _OF_POOLERS:
-        if words in said:
+    text = str(error)
+    for words, refusal in _POOLER_MESSAGES:
+        if words in text:
             return refusal()
     return None
 
 
 def translation(error: Any) -> DbanonError:
-    """The error of ours for an error of the driver."""
+    """Translate an error of the driver."""
     state = getattr(error, "sqlstate", None)
-    # By name: a backend, which shares this, has no psycopg.
+    # Compare class names, since a backend has no psycopg.
     kinds = {base.__name__ for base in type(error).__mro__}
     if state is None and "DataError" in kinds:
         return cannot_travel()
-    detail = f"SQLSTATE {state}" + _names(error) if state else None
+    detail = f"SQLSTATE {state}" + _object_names(error) if state else None
     if state is None and "ProgrammingError" in kinds:
         return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
     if state == "53400":
-        return _of_limit(error)
-    for states, kind, message, hint in _OF_STATES:
+        return _limit_error(error)
+    for states, kind, message, hint in _MESSAGES:
         if state in states.split():
             return kind(message, detail=None if state in _SAY_ENOUGH else detail, hint=hint)
     kind_of_state = _CLASSES.get(state[:2], "an error of the database's own functions or triggers")
     return DatabaseFailure(
-        f"The database refused a statement{_names(error)}: {kind_of_state} (SQLSTATE {state}).",
+        f"The database refused a statement{_object_names(error)}: {kind_of_state}"
+        f" (SQLSTATE {state}).",
         detail=detail,
         hint="The server's log has its own message, which may hold values.",
     )
 
 
-def _of_limit(error: Any) -> DbanonError:
-    """The error for a limit of dbanon's own functions, or for that of temporary files."""
+def _limit_error(error: Any) -> DbanonError:
+    """Translate an error for a limit of dbanon's functions or of temporary files."""
     diagnosis = getattr(error, "diag", None)
     constraint = getattr(diagnosis, "constraint_name", None)
     if getattr(diagnosis, "source_function", None) == _RAISED:
@@ -217,11 +225,11 @@ def _of_limit(error: Any) -> DbanonError:
     )
 
 
-def _names(error: Any) -> str:
+def _object_names(error: Any) -> str:
     diagnosis = getattr(error, "diag", None)
     named = [
-        f'{what} "{name}"'
-        for what, name in (
+        f'{kind} "{name}"'
+        for kind, name in (
             ("table", getattr(diagnosis, "table_name", None)),
             ("column", getattr(diagnosis, "column_name", None)),
             ("constraint", getattr(diagnosis, "constraint_name", None)),
@@ -236,8 +244,8 @@ def _is_psycopg(error: object) -> bool:
 
 
 @contextmanager
-def spi_translated() -> Iterator[None]:
-    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which nothing stops."""
+def translate_spi_errors() -> Iterator[None]:
+    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which is not caught."""
     try:
         yield
     except Exception as error:
@@ -247,14 +255,14 @@ def spi_translated() -> Iterator[None]:
 
 
 def spi_error(error: Any) -> DbanonError:
-    """The error of ours for one of SPI; the server's text is not passed on: it may quote values."""
+    """Translate an error of SPI without the server's text, which may quote values."""
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
-    # Five letters or digits, six bits each: there are SQLSTATEs that plpy has no class for.
-    state = "".join(chr((code >> 6 * place & 0x3F) + ord("0")) for place in range(5))
+    # Five characters of six bits each; plpy lacks classes for some SQLSTATEs.
+    state = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
     names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
     return translation(SimpleNamespace(sqlstate=state, diag=names))
 
 
 def notice_error(error: Any) -> DbanonError:
-    """The error of ours for one that a notice, a warning or a log entry of plpy ended with."""
+    """Translate an error that a notice, warning or log entry of plpy raised."""
     return translation(SimpleNamespace(sqlstate=error.sqlstate, diag=error))

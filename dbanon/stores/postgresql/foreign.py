@@ -1,12 +1,12 @@
-"""Code of other roles that a statement on a relation would run as the caller.
+"""Refuse relations that would run code of other roles as the caller.
 
-Reading a table runs more than is written in the statement: a view's text, and what the planner
-evaluates beforehand of indexes, statistics and partition keys. All of it runs with the rights of
-whoever reads. So relations are looked at in the catalog first, and refused where a role that is
-neither the caller nor a superuser could have put code there.
+Reading a table runs more than the statement: the query of a view, and expressions of indexes,
+statistics and partition keys, which the planner evaluates. All of it runs with the reader's rights.
+So the catalog is checked first, and a relation is refused if a role other than the caller or a
+superuser could have put code there.
 
-Types are another matter: their code is not refused but left out, by ``text`` and by the types that
-``catalog`` releases columns under.
+Types are handled differently: ``dialect.text`` and the released types in ``catalog`` avoid running
+their code.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 from dbanon.errors import ForeignCode
 
-# Neither the caller nor a superuser; o is the owner.
+# True if the owner ``o`` is neither the caller nor a superuser.
 FOREIGN = "(NOT o.rolsuper AND o.rolname <> current_user)"
 
-# Functions of PostgreSQL's own by which somebody else's expression could do more than compute: they
-# run SQL or an input function that their arguments name, evaluate a partition key or constants in a
-# function's text, read the server's files and state, or keep state. Functions of extensions that
-# are not IMMUTABLE may do the same.
+# Built-in functions that let a foreign expression do more than compute: they run SQL or an input
+# function named in their arguments, evaluate a partition key or constants in a function's text,
+# read files and state of the server, or store state. Functions of extensions that are not IMMUTABLE
+# may do the same.
 _REACHES_OUT = (
     "(p.provolatile = 'v' AND p.proname <> ALL (ARRAY['random', 'clock_timestamp', 'timeofday',"
     " 'gen_random_uuid']) OR p.provolatile = 's' AND p.pronamespace <> 'pg_catalog'::regnamespace"
@@ -30,9 +30,9 @@ _REACHES_OUT = (
     " OR 'cstring'::regtype = ANY (p.proargtypes))"
 )
 
-# They look for casts of their arguments' types when they run, to json or, as ``quote_literal`` and
-# ``||`` do, which are written in SQL, to text; or they fill records. What functions of any type do
-# that are not PostgreSQL's own, nobody can tell.
+# Functions that look up casts for the types of their arguments at run time: to json or, like
+# ``quote_literal`` and ``||``, which are written in SQL, to text; or that fill records. Polymorphic
+# functions that are not built in may do anything.
 _LOOKS_FOR_CASTS = (
     "(p.proname ~ '^(to_jsonb?|row_to_json|array_to_json|jsonb?_build_|jsonb?_agg"
     "|jsonb?_object_agg|jsonb?_populate_record|jsonb?_to_record)'"
@@ -41,9 +41,9 @@ _LOOKS_FOR_CASTS = (
     " WHERE y.typtype = 'p'))"
 )
 
-# The text of such a function in SQL is only of PostgreSQL's own functions and types, so that no
-# code but the server's runs where it takes the place of a call, which it does not where the text
-# says anything that is not IMMUTABLE. A name with Unicode escapes could be any.
+# SQL functions whose text uses only built-in functions and types, so that inlining runs only the
+# server's code; the planner does not inline text that is not IMMUTABLE. Unicode escapes could hide
+# any name.
 _PLAIN_SQL = (
     "(p.provolatile = 'i' AND p.prosrc !~* '[.]|u&|satisfies_hash_partition'"
     " AND coalesce(strpos(p.prosqlbody::text, format(':funcid %s ',"
@@ -55,9 +55,9 @@ _PLAIN_SQL = (
     " AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)))"
 )
 
-# A call in an expression tree whose arguments are columns, each perhaps under another name of its
-# type, in the server's own notation: function, operator and arguments. Whatever is written in
-# another way, also by versions to come, is no such call, and what it names is refused.
+# A call in an expression tree, in the server's notation, whose arguments are columns, possibly
+# relabelled. Anything written differently, also by future versions, does not match, so the names in
+# it are refused.
 _VAR = "[{]VAR(?: :[a-z]+ (?:-?[0-9]+|[(]b[)]))+[}]"
 _COLUMN = f"(?:{_VAR}|[{{]RELABELTYPE :arg {_VAR}(?: :[a-z]+ -?[0-9]+)+[}}])"
 _CALL_OF_COLUMNS = (
@@ -65,8 +65,8 @@ _CALL_OF_COLUMNS = (
     f" :args [(]({_COLUMN}(?: {_COLUMN})*)[)](?: :location -?[0-9]+)?[}}]"
 )
 
-# One row for each piece of foreign code: relation, what it is, its owner. ``{relation}`` is SQL of
-# the relation's oid. Nothing here runs what it finds: definitions are read as text.
+# Returns one row per piece of foreign code: relation, code, owner. ``{relation}`` is SQL of the
+# relation's oid. Definitions are only read as text, never run.
 _QUERY = """
 WITH RECURSIVE tree(oid, owner, kind) AS (
     SELECT c.oid, c.relowner, c.relkind FROM pg_class AS c WHERE c.oid = {relation}
@@ -270,8 +270,8 @@ WHERE c.foreign_text AND {reaches_out}
 ORDER BY 1, 2, 3"""
 
 
-# True of a relation where ``_QUERY`` cannot find anything: a table that nothing hangs on which it
-# looks at. To ask that first saves a third of the time of a small release.
+# True if ``_QUERY`` cannot find anything: a table without any of the objects that it examines. This
+# check saves a third of the time of a small release.
 _PLAIN = """
 SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
     AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
@@ -283,7 +283,7 @@ FROM pg_class AS c WHERE c.oid = {relation}"""
 
 
 def of_another(relation: str) -> str:
-    """The query that is true where a relation is another role's, which may put code there."""
+    """SQL that is true if a relation belongs to another role, which could add code to it."""
     return (
         f"SELECT {FOREIGN} FROM pg_class AS c JOIN pg_roles AS o ON o.oid = c.relowner"
         f" WHERE c.oid = {relation}"
@@ -291,15 +291,15 @@ def of_another(relation: str) -> str:
 
 
 def nothing_to_find(relation: str) -> str:
-    """The query that is true where ``foreign_code`` of the relation has no rows."""
+    """SQL that is true if ``foreign_code`` of the relation certainly has no rows."""
     return _PLAIN.format(relation=relation)
 
 
 def foreign_code(relation: str) -> str:
-    """The query for code of other roles that reading a relation would run.
+    """SQL of the code of other roles that reading a relation would run.
 
-    Rows are the relation, what it calls, and the role that could change that. ``relation`` is SQL
-    of an oid.
+    Rows are the relation, the code it runs, and the role that could change this code.
+    ``relation`` is SQL of an oid.
     """
     return _QUERY.format(
         relation=relation,
@@ -311,10 +311,10 @@ def foreign_code(relation: str) -> str:
     )
 
 
-def refusal(name: object, what: str, owner: str) -> ForeignCode:
-    """The error for code of another role that reading a relation would run."""
+def refusal(name: object, code: str, owner: str) -> ForeignCode:
+    """Build the error for code of another role that reading a relation would run."""
     return ForeignCode(
-        f"Reading {name} would run {what} of role {owner} with this role's rights.",
+        f"Reading {name} would run {code} of role {owner} with this role's rights.",
         hint=HINT,
     )
 
@@ -326,7 +326,7 @@ HINT = (
 
 
 def type_refusal(name: object, column: str, foreign: str) -> ForeignCode:
-    """The error for a column whose type is made of another role's."""
+    """Build the error for a column whose type depends on another role's."""
     return ForeignCode(
         f'Column "{column}" of {name} is of {foreign}, whose code would run with this role\'s'
         " rights.",

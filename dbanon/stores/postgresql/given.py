@@ -1,9 +1,9 @@
-"""Values on their way into a statement of a backend, by way of this process's memory.
+"""Pass values to statements of a backend through the memory of its process.
 
-A value that is a literal or a parameter of a statement is shown to whoever has statements or plans
-logged: by auto_explain, by ``debug_print_plan``, in the context of another message. So statements
-hold calls of ``dbanon._given(number)`` in their place, which no plan looks into, and that function
-asks here. Between statements there is nothing to be had.
+Literals and parameters can appear in logs of statements or plans: from auto_explain, from
+``debug_print_plan``, or in the context of another message. So statements call
+``dbanon._given(number)`` instead, which plans never evaluate, and that function reads the value
+here. Values are available only while their statement runs.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from dbanon.sessions.names import literal, plain_text
 
-# A quoted identifier may hold a question mark of its own.
+# Quoted identifiers are matched too, since they may contain question marks.
 _MARK = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
 
 _values: Sequence[str | None] = ()
 
 
 @contextmanager
-def handed_over(values: Sequence[str | None]) -> Iterator[None]:
-    """Texts that ``dbanon._given`` gives while the block runs, by their numbers from 0."""
+def hand_over(values: Sequence[str | None]) -> Iterator[None]:
+    """Provide texts for ``dbanon._given``, by index from 0, while the block runs."""
     global _values
     before, _values = _values, values
     try:
@@ -33,34 +33,34 @@ def handed_over(values: Sequence[str | None]) -> Iterator[None]:
 
 
 def given(number: int) -> str | None:
-    """The text of this number of the statement that runs; None where there is none."""
+    """Return the text with this index for the running statement, or None."""
     return _values[number] if 0 <= number < len(_values) else None
 
 
 def given_sql(number: int, sql_type: str) -> str:
-    """SQL of a value of the statement that runs: asked for and read once, whatever the plan is."""
+    """SQL of a value of the running statement; it is evaluated once, whatever the plan."""
     return f"(SELECT dbanon._given({number})::{sql_type})"
 
 
-def bound(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
-    """A statement with its parameters, and the texts that are handed over beside it.
+def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
+    """Bind parameters to a statement; return it and the texts to hand over with it.
 
-    A text with a cast behind its mark, ``?::jsonb``, is handed over, so that no log has it. Others
-    are literals, as PostgreSQL gives a literal the type of its place: names and numbers of ours.
+    A text whose mark has a cast, ``?::jsonb``, is handed over, so that no log contains it. Others
+    (names and numbers of dbanon) become literals, which PostgreSQL types by context.
     """
     if not parameters:
         return sql, []
     values = iter(parameters)
     handed: list[str] = []
 
-    def fill(found: re.Match[str]) -> str:
-        if not found[0].startswith("?"):
-            return found[0]
-        value, cast = next(values), found[1]
+    def fill(match: re.Match[str]) -> str:
+        if not match[0].startswith("?"):
+            return match[0]
+        value, cast = next(values), match[1]
         if cast is None:
             return literal(value)
         if not isinstance(value, str):
-            return f"{literal(value)}{found[0][1:]}"
+            return f"{literal(value)}{match[0][1:]}"
         handed.append(plain_text(value))
         return given_sql(len(handed) - 1, cast)
 

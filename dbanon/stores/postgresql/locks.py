@@ -1,4 +1,4 @@
-"""Locks that nobody shares, asked for without holding up readers."""
+"""Take exclusive locks without blocking readers for long."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from dbanon.sessions.base import Holder, job_running
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_patience
 
-# Who waits for a lock that nobody shares holds up all who come after. So each try is short, the
-# first ones more than the last, and readers have the pauses between them.
+# A request for an exclusive lock blocks all later ones while it waits. So tries are short, the
+# first ones shortest, and readers proceed in the pauses.
 _TRIES_MS = (50, 100, 200, 400, 800)
 _PAUSES_MS = (100, 200, 400, 800, 1000)
 
 
-class Undoing(Protocol):
-    """A session that can undo its last statements alone."""
+class SavepointSession(Protocol):
+    """A session with savepoints."""
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Execute a statement."""
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Execute a query: its rows."""
+        """Execute a query and return its rows."""
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        """What is done in the block is undone, alone, when it raises."""
+        """Roll back only the statements of the block if it raises."""
 
 
-# Who keeps relations of a schema from whoever wants one for himself.
+# Sessions that hold locks on relations of a schema.
 _KEEPERS = """
     SELECT l.pid, max(a.usename::text),
            to_char(max(a.xact_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
@@ -52,79 +52,79 @@ _KEEPERS = """
 
 
 def run_patiently(
-    session: Undoing,
+    session: SavepointSession,
     statements: Sequence[str],
     relation: RelationName | str,
     seconds: float | None = None,
 ) -> None:
-    """Run statements that want a relation for themselves, all of them in each try.
+    """Run statements that need an exclusive lock; each try runs all of them.
 
     Parameters
     ----------
-    relation : it, or a schema whose tables are wanted.
-    seconds : how long it is tried; None for as long as the session waits for any lock.
+    relation : the relation to lock, or the schema of the tables to lock.
+    seconds : total time to try; None for the session's lock timeout.
 
     Raises
     ------
-    DatabaseBusy : readers kept it for all of ``seconds``.
+    DatabaseBusy : readers held locks for all of ``seconds``.
     """
     started = time.monotonic()
-    turn, patience = 0, _patience(session)
+    attempt, patience = 0, _patience(session)
     seconds = patience / 1000 if seconds is None else seconds
     while True:
-        place = min(turn, len(_TRIES_MS) - 1)
+        index = min(attempt, len(_TRIES_MS) - 1)
         try:
             with session.savepoint():
-                session.run(set_patience(min(_TRIES_MS[place], patience)))
+                session.run(set_patience(min(_TRIES_MS[index], patience)))
                 for statement in statements:
                     session.run(statement)
                 session.run(set_patience(patience))
             return
         except DatabaseBusy as error:
             if time.monotonic() - started > seconds:
-                raise _kept(session, relation, seconds, error.detail) from None
-        # By a statement, so that a cancel is noticed.
-        session.run(f"SELECT pg_sleep({_PAUSES_MS[place]} / 1000.0)")
-        turn += 1
+                raise _busy_error(session, relation, seconds, error.detail) from None
+        # Sleep in the server, so that a cancel is noticed.
+        session.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
+        attempt += 1
 
 
-def _patience(session: Undoing) -> int:
-    """How long this session waits for a lock, in ms."""
+def _patience(session: SavepointSession) -> int:
+    """Return this session's lock timeout in ms."""
     return lock_milliseconds(session.rows("SELECT current_setting('lock_timeout')")[0][0])
 
 
-def lock_schema(session: Undoing, schema: str, seconds: float = LOCK_SECONDS) -> None:
-    """Have all tables of a schema for this transaction alone, before anything of them is changed.
+def lock_schema(session: SavepointSession, schema: str, seconds: float = LOCK_SECONDS) -> None:
+    """Lock all tables of a schema exclusively before changing any of them.
 
     Raises
     ------
-    DatabaseBusy : others kept one for all of ``seconds``.
-    InsufficientRights : one belongs to another role.
+    DatabaseBusy : other sessions held locks for all of ``seconds``.
+    InsufficientRights : a table belongs to another role.
     """
-    found = session.rows(
+    tables = session.rows(
         "SELECT c.relname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE n.nspname = ? AND c.relkind = 'r' ORDER BY c.oid",
         (schema,),
     )
-    if found:
-        names = ", ".join(f"ONLY {RelationName(schema, name).quoted}" for (name,) in found)
+    if tables:
+        names = ", ".join(f"ONLY {RelationName(schema, name).quoted}" for (name,) in tables)
         run_patiently(session, [f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"], schema, seconds)
 
 
-def _kept(
-    session: Undoing, relation: RelationName | str, seconds: float, detail: str | None
+def _busy_error(
+    session: SavepointSession, relation: RelationName | str, seconds: float, detail: str | None
 ) -> DatabaseBusy:
-    """The error that says who keeps a relation, as far as this role may know."""
+    """Build the error that names the lock holders, as far as this role may see them."""
     if isinstance(relation, RelationName):
-        place: tuple[str | None, str | None] = relation.schema, relation.name
+        schema_and_name: tuple[str | None, str | None] = relation.schema, relation.name
     else:
-        place = relation, None
-    keepers = [Holder(*found) for found in session.rows(_KEEPERS, place)]
-    told = " It is held by " + "; ".join(map(str, keepers)) + "." if keepers else ""
-    what = f"The schema {relation}" if place[1] is None else relation
+        schema_and_name = relation, None
+    readers = [Holder(*row) for row in session.rows(_KEEPERS, schema_and_name)]
+    holders = " It is held by " + "; ".join(map(str, readers)) + "." if readers else ""
+    subject = f"The schema {relation}" if schema_and_name[1] is None else relation
     return DatabaseBusy(
-        f"{what} was not available within {seconds:g} seconds: readers hold it in open"
-        f" transactions.{told}",
+        f"{subject} was not available within {seconds:g} seconds: readers hold it in open"
+        f" transactions.{holders}",
         detail=detail,
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
         " or try again.",
@@ -132,8 +132,8 @@ def _kept(
 
 
 _OUTPUT_KEY = "hashtextextended('dbanon output ' || ?, 0)"
-# Anybody can take an advisory lock. It counts for those only who could publish there, and so could
-# keep others from the name by a relation of their own.
+# Any role can take an advisory lock. It is respected only if its holder could create a relation
+# with this name, and so could block the name anyway.
 _OUTPUT_HOLDERS = f"""
     SELECT l.pid, a.usename::text
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
@@ -150,12 +150,12 @@ _OUTPUT_HOLDERS = f"""
     LIMIT 1"""
 
 
-def lock_output(session: Undoing, name: RelationName) -> None:
+def lock_output(session: SavepointSession, name: RelationName) -> None:
     """Lock an output until the transaction ends, without waiting.
 
     Raises
     ------
-    OutputBusy : another run has its lock.
+    OutputBusy : another run holds the lock.
     """
     if session.rows(f"SELECT pg_try_advisory_xact_lock({_OUTPUT_KEY})", (name.quoted,))[0][0]:
         return
@@ -167,27 +167,27 @@ def lock_output(session: Undoing, name: RelationName) -> None:
         )
 
 
-class LedgerSession(Undoing, Protocol):
-    """A transaction that asks about the ledger."""
+class LedgerSession(SavepointSession, Protocol):
+    """A transaction that can inspect the ledger."""
 
     def has_ledger(self) -> bool:
-        """True when this database has a ledger."""
+        """Return True if this database has a ledger."""
 
     def ledger_is_current(self) -> bool:
         """True when the ledger is of this version."""
 
     def require_trusted_ledger(self) -> None:
-        """Check that nobody else's code runs when the ledger is read or written."""
+        """Check that using the ledger runs no code of other roles."""
 
 
-# Everybody sees the application's name of a session, and nobody but it can change it.
+# All roles can see the application name of a session, and only the session can change it.
 _NAME = "'dbanon job ' || left(md5(?), 16)"
 _NOTE = (
     f"SELECT set_config('application_name', {_NAME} || ' since ' ||"
     " to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), true)"
 )
 
-# By the catalog, which answers roles without rights on the schema, too.
+# The catalog is readable without rights on the schema.
 _FUNCTION = """
     SELECT has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -199,7 +199,7 @@ _TABLE = """
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = 'dbanon' AND c.relname = 'run'"""
 
-# As in sql/functions/_hold_job.sql.
+# The key is the same in sql/functions/_hold_job.sql.
 _KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
 _ROW = (
     f"DELETE FROM dbanon.run WHERE run_id = {_KEY} AND state = 'lock'",
@@ -208,8 +208,8 @@ _ROW = (
 )
 _ADVISORY = "hashtextextended('dbanon job ' || ?, 0)"
 
-# Who has a lock, since when, and whether that role may run jobs where there is a ledger. Only
-# whoever may write the table has this lock of it.
+# Lock holders, since when, and whether they may run jobs. Only roles that may write the table can
+# hold this lock on it.
 _HOLDERS = f"""
     SELECT l.pid, a.usename::text,
            CASE WHEN a.application_name LIKE {_NAME} || ' since %'
@@ -243,43 +243,43 @@ def hold_job(session: LedgerSession, job: str) -> None:
     Raises
     ------
     JobRunning : another transaction holds it.
-    LedgerNotTrusted : holding it could run somebody else's code.
-    DatabaseBusy : the ledger is being upgraded.
+    LedgerNotTrusted : taking it could run code of another role.
+    DatabaseBusy : the ledger is being migrated.
     """
     session.rows(_NOTE, (job,))
     of_runners = session.has_ledger() and _hold_row(session, job)
     for _ in range(_TRIES):
         if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY})", (job,))[0][0]:
             return
-        found = session.rows(_OF_ADVISORY, (job, job))
-        if found and of_runners and not any(may_run for *_, may_run in found):
+        holders = session.rows(_OF_ADVISORY, (job, job))
+        if holders and of_runners and not any(may_run for *_, may_run in holders):
             return
-        if found:
-            raise _running(job, found)
+        if holders:
+            raise _job_running_error(job, holders)
     raise job_running(job)
 
 
 def _hold_row(session: LedgerSession, job: str) -> bool:
-    """Hold the lock that only runners can; False for a role that is none, and will be told."""
+    """Take the lock reserved for runners; False if this role is not a runner, which fails later."""
     session.require_trusted_ledger()
-    # The run itself brings an older ledger up to date, and wants its tables alone for that.
+    # The run itself migrates an older ledger, which needs exclusive locks.
     if not _is_current(session):
         return False
     by_function = session.rows(_FUNCTION)
     if by_function == [(True,)]:
-        held = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
+        acquired = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
     elif session.rows(_TABLE) == [(True,)]:
         session.run("LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE")
-        held = _hold_directly(session, job)
+        acquired = _hold_directly(session, job)
     else:
         return False
-    if not held:
-        raise _running(job, session.rows(_OF_ROW, (job, job)))
+    if not acquired:
+        raise _job_running_error(job, session.rows(_OF_ROW, (job, job)))
     return True
 
 
 def _is_current(session: LedgerSession) -> bool:
-    """True when the ledger is of this version, and this role may ask; no table stays locked."""
+    """Return True if this role can see that the ledger has this version; keeps no locks."""
     session.run("SAVEPOINT dbanon_look")
     try:
         return session.ledger_is_current()
@@ -289,8 +289,8 @@ def _is_current(session: LedgerSession) -> bool:
         session.run("ROLLBACK TO SAVEPOINT dbanon_look")
 
 
-def _hold_directly(session: Undoing, job: str) -> bool:
-    """What ``dbanon._hold_job`` does, in a ledger of this role's own."""
+def _hold_directly(session: SavepointSession, job: str) -> bool:
+    """Do the work of ``dbanon._hold_job`` in a ledger that this role owns."""
     patience = _patience(session)
     try:
         with session.savepoint():
@@ -303,9 +303,9 @@ def _hold_directly(session: Undoing, job: str) -> bool:
     return True
 
 
-def _running(job: str, found: Sequence[tuple[Any, ...]]) -> JobRunning:
-    if not found:
+def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunning:
+    if not holders:
         return job_running(job)
-    pid, role, since, _ = found[0]
+    pid, role, since, _ = holders[0]
     ends = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and lets go of it."
     return job_running(job, Holder(pid, role, since), ends)

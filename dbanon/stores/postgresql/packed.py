@@ -1,9 +1,9 @@
-"""PostgreSQL rows as packed bytes, read and written: no object per row or value is made.
+"""Read and write PostgreSQL rows as packed bytes, without an object per row or value.
 
-A client gets rows by COPY, which tells NULL by the length of a field. Inside a backend the server
-concatenates the binary forms of keys and numbers into one ``bytea`` a chunk; numpy reads that as
-records of fixed width. A row with a NULL is skipped by the aggregate, which the number of rows
-shows: then every part is coalesced and a mask of NULLs is packed beside them.
+A client reads rows with COPY, which marks NULL by the length of a field. Inside a backend the
+server concatenates the binary forms of keys and numbers into one ``bytea`` per chunk, and numpy
+reads it as records of fixed width. The aggregate skips rows with NULLs, which shows in the number
+of rows; then all parts are coalesced, and a mask of NULLs is added.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
-# Days and microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's dates begin.
+# Days and microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
 
-# What the bytes of COPY … (FORMAT binary) begin and end with.
+# Header and trailer of COPY … (FORMAT binary).
 HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 END = b"\xff\xff"
 
@@ -32,7 +32,7 @@ _MASK_BITS = 32
 _COPY_ROWS = 65_536
 _COPY_PARTS = {
     "bytea": [("v{}", "(2,)>u8")],
-    # Of the states of cells, the one that all have who are admitted.
+    # Only the state of admitted cells, which has four letters.
     "text": [("v{}", "S4")],
     "bigint": [("v{}", ">i8")],
     "integer": [("v{}", ">i4")],
@@ -57,7 +57,7 @@ def packed_record(
 ) -> str:
     """SQL of one row's bytes: keys, numbers and codes, mask of NULLs.
 
-    Without the mask it is NULL where a number is.
+    Without the mask the result is NULL if a number is NULL.
     """
     if masked:
         parts = _parts(key_expressions, key_types, attributes)
@@ -73,11 +73,11 @@ def passthrough_records(
     passthrough: Sequence[str],
     from_clause: str,
 ) -> str:
-    """COPY of keys and numbers of all rows, NULL where they are, and of further columns.
+    """Return a COPY of keys, numbers (possibly NULL) and further columns of all rows.
 
     Parameters
     ----------
-    passthrough : SQL of these columns, which may be of any type.
+    passthrough : SQL of the further columns, of any type.
     """
     parts = _values(key_expressions, key_types, attributes, nulls=True)
     values = ", ".join([*(value for value, _ in parts), *passthrough])
@@ -87,7 +87,7 @@ def passthrough_records(
 def _parts(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[tuple[str, str]]:
-    """SQL of what is packed, never NULL, and the function that gives its bytes."""
+    """SQL of each packed value, never NULL, and the function that converts it to bytes."""
     parts = _values(key_expressions, key_types, attributes)
     for start in range(0, len(_nullable(attributes)), _MASK_BITS):
         bits = [
@@ -105,7 +105,7 @@ def _values(
     *,
     nulls: bool = False,
 ) -> list[tuple[str, str]]:
-    """The same without the mask; numbers may be NULL where ``nulls``."""
+    """Do the same without the mask; ``nulls`` allows NULL numbers."""
     parts = []
     for expression, key_type in zip(key_expressions, key_types, strict=True):
         value, send, _ = _KEY_PARTS[key_type]
@@ -119,16 +119,19 @@ def _values(
 
 
 def bytes_of_record(key_types: Sequence[str], attributes: Sequence[Attribute]) -> int:
-    """How many bytes ``packed_record`` makes of a row, without the mask."""
+    """Return the bytes per row of ``packed_record`` without the mask."""
     return _record_type(key_types, attributes, masked=False).itemsize
 
 
 def by_address(
     source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
 ) -> str:
-    """A query for the records of a range of pages, given as SQL of two addresses, and their number.
+    """Return a query for records between two addresses, and their number.
 
-    ``more`` are further conditions of the rows that count.
+    Parameters
+    ----------
+    pages : SQL of the first address and of the one after the last.
+    more : further conditions, beginning with AND.
     """
     low, high = pages
     return (
@@ -138,7 +141,7 @@ def by_address(
 
 
 def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
-    """A query for all records of any relation, one row a chunk."""
+    """Return a query for all records of a relation, one row per chunk."""
     return (
         "SELECT string_agg(record, ''::bytea) FROM"
         f" (SELECT {record} AS record, (row_number() OVER () - 1) / {int(chunk_rows)} AS chunk"
@@ -153,7 +156,7 @@ def unpack(
     *,
     masked: bool = True,
 ) -> Chunk:
-    """The chunk that the bytes of ``packed_record`` hold."""
+    """Unpack a chunk from the bytes of ``packed_record``."""
     records = np.frombuffer(buffer, _record_type(key_types, attributes, masked=masked))
     if masked:
         return _chunk_of(records, key_types, attributes, _valid(records, attributes))
@@ -172,18 +175,22 @@ def unpack_passthrough(
     attributes: Sequence[Attribute],
     passthrough: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
-    """The chunk in rows of ``passthrough_records``, and the bytes of further columns, unread.
+    """Unpack rows of ``passthrough_records``: chunk, and raw bytes of further columns.
 
-    These are uint8, of so many columns, with where those of each row end, int64 (c,).
+    The bytes are uint8, with the end offset of each row, int64 (c,).
+
+    Parameters
+    ----------
+    passthrough : number of further columns.
 
     Raises
     ------
-    ValueError : the bytes are no such rows.
+    ValueError : the bytes are malformed.
     """
     fields: list[tuple[str, str]] = []
     widths = []
-    for place, part in enumerate(_fields(key_types, attributes)):
-        fields += [(f"length{place}", ">i4"), *part]
+    for index, part in enumerate(_fields(key_types, attributes)):
+        fields += [(f"length{index}", ">i4"), *part]
         widths.append(np.dtype(part).itemsize)
     heads, tails, ends = kernels.split_rows(buffer, widths, passthrough)
     records = heads.view(np.dtype(fields))
@@ -194,21 +201,21 @@ def unpack_passthrough(
 def _not_null(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
-    """Where there are values, bool (c, d), by the lengths of fields; None where all are."""
-    found = []
-    for place in range(len(key_types) + len(attributes)):
-        known = records[f"length{place}"] >= 0
-        attribute = attributes[place - len(key_types)] if place >= len(key_types) else None
+    """Return which values are present, bool (c, d), from field lengths; None if all are."""
+    validity = []
+    for index in range(len(key_types) + len(attributes)):
+        is_present = records[f"length{index}"] >= 0
+        attribute = attributes[index - len(key_types)] if index >= len(key_types) else None
         may_lack = attribute is not None and attribute.nullable and not attribute.kind.is_coded
-        if not may_lack and not known.all():
+        if not may_lack and not is_present.all():
             raise ValueError("a row holds a NULL")
         if attribute is not None and attribute.nullable:
-            code = records[f"v{place - len(key_types)}"]
-            found.append(code >= 0 if attribute.kind.is_coded else known)
-    if all(column.all() for column in found):
+            code = records[f"v{index - len(key_types)}"]
+            validity.append(code >= 0 if attribute.kind.is_coded else is_present)
+    if all(column.all() for column in validity):
         return None
     valid = np.ones((len(records), len(attributes)), bool)
-    valid[:, [i for i, a in enumerate(attributes) if a.nullable]] = np.column_stack(found)
+    valid[:, [i for i, a in enumerate(attributes) if a.nullable]] = np.column_stack(validity)
     return valid
 
 
@@ -230,7 +237,7 @@ def _chunk_of(
         elif attribute.kind is Kind.TIMESTAMP:
             limits64 = np.iinfo(np.int64)
             infinite = (values == limits64.max) | (values == limits64.min)
-            # The last 30 years that PostgreSQL has are beyond 64 bits from 1970: as floats there.
+            # Relative to 1970, PostgreSQL's last 30 years overflow 64 bits, so they become floats.
             late = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
             shifted = np.where(infinite | late, 0, values).astype(np.int64) + EPOCH_MICROSECONDS
             columns[:, position] = np.where(infinite, np.inf, shifted)
@@ -258,16 +265,16 @@ def _number(attribute: Attribute, *, nulls: bool = False) -> tuple[str, str]:
         value, zero, send = _float8(attribute, column), "0", "float8send"
     if not attribute.nullable:
         return value, send
-    # Not every expression is NULL where its column is.
-    known = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
-    absent = known if value.startswith("CASE") else value
+    # The expression may not be NULL if its column is.
+    expression = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
+    absent = expression if value.startswith("CASE") else value
     return (absent if nulls else f"coalesce({value}, {zero})"), send
 
 
 def _float8(attribute: Attribute, column: str) -> str:
     if attribute.kind is not Kind.DECIMAL or attribute.precision:
         return f"{column}::double precision"
-    # Beyond float8's range the cast would fail, and quote the value in the server's log.
+    # Out of float8's range the cast would fail, and log the value on the server.
     return (
         f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
         f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"
@@ -277,7 +284,7 @@ def _float8(attribute: Attribute, column: str) -> str:
 def _record_type(
     key_types: Sequence[str], attributes: Sequence[Attribute], *, masked: bool = True
 ) -> np.dtype[np.void]:
-    """What ``packed_record`` makes of a row."""
+    """Return the dtype of a row of ``packed_record``."""
     parts = _fields(key_types, attributes)
     if masked:
         masks = range(0, len(_nullable(attributes)), _MASK_BITS)
@@ -288,11 +295,11 @@ def _record_type(
 def _fields(
     key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[list[tuple[str, str]]]:
-    """What each key and each attribute is of, without the masks."""
+    """Return the fields of each key and attribute, without masks."""
     parts: list[list[tuple[str, str]]] = []
     for position, key_type in enumerate(key_types):
-        found = _KEY_PARTS[key_type][2]
-        parts.append([(name.format(f"key{position}"), code) for name, code in found])
+        key_parts = _KEY_PARTS[key_type][2]
+        parts.append([(name.format(f"key{position}"), code) for name, code in key_parts])
     codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
     codes |= {kind: ">i4" for kind in Kind if kind.is_coded}
     parts += [
@@ -328,11 +335,11 @@ def _valid(records: NDArray[np.void], attributes: Sequence[Attribute]) -> NDArra
 
 
 def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[bytes]:
-    """The bytes of COPY … FROM STDIN (FORMAT binary) for columns of fixed width without NULL.
+    """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for fixed-width columns without NULL.
 
-    Columns are triples of name, SQL type and values, (n,) each; a ``tid`` is packed as
-    block * 65536 + row, as ``unpack`` gives it. A ``bytea`` has 16 bytes, uint64 (n, 2), a
-    ``text`` 4 of ASCII.
+    Columns are triples of name, SQL type and values, (n,) each. A ``tid`` is given as
+    block * 65536 + row, as by ``unpack``. A ``bytea`` has 16 bytes, uint64 (n, 2), a ``text`` has 4
+    ASCII characters.
     """
     yield HEAD
     record = _fixed_type([sql_type for _, sql_type, _ in columns])
@@ -355,24 +362,24 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
 
 
 def fixed_columns(buffer: NDArray[np.uint8], kinds: Sequence[str]) -> list[NDArray[Any]]:
-    """The columns of rows as ``copy_binary`` writes them, without head and end.
+    """Unpack the columns of rows in the format of ``copy_binary``, without header.
 
-    int64 (c,) each; uint64 (c, 2) of a ``bytea``.
+    Each is int64 (c,), or uint64 (c, 2) for ``bytea``.
 
     Raises
     ------
-    ValueError : a row holds a NULL, or a ``bytea`` of another width.
+    ValueError : a row has a NULL, or a ``bytea`` of another width.
     """
-    rows, found = np.frombuffer(buffer, _fixed_type(kinds)), []
+    rows, columns = np.frombuffer(buffer, _fixed_type(kinds)), []
     for position, kind in enumerate(kinds):
         width = sum(np.dtype(code).itemsize for _, code in _COPY_PARTS[kind])
         if (rows[f"length{position}"] != width).any():
             raise ValueError("a row holds a NULL")
         if kind == "tid":
-            found.append(_key(rows, position, kind, str(position)))
+            columns.append(_key(rows, position, kind, str(position)))
         else:
-            found.append(rows[f"v{position}"].astype(np.uint64 if kind == "bytea" else np.int64))
-    return found
+            columns.append(rows[f"v{position}"].astype(np.uint64 if kind == "bytea" else np.int64))
+    return columns
 
 
 def _fixed_type(kinds: Sequence[str]) -> np.dtype[np.void]:

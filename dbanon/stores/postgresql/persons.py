@@ -1,4 +1,4 @@
-"""Who is in which class of a release, on PostgreSQL: recorded and counted by SQL alone."""
+"""Record and count the persons in classes of a release on PostgreSQL, in SQL only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from dbanon.data.words import json_text
 from dbanon.ledger.postgresql import PERSONS_WRITER
-from dbanon.ledger.postgresql_persons import joint_histories, packed
+from dbanon.ledger.postgresql_persons import joint_histories, pack_persons
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 
-_STAGED = packed(quote(RELEASE_PERSONS))
-# Its array as text: a function takes it without the client.
+_STAGED = pack_persons(quote(RELEASE_PERSONS))
+# The server evaluates the array, so it never passes through the client.
 _COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
 _READABLE = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
@@ -32,11 +32,11 @@ class PostgresqlPersons(Session):
 
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement on the catalog."""
+        """Return the rows of a statement on the catalog."""
 
     def stage_salt(self, salt: bytes) -> None:
         self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # As text: a backend brings no bytes.
+        # Sent as text, since a backend cannot pass bytes.
         self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
 
     def salted_hash(self, text: str) -> str:
@@ -47,36 +47,36 @@ class PostgresqlPersons(Session):
         self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
     ) -> tuple[int, int, int] | None:
         if proof is None and self.look_up(_READABLE) == [(True,)]:
-            # Counted after each release from what is read once.
+            # The caller then reads the records once, and counts after each release.
             return None
-        given: dict[str, Any] = {"releases": list(releases), "k": k}
+        request: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if proof is None else _STAGED
         if proof is not None:
             release_id, relation, source = proof
-            given |= {
+            request |= {
                 "release_id": release_id,
                 "relation_oid": self._number(relation),
                 "source_oid": self._number(source),
             }
         if self.look_up(PERSONS_WRITER):
-            found = self.rows(_COUNT.format(persons=persons), (json_text(given),))
+            rows = self.rows(_COUNT.format(persons=persons), (json_text(request),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
             query = joint_histories(ids, persons, str(int(k)))
-            found = self.rows(
+            rows = self.rows(
                 f"SELECT counted::text FROM ({query}) AS q(counted)", (json.dumps(list(releases)),)
             )
-        counts = json.loads(found[0][0])
+        counts = json.loads(rows[0][0])
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def have_persons_recorded(self, release_id: str) -> bool:
-        # An entry has no salt where its source is not known by its oid.
+        # Entries without the oid of their source have no salt.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(PERSONS_WRITER):
                 self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
             else:
                 self.run(_RECORD, (release_id,))
-        # Another release of this transaction has its own.
+        # The next release of this transaction creates its own table.
         self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
         return True
 

@@ -1,10 +1,10 @@
-"""Pieces of a release that workers of a cluster write, each a table of its own, before it is one.
+"""Tables for the pieces of a release that workers of a cluster write.
 
-A piece is committed before anything is counted: so nobody but its owner may read it, whatever the
-defaults of its schema are, and a mark says whose it is and since when. Workers fill tables that the
-driver made: one that comes too late, when its driver is gone and all was cleared, finds none.
+A piece is committed before the recount. So only its owner may read it, whatever the default
+privileges of its schema, and a mark records its release and time. The driver creates the tables
+that workers fill: a worker that arrives after the cleanup finds no table.
 
-What workers read is in pieces, too: one query each, which together give every row once.
+Workers also read the source in pieces: one query each, which together return every row once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as types
 
 MARK = "dbanon piece "
-# Seconds after which the pieces of a driver that is gone may be dropped.
+# Seconds after which pieces without a running driver may be dropped.
 OLD = 86_400
 
 _NAME = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
 _MARKED = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
-_FOUND = """
+_PIECES = """
 SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
        extract(epoch FROM clock_timestamp())::bigint
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -43,19 +43,19 @@ WHERE n.nspname = ? AND c.relname = ? AND a.grantee <> c.relowner"""
 
 
 def lock_name(release_id: str) -> str:
-    """The job whose lock a driver holds while its pieces are in use."""
+    """Return the name of the job lock that a driver holds while its pieces are in use."""
     return f"release {release_id}"
 
 
 def names(output: RelationName, release_id: str, count: int, limit: int) -> list[RelationName]:
-    """The names of a release's pieces: the output's, cut where it must be, with a suffix."""
-    own = release_id.replace("-", "")[:12]
-    found = []
+    """Return the names of a release's pieces: the output's, truncated if needed, and a suffix."""
+    token = release_id.replace("-", "")[:12]
+    piece_names = []
     for number in range(count):
-        suffix = f"_p{own}_{number}"
+        suffix = f"_p{token}_{number}"
         start = output.name.encode()[: limit - len(suffix)].decode(errors="ignore")
-        found.append(output.sibling(start + suffix))
-    return found
+        piece_names.append(output.sibling(start + suffix))
+    return piece_names
 
 
 def make(
@@ -64,7 +64,7 @@ def make(
     columns: Sequence[tuple[str, str]],
     release_id: str,
 ) -> None:
-    """Make empty pieces that nobody else may read; columns are names and types."""
+    """Create empty pieces that only their owner may read; columns are names and types."""
     body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
     [(now,)] = session.rows("SELECT extract(epoch FROM clock_timestamp())::bigint")
     for piece in pieces:
@@ -76,7 +76,7 @@ def make(
 
 
 def lock(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
-    """Keep workers out from now on. Before the first query: it shows what they had committed."""
+    """Lock out workers; run before the first query, which then sees all that they committed."""
     for piece in pieces:
         session.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
 
@@ -87,7 +87,7 @@ def gather(
     pieces: Sequence[RelationName],
     columns: Sequence[str],
 ) -> None:
-    """Fill the table that is written with the rows of all pieces, in fresh random order."""
+    """Fill the output table with the rows of all pieces in a new random order."""
     listed = quote_list(columns)
     rows = " UNION ALL ".join(f"SELECT {listed} FROM {piece.quoted}" for piece in pieces)
     session.run(
@@ -97,18 +97,18 @@ def gather(
 
 
 def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
-    """Drop pieces, those that are there."""
+    """Drop the pieces that exist."""
     for piece in pieces:
         session.run(f"DROP TABLE IF EXISTS {piece.quoted}")
 
 
 class PostgresqlPieces(SessionInterface):
-    """What a session knows of pieces."""
+    """The part of a session that finds abandoned pieces."""
 
     def dead_pieces(self) -> list[RelationName]:
-        found = []
+        dead = []
         free: dict[str, Any] = {}
-        for schema, name, oid, comment, now in self.rows(_FOUND):
+        for schema, name, oid, comment, now in self.rows(_PIECES):
             marked = _MARKED.fullmatch(comment)
             if marked is None or not _NAME.fullmatch(name) or int(now) - int(marked[2]) < OLD:
                 continue
@@ -116,34 +116,34 @@ class PostgresqlPieces(SessionInterface):
                 continue
             release_id = marked[1]
             if release_id not in free:
-                # Held by a driver that is at work: for as long as this transaction looks.
+                # A running driver holds this lock. It is kept until this transaction ends.
                 key = "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
                 [(free[release_id],)] = self.rows(key, (lock_name(release_id),))
             if free[release_id]:
-                found.append(RelationName(schema, name))
-        return found
+                dead.append(RelationName(schema, name))
+        return dead
 
 
-# Pages that are worth a connection.
+# Minimum pages per query, to be worth a connection.
 SMALLEST = 64
 
 
 def own_key(relation: Relation) -> tuple[str, ...]:
-    """The columns of a relation's primary key; none where its rows go by their address."""
+    """Return the columns of a relation's primary key; empty if rows are located by address."""
     located = relation.located
     columns = [e.removeprefix("s.") for e in located.expressions]
-    own = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
-    return located.mapped or tuple(own)
+    quoted_columns = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
+    return located.mapped or tuple(quoted_columns)
 
 
 def queries(
     session: Session, relation: Relation, attributes: Sequence[Attribute], tasks: int
 ) -> list[str]:
-    """One query a task: together they give every row of the snapshot once."""
+    """Return one query per task; together they return every row of the snapshot once."""
     columns = ", ".join(map(_portable, attributes)) or "1"
-    known = session.rows(catalog.RELATION, (_oid(session, relation.name),))[0]
-    kind, has_children = known[3], known[5]
-    no_address = session.rows(catalog.UNREADABLE, (["ctid"], known[0], known[0]))
+    relation_row = session.rows(catalog.RELATION, (_oid(session, relation.name),))[0]
+    kind, has_children = relation_row[3], relation_row[5]
+    no_address = session.rows(catalog.UNREADABLE, (["ctid"], relation_row[0], relation_row[0]))
     if kind not in catalog.ADDRESSED or has_children or no_address:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
     if relation.filtered is not None:
@@ -152,11 +152,12 @@ def queries(
     else:
         rows = f"ONLY {relation.name.quoted}"
     [(pages,)] = session.rows(
-        "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer", (known[0],)
+        "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer",
+        (relation_row[0],),
     )
     step = max(-(-int(pages) // max(tasks, 1)), SMALLEST)
     starts = list(range(0, int(pages), step)) or [0]
-    # The last has no end: what was there when the snapshot was taken, whatever came since.
+    # The last range is open: rows added since the snapshot are invisible to it anyway.
     ends = [f" AND s.ctid < '({start + step},0)'::tid" for start in starts[:-1]] + [""]
     return [
         f"SELECT {columns} FROM {rows} AS s WHERE s.ctid >= '({start},0)'::tid{end}"
@@ -174,7 +175,7 @@ def _oid(session: Session, name: RelationName) -> int:
 
 
 def _portable(attribute: Attribute) -> str:
-    """SQL of a column, as Arrow's parser takes its text."""
+    """SQL of a column in a form that Arrow's parser accepts."""
     if attribute.kind is Kind.TIMESTAMP and attribute.zoned:
         return f"s.{quote(attribute.name)} AT TIME ZONE 'UTC'"
     return types.portable(attribute)

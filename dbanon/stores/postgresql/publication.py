@@ -1,4 +1,4 @@
-"""The output of a release on PostgreSQL: its lock, its schema, and how it gets its place."""
+"""Lock, create and publish the output of a release on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dbanon.stores.postgresql.locks import lock_output, run_patiently
 
 
 class PostgresqlPublication(Session):
-    """A transaction that writes relations and shows them."""
+    """The part of a session that writes and publishes relations."""
 
-    # Whether a run in the place of this plan could only read; None in a transaction that writes.
+    # While planning: whether a real run would be read-only. None outside of planning.
     _planned_read_only: bool | None = None
     release_id: str | None
-    _beside: list[str]
+    _statements_with_output: list[str]
     _search_path: list[str]
 
     def role_number(self) -> int:
@@ -31,7 +31,7 @@ class PostgresqlPublication(Session):
         return int(rows[0][0])
 
     def begin_plan(self, *, staging: bool) -> None:
-        """Plan in this transaction: it takes no lock of a run, and without staging only reads."""
+        """Plan in this transaction: take no output locks and, without staging, be read-only."""
         self._planned_read_only = self._is_read_only()
         if not staging:
             self.run("SET TRANSACTION READ ONLY")
@@ -44,12 +44,12 @@ class PostgresqlPublication(Session):
             lock_output(self, name)
 
     def _is_read_only(self) -> bool:
-        """Whether this transaction may only read, as all may on a standby."""
+        """Return True if this transaction is read-only, as all are on a standby."""
         return bool(self.look_up("SELECT current_setting('transaction_read_only') = 'on'")[0][0])
 
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement on the catalog."""
+        """Return the rows of a statement on the catalog."""
 
     def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         schemas = [str(name.schema)] if name.schema is not None else self._search_path
@@ -78,9 +78,9 @@ class PostgresqlPublication(Session):
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        drops, self._beside = self._beside, []
+        drops, self._statements_with_output = self._statements_with_output, []
         if output.kind == "view":
-            # One that another session made meanwhile is not replaced: the ledger would show both.
+            # Never replace a view that another session just created: the ledger would list both.
             create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             view = (
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
@@ -92,7 +92,7 @@ class PostgresqlPublication(Session):
                 run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
             if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
-                # Ours, and one that this snapshot still shows and another session has replaced.
+                # Besides ours, the snapshot shows one that another session has replaced.
                 raise SourceChanged(
                     f"Another session replaced {output.name} meanwhile; nothing was published.",
                     hint="Try again.",
@@ -105,9 +105,9 @@ class PostgresqlPublication(Session):
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
     def _widened(self, output: Output) -> list[str]:
-        """The columns of a view whose types differ from those of the release in their width only.
+        """Return the columns of a view whose types differ from the release only in width.
 
-        None if anything else differs: the view has other columns then, or other kinds of types.
+        Empty if anything else differs, such as other columns or kinds of types.
         """
         before, after = self.columns_of(output.name), self.columns_of(output.relation)
         if [name for name, _ in before] != [name for name, _ in after]:
@@ -120,11 +120,11 @@ class PostgresqlPublication(Session):
     def _replace_view(
         self, output: Output, columns: Sequence[str], statements: Sequence[str], widened: list[str]
     ) -> None:
-        """Drop a view and create it again with its grants: PostgreSQL keeps the types of a view.
+        """Drop and recreate a view with its grants, since the types of a view cannot be changed.
 
         Raises
         ------
-        OutputChanged : something depends on the view.
+        OutputChanged : other objects depend on the view.
         """
         grants = rights.grants_of(self, output.name, columns)
         drop = f"DROP VIEW {output.name.quoted}"
@@ -141,8 +141,8 @@ class PostgresqlPublication(Session):
             ) from None
 
     def run_with_output(self, statement: str) -> None:
-        """Run a statement when the output is published, so that neither waits for the other."""
-        self._beside.append(statement)
+        """Run a statement together with the publication, in the same tries for locks."""
+        self._statements_with_output.append(statement)
 
     def drop_view(self, relation: RelationName) -> None:
         run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)
@@ -152,4 +152,4 @@ class PostgresqlPublication(Session):
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[Any]:
-        """What is done in the block is undone, alone, when it raises."""
+        """Roll back only the statements of the block if it raises."""

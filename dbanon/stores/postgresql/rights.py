@@ -1,4 +1,4 @@
-"""What a role has to be allowed on PostgreSQL, and columns to be, asked before anything is read."""
+"""Check rights and column types on PostgreSQL before reading anything."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dbanon.stores.postgresql import catalog, foreign
 
 
 def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:
-    """Check that these columns of a source may be read, and that no code of another role runs.
+    """Check that these columns of a source are readable without running foreign code.
 
     Raises
     ------
-    InsufficientRights : a right is missing; the hint says which to grant.
-    ForeignCode : a column's type is another role's.
+    InsufficientRights : a right is missing; the hint names it.
+    ForeignCode : a column's type belongs to another role.
     """
     locator = source.locator or Locator((), ())
     system = [e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")]
@@ -55,14 +55,15 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
 
 
 def require_equality(session: Session, source: Relation, columns: Sequence[str]) -> None:
-    """Check that values of columns can be told apart.
+    """Check that the types of columns have an equality operator.
 
     Raises
     ------
-    UnsupportedType : those of one cannot.
+    UnsupportedType : a type has none.
     """
     for column in dict.fromkeys(columns):
-        # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
+        # Ask the server, which handles nested types such as json in an array; LIMIT 0 reads
+        # nothing.
         query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
         try:
             session.rows(query)
@@ -78,37 +79,37 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
 
 
 def require_schema(session: Session, schema: str, strict: bool) -> bool:
-    """Check that tables may be made in a schema; True if it has to be made itself.
+    """Check that tables can be created in a schema; True if the schema must be created.
 
     Raises
     ------
-    InsufficientRights : the role may not.
-    SchemaNotFound : it would have to be made, by a strict release.
+    InsufficientRights : the role may not create them.
+    SchemaNotFound : the schema is missing, and the release is strict.
     """
-    found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+    privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
             hint="Whoever owns the database may: CREATE SCHEMA"
             f" {quote(schema)} AUTHORIZATION {_role(session)};",
         )
-    if found and not all(found[0]):
+    if privileges and not all(privileges[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
             hint="Whoever owns the schema may: GRANT USAGE, CREATE ON SCHEMA"
             f" {quote(schema)} TO {_role(session)};",
         )
-    if not found and strict:
+    if not privileges and strict:
         raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
-    return not found
+    return not privileges
 
 
 def make_schema(session: Session, schema: str) -> bool:
-    """Make a schema that is missing; False if it is there.
+    """Create a schema; False if it exists.
 
     Raises
     ------
-    SourceChanged : another session made it meanwhile.
+    SourceChanged : another session created it meanwhile.
     """
     if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
         return False
@@ -122,11 +123,11 @@ def make_schema(session: Session, schema: str) -> bool:
 
 
 def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
-    """Check that a release can be written into the ledger.
+    """Check that this role may write releases into the ledger.
 
     Raises
     ------
-    InsufficientRights : the role may not; the hint says what to grant.
+    InsufficientRights : it may not; the hint says what to grant.
     """
     missing = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
     if missing:
@@ -139,18 +140,18 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
 
 
 def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
-    """Check that nobody else's code runs when the ledger is read or written.
+    """Check that using the ledger runs no code of other roles.
 
     Raises
     ------
-    LedgerNotTrusted : somebody's could.
+    LedgerNotTrusted : it could.
     """
-    wrong = look_up(ledger.UNTRUSTED)
-    if wrong:
-        what, owner, _ = wrong[0]
+    untrusted = look_up(ledger.UNTRUSTED)
+    if untrusted:
+        subject, owner, _ = untrusted[0]
         raise LedgerNotTrusted(
-            f"The ledger of this database is not trusted: {what}, of role {owner}.",
-            detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
+            f"The ledger of this database is not trusted: {subject}, of role {owner}.",
+            detail="; ".join(f"{subject}, of role {owner}" for subject, owner, _ in untrusted[:20]),
             hint=ledger.NOT_TRUSTED_HINT,
         )
 
@@ -158,36 +159,36 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
 def missing_to_read(
     session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
 ) -> list[str]:
-    """What the role lacks to read columns of the first such table, as statements."""
-    found = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
-    if not found:
+    """Return the statements that grant missing rights to read columns of the first such table."""
+    rows = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
+    if not rows:
         return []
-    [(oid, schema)] = found
+    [(oid, schema)] = rows
     missing = []
     role = _role(session)
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         missing.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
-    # A column that is not there is another error.
-    there = {name for (name,) in session.rows(catalog.NAMES, (oid,))}
-    wanted = [name for name in dict.fromkeys(columns) if name in there]
-    unread = session.rows(catalog.UNREADABLE, (wanted, oid, oid))
+    # Missing columns are reported elsewhere.
+    table_columns = {name for (name,) in session.rows(catalog.NAMES, (oid,))}
+    existing = [name for name in dict.fromkeys(columns) if name in table_columns]
+    unread = session.rows(catalog.UNREADABLE, (existing, oid, oid))
     if unread:
         names = quote_list(name for (name,) in unread)
-        place = RelationName(schema, table).quoted
-        missing.append(f"GRANT SELECT ({names}) ON {place} TO {role}")
+        relation = RelationName(schema, table).quoted
+        missing.append(f"GRANT SELECT ({names}) ON {relation} TO {role}")
     if not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         missing.append(f"GRANT TEMPORARY ON DATABASE {_database(session)} TO {role}")
     return missing
 
 
 def missing_to_write(session: Session, schema: str) -> list[str]:
-    """What the role lacks to make relations in a schema and to note them, as statements."""
+    """Return the statements that grant missing rights to publish in a schema."""
     role = _role(session)
     missing = []
-    found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+    privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         missing.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
-    if found and not all(found[0]):
+    if privileges and not all(privileges[0]):
         missing.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
     lacked = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
     if any(name.endswith("the database") for name in lacked):
@@ -205,7 +206,7 @@ def _database(session: Session) -> str:
     return quote(str(session.rows("SELECT current_database()::text")[0][0]))
 
 
-# What others than the owner may do with a relation, or with a column of it.
+# Privileges of other roles than the owner on a relation and its columns.
 _GRANTS = """
 SELECT g.privilege_type::text, g.attname, g.is_grantable,
        CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
@@ -222,11 +223,11 @@ ORDER BY 1, 2, 4"""
 
 
 def grants_of(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
-    """The statements that grant what is granted on a relation once more, after it was dropped.
+    """Return statements that restore the grants on a relation after it is recreated.
 
     Parameters
     ----------
-    columns : those that it will have.
+    columns : the columns of the new relation.
     """
     grants = []
     for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):

@@ -1,4 +1,4 @@
-"""Rules on PostgreSQL: whose a table is, and who writes its rules."""
+"""Read and write the rules of tables on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner,
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
-# As text what a backend, where rows travel as JSON, would give in another form.
+# Casts to text, since a backend would return JSON values in another form.
 _JUDGED = """
 SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.relation_oid,
        j.owner_oid, j.table_name, j.state, j.is_trusted, j.is_same, j.rank
 FROM ({judged}
 ) AS j
 WHERE {shown} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# Of all tables also the rules of those that are gone, and none that others declared of columns that
-# are not there.
+# For all tables: include rules of dropped tables, but no untrusted rules of missing columns.
 _OF_ALL = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 
-# The table's owner, and the role that declares: who may do so was asked before.
+# The table's owner and the declaring role, whose right to declare was checked before.
 _AUTHOR = """
 SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.oid::bigint,
        r.rolname::text, 'dbanon.rule'::regclass::oid::bigint
@@ -55,8 +54,8 @@ JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdro
 WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
 ORDER BY a.attnum"""
 
-# What the server counts of a relation and all below it. Views, and tables of other servers, have no
-# counters. Nothing is read of it; counts come some seconds late, and are lost when it crashes.
+# The server's counters of a relation and its children, without reading any rows. Views and foreign
+# tables have none. Counters lag by some seconds, and are lost in a crash.
 STATE = """
 WITH RECURSIVE parts(oid) AS (
     SELECT ({oid})
@@ -78,24 +77,24 @@ _STATE_OF = STATE.format(
 
 
 class PostgresqlRules(RuledSession):
-    """The part of a session that rules of tables ask for."""
+    """The part of a session that rules of tables use."""
 
     @abstractmethod
     def call(self, function: str, parts: Sequence[str]) -> str:
-        """Call a function of ours with JSON that no log shall have; the text of its result."""
+        """Call a dbanon function with JSON that must not be logged; return its result as text."""
 
     def require_owner(self, source: RelationName) -> None:
-        found = self.rows(_OWNER, (source.schema, source.name))
-        if found and not found[0][2]:
+        owners = self.rows(_OWNER, (source.schema, source.name))
+        if owners and not owners[0][2]:
             raise InsufficientRights(
                 f"Rules of {source} are declared by its owner.",
-                hint=f'Ask role "{found[0][1]}", or a member of it.',
+                hint=f'Ask role "{owners[0][1]}", or a member of it.',
             )
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)
-        found = self.rows(_OWNER_READS, names)
-        if found != [(True,)]:
+        rows = self.rows(_OWNER_READS, names)
+        if rows != [(True,)]:
             raise InsufficientRights(
                 f"A rule of {source} would release labels of {table}, which the owner of {source}"
                 " may not read.",
@@ -103,11 +102,11 @@ class PostgresqlRules(RuledSession):
             )
 
     def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        found = self.rows(_OWNER, (source.schema, source.name))
-        if not found or not self.rows(ledger.RULES_WRITER):
+        owners = self.rows(_OWNER, (source.schema, source.name))
+        if not owners or not self.rows(ledger.RULES_WRITER):
             return False
-        given = json_text({"source": found[0][0], **change})
-        self.call("dbanon._declare", [given])
+        arguments = json_text({"source": owners[0][0], **change})
+        self.call("dbanon._declare", [arguments])
         return True
 
     def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]]:
@@ -124,14 +123,14 @@ class PostgresqlRules(RuledSession):
         self.run(tie_rules(self._table_condition(source)))
 
     def _table_condition(self, source: RelationName) -> str:
-        """SQL of whether a row of pg_class, as ``c``, is a table's."""
+        """SQL condition: the row ``c`` of pg_class is this table."""
         owners = self.rows(_OWNER, (source.schema, source.name))
         return f"c.oid = {int(owners[0][0])}::oid" if owners else "false"
 
     def state_of(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
-        found = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
-        state: dict[str, Any] = json.loads(found[0][0]) if found[0][0] else {}
+        rows = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
+        state: dict[str, Any] = json.loads(rows[0][0]) if rows[0][0] else {}
         return state
 
     def comments_on(self, source: RelationName) -> dict[str, str]:

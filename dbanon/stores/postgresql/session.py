@@ -1,7 +1,7 @@
-"""What a session on PostgreSQL is, whoever carries its statements to the server.
+"""A session on PostgreSQL, shared by the client and the backend.
 
-The client's store and the one inside a backend differ in how bytes travel; what is read from the
-catalog, which rights are needed and how a release is written and shown is here, once.
+The two differ only in how they transfer data. Everything else is here: reading the catalog,
+checking rights, and writing and publishing releases.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, check_length, quote
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.arrays import PostgresqlWriting
-from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
+from dbanon.stores.postgresql.arrays import PostgresqlArraySession
+from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPrivateSession
 from dbanon.stores.postgresql.display import display_keys
 from dbanon.stores.postgresql.persons import PostgresqlPersons
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
@@ -57,7 +57,7 @@ from dbanon.stores.postgresql.settings import (
 
 
 class _Relation(NamedTuple):
-    """What the catalog says of a relation that was found."""
+    """Catalog data of a source relation."""
 
     oid: int
     kind: str
@@ -65,9 +65,9 @@ class _Relation(NamedTuple):
 
 
 class PostgresqlSession(
-    PostgresqlWriting,
-    PostgresqlKeyed,
-    PostgresqlPrivate,
+    PostgresqlArraySession,
+    PostgresqlKeyedSession,
+    PostgresqlPrivateSession,
     PostgresqlPieces,
     PostgresqlPublication,
     PostgresqlRules,
@@ -78,8 +78,8 @@ class PostgresqlSession(
     dialect: ClassVar[Dialect] = types
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
-    digest_way = digest.WAY
-    # How long tables of the ledger that are changed are asked for.
+    digest_way = digest.DIGEST_WAY
+    # Maximum time to wait for locks on tables of the ledger.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]
 
@@ -87,11 +87,11 @@ class PostgresqlSession(
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
-        self._beside: list[str] = []
+        self._statements_with_output: list[str] = []
         self._ledger_trusted = False
 
     def enter(self) -> None:
-        """Note the search path of the caller, then make the transaction independent of it."""
+        """Save the caller's search path, then pin the settings of the transaction."""
         self._search_path = self.caller_path()
         self.run(SETTINGS)
         patience = lock_milliseconds(self.rows(CALLER_PATIENCE)[0][0])
@@ -99,24 +99,24 @@ class PostgresqlSession(
         self.lock_seconds = patience / 1000
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement on the catalog whose plan may be kept; its answer never is."""
+        """Return the rows of a statement on the catalog; plans may be cached, results are not."""
         return self.rows(sql, parameters)
 
     def caller_path(self) -> list[str]:
-        """The schemas that names without one are looked for in."""
+        """Return the schemas in which unqualified names are looked up."""
         schemas: list[str] = self.rows(CALLER_PATH)[0][0]
         return schemas
 
     # -- source -----------------------------------------------------------------------------------
 
     def find_source(self, name: RelationName) -> Relation:
-        found = self._lookup(name)
-        if found is None:
-            raise self._missing(name)
-        oid, schema, relation, relkind, tuples, children, filtered = found
+        row = self._lookup(name)
+        if row is None:
+            raise self._missing_error(name)
+        oid, schema, relation, relkind, tuples, children, filtered = row
         resolved = RelationName(schema, relation)
         if relkind not in catalog.RELATION_KINDS:
-            raise self._missing(name)
+            raise self._missing_error(name)
         if filtered:
             raise InsufficientRights(
                 f"Row-level security filters {resolved} for this role.",
@@ -133,7 +133,7 @@ class PostgresqlSession(
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
-        """A staging table in the place of a source, located by the addresses of its rows."""
+        """Return a staging table as a source whose rows are located by address."""
         self._relations[name] = _Relation(oid, "r", False)
         schema = catalog.schema_of(self.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
@@ -143,14 +143,14 @@ class PostgresqlSession(
 
         Raises
         ------
-        ForeignCode : it would.
+        ForeignCode : it could.
         """
         if self.nothing_to_find(oid):
             return
         foreign.require_none(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
 
     def nothing_to_find(self, oid: int) -> bool:
-        """Whether nothing hangs on a relation that could be code."""
+        """Return True if no object that could contain code is attached to a relation."""
         return self.look_up(foreign.nothing_to_find(f"{int(oid)}::oid")) == [(True,)]
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
@@ -167,9 +167,9 @@ class PostgresqlSession(
                 return self.rows(catalog.RELATION, (oid[0][0],))[0]
         return None
 
-    def _missing(self, name: RelationName) -> TableNotFound | SchemaNotFound:
+    def _missing_error(self, name: RelationName) -> TableNotFound | SchemaNotFound:
         schemas = [name.schema] if name.schema is not None else self._search_path
-        return catalog.missing(self, name, schemas)
+        return catalog.missing_relation(self, name, schemas)
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
@@ -195,36 +195,36 @@ class PostgresqlSession(
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        # An own type may have any name.
+        # User-defined types may have any name.
         is_uuid = "uuid" in attribute.sql_type and not attribute.by_output
         if attribute.by_output or (attribute.kind is Kind.CATEGORY and not is_uuid):
             return self.text_of(attribute)
         return column
 
     def value_of(self, attribute: Attribute) -> str:
-        # Where = is looked for, the casts of an own type are looked at.
+        # Resolving = would consider the casts of a user-defined type.
         if attribute.normalize:
-            # The column's collation stays, and with it what is equal; not all take replace().
+            # btrim keeps the column's collation; not all collations support replace().
             text = f"btrim({types.text(attribute)}, '{WHITE_SPACE}')"
             return self.folded(text) if attribute.normalize == CASEFOLD else text
         return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
 
     def value_of_key(self, attribute: Attribute) -> str:
-        """SQL of a key column as it is compared."""
+        """SQL of a key column for comparisons."""
         return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
 
     def kept_value(self, attribute: Attribute) -> str:
-        return types.kept(attribute)
+        return types.retained_column(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         if source.name.staged is None:
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        own = [name for name in columns if not source.attribute(name).of_another]
+        names = [name for name in columns if not source.attribute(name).of_another]
         oid = self._relations[source.name].oid
-        refused = {name for (name,) in self.rows(catalog.UNREADABLE, (own, oid, oid))}
-        return frozenset(own) - refused
+        refused = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
+        return frozenset(names) - refused
 
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         rights.require_equality(self, source, columns)
@@ -233,7 +233,7 @@ class PostgresqlSession(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
         dictionaries = super().stage_values(source, attributes)
-        # Without it the planner takes them for large, and sorts the source once for each.
+        # Without statistics the planner assumes large tables, and sorts the source for each.
         for table in self._value_tables:
             self.run(f"ANALYZE {quote(table)}")
         return dictionaries
@@ -242,7 +242,7 @@ class PostgresqlSession(
         return f'{types.text(attribute)} COLLATE "C"'
 
     def compared(self, attribute: Attribute) -> str:
-        # Where = is looked for, the casts of an own type are looked at.
+        # Resolving = would consider the casts of a user-defined type.
         return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
 
     def display_keys_of(
@@ -250,12 +250,12 @@ class PostgresqlSession(
     ) -> list[tuple[str, ...]]:
         existing = self.find_existing(relation)
         if existing is None or existing.oid is None:
-            raise self._missing(relation)
+            raise self._missing_error(relation)
         return display_keys(self.look_up, existing.oid, columns)
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
-        found = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))
-        return frozenset(name for (name,) in found)
+        rows = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))
+        return frozenset(name for (name,) in rows)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
@@ -265,11 +265,11 @@ class PostgresqlSession(
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
-        known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
-        return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
+        values = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
+        scale_by_name = {a.name: scale or 0 for a, scale in zip(open_scale, values, strict=True)}
+        return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 
-    # -- what the shared statements need ----------------------------------------------------------
+    # -- shared statements -------------------------------------------------------------------------
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
         return types.range_type(attribute, borders)
@@ -296,18 +296,18 @@ class PostgresqlSession(
         rights.require_ledger_rights(self.look_up)
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        found = self.look_up(catalog.EXISTING, (name.schema, name.name))
-        if len(found) > 1:
-            # Ours, and one that this snapshot still shows and another session has replaced.
+        rows = self.look_up(catalog.EXISTING, (name.schema, name.name))
+        if len(rows) > 1:
+            # Besides ours, the snapshot shows one that another session has replaced.
             raise SourceChanged(
                 f"Another session replaced {name} meanwhile; nothing was published.",
                 hint="Try again.",
             )
-        return ExistingRelation(*found[0]) if found else None
+        return ExistingRelation(*rows[0]) if rows else None
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        found = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
-        return [(name, sql_type) for name, sql_type in found]
+        rows = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
+        return [(name, sql_type) for name, sql_type in rows]
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         return digest.of_relation(self.look_up, self.rows, relation, salt)
@@ -326,7 +326,7 @@ class PostgresqlSession(
     # -- ledger -----------------------------------------------------------------------------------
 
     def require_trusted_ledger(self) -> None:
-        # Once: nobody who is not trusted can hang anything on a ledger that is.
+        # Checked once: untrusted roles cannot attach anything to a trusted ledger.
         if not self._ledger_trusted:
             rights.require_trusted_ledger(self.look_up)
             self._ledger_trusted = True
@@ -336,9 +336,9 @@ class PostgresqlSession(
     ) -> str | None:
         if not self.look_up(postgresql_ledger.WRITER):
             return None
-        own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
-        told = postgresql_ledger.entry_arguments(row), own, run
-        parts = [json_text(part) for part in told]
+        column_rows = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        arguments = postgresql_ledger.entry_arguments(row), column_rows, run
+        parts = [json_text(part) for part in arguments]
         recorded = self.call("dbanon._record_release", parts)
         return str(json.loads(recorded)["created_at"])
 
@@ -349,7 +349,7 @@ class PostgresqlSession(
         return True
 
     def call(self, function: str, parts: Sequence[str]) -> str:
-        """Call a function of ours with JSON that no log shall have; the text of its result."""
+        """Call a dbanon function with JSON that must not be logged; return its result as text."""
         marks = ", ".join("?::jsonb" for _ in parts)
         return str(self.rows(f"SELECT {function}({marks})::text", parts)[0][0])
 

@@ -1,31 +1,31 @@
-"""The settings that dbanon's statements run under on PostgreSQL, whatever the caller has set.
+"""Settings for dbanon's statements on PostgreSQL, whatever the caller has set.
 
-The owner of a database may set defaults for all its sessions, a role for its own. ``PINS`` has what
-changes the meaning of SQL, the text of values, or which rows a query gives: the functions in SQL
-have it in their SET clauses, and the client in the first statements of a transaction.
+Databases and roles can have default settings. ``PINS`` fixes those that change the meaning of SQL,
+the text of values, or the rows of a query: SQL functions do so with SET clauses, the client at the
+start of a transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# What joins and groups of one release fit in, whatever the server's default is.
+# Enough for the joins and groups of a release, whatever the server's default.
 WORK_MEM = "192MB"
-# Rows are sorted in runs that processors have near, then merged: faster than all of them at once.
+# Sorts cache-sized runs and merges them, which is faster than one large sort.
 SORT_MEM = "32MB"
-# Of each column 25 ranges, not 100: a table that is new is looked at again by autovacuum, closer.
+# Statistics for new tables are coarse (default: 100), since autovacuum refines them later.
 STATISTICS = 25
 
-# Every release of PostgreSQL takes each of them from every role, so a dump with functions that have
-# them can be restored on a later one: escape_string_warning, which PostgreSQL 19 does not know, is
-# left out, and never warns where the literals are pinned. The path comes first: until it is, a name
-# may be anybody's.
+# Every version of PostgreSQL accepts these from every role, so that a dump with dbanon's functions
+# can be restored on a later version. escape_string_warning is left out, as PostgreSQL 19 lacks it
+# and pinned literals never cause it. The path comes first: until it is pinned, names could resolve
+# to objects of any role.
 PINS = (
     ("search_path", "pg_catalog, pg_temp"),
     ("standard_conforming_strings", "on"),
-    # PostgreSQL shall refuse, not filter.
+    # Raise an error instead of filtering rows.
     ("row_security", "off"),
-    # The planner would evaluate checks of tables, which are code.
+    # Otherwise the planner would evaluate check constraints, which are code.
     ("constraint_exclusion", "off"),
     ("gin_fuzzy_search_limit", "0"),
     ("quote_all_identifiers", "off"),
@@ -38,14 +38,14 @@ PINS = (
     ("datestyle", "ISO, YMD"),
     ("intervalstyle", "postgres"),
     ("timezone", "UTC"),
-    # Not lc_monetary: it says how many digits of an amount of money are cents.
+    # lc_monetary is not pinned: it determines the number of decimals of the type money.
     ("lc_numeric", "C"),
     ("lc_time", "C"),
 )
 
 
 def _assignments(settings: Sequence[tuple[str, str]]) -> list[str]:
-    # As one literal the path would be the name of a single schema.
+    # A quoted search_path would name a single schema.
     return [
         f"{name} = {value}" if name == "search_path" else f"{name} = '{value}'"
         for name, value in settings
@@ -53,20 +53,20 @@ def _assignments(settings: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def set_local(settings: Sequence[tuple[str, str]]) -> str:
-    """SQL that makes settings for the rest of a transaction, without a ``;`` at its end."""
+    """SQL of settings for the rest of a transaction, without a final ``;``."""
     return ";\n".join(f"SET LOCAL {text}" for text in _assignments(settings))
 
 
 def set_clauses(settings: Sequence[tuple[str, str]]) -> str:
-    """The SET clauses of a function, one a line."""
+    """Return the SET clauses of a function, one per line."""
     return "\n".join(f"SET {text}" for text in _assignments(settings))
 
 
-# SET LOCAL ends with the transaction: behind a pooler another session would find what lasts longer.
-# None of them takes a snapshot, nor has a backslash, which might escape until they are run.
+# SET LOCAL ends with the transaction: a pooler would pass longer settings to another session. None
+# of these takes a snapshot or contains a backslash, which could be an escape until they are pinned.
 PINNED = set_local(PINS)
 
-# Of the client's transactions beside the pins.
+# Settings of the client's transactions.
 SETTINGS = set_local(
     (
         *PINS,
@@ -78,8 +78,8 @@ SETTINGS = set_local(
     )
 )
 
-# Of the functions in Python, and of the procedure, which has to set them itself, again after each
-# commit. A setting of the caller changes nothing, and none of these stays.
+# Settings of the Python functions, and of the procedure, which must repeat them after each commit.
+# They override the caller's settings, and end with the call.
 FUNCTION_SETTINGS = (
     *PINS,
     ("work_mem", WORK_MEM),
@@ -91,25 +91,25 @@ FUNCTION_SETTINGS = (
     ("parallel_tuple_cost", "0.1"),
 )
 
-# A lock is waited for as long as this, or as the caller's own lock_timeout says if that is less. A
-# SET clause would hide the caller's. Nothing takes a snapshot here.
+# Maximum wait for a lock, unless the caller's lock_timeout is shorter. A SET clause would hide the
+# caller's value. SHOW takes no snapshot.
 LOCK_SECONDS = 60.0
 _MILLISECONDS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 CALLER_PATIENCE = "SHOW lock_timeout"
 
 
 def lock_milliseconds(setting: str) -> int:
-    """How long locks are waited for, in ms, by the caller's lock_timeout as the server shows it."""
+    """Return the lock timeout in ms, from the caller's lock_timeout as shown by the server."""
     number = setting.rstrip("abcdefghijklmnopqrstuvwxyz")
-    own = int(number) * _MILLISECONDS.get(setting.removeprefix(number), 1)
+    milliseconds = int(number) * _MILLISECONDS.get(setting.removeprefix(number), 1)
     most = int(LOCK_SECONDS * 1000)
-    return min(own, most) if own else most
+    return min(milliseconds, most) if milliseconds else most
 
 
 def set_patience(milliseconds: int) -> str:
-    """SQL that has the rest of a transaction wait so long for a lock."""
+    """SQL that sets the lock timeout for the rest of a transaction."""
     return f"SET LOCAL lock_timeout = {milliseconds}"
 
 
-# Every name is qualified: until the path is pinned, it may name anybody's functions first.
+# All names are qualified, since the path is not pinned yet.
 CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"

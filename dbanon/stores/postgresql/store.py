@@ -1,4 +1,4 @@
-"""A PostgreSQL database through a client: how it is opened, and what ends a transaction."""
+"""Open and commit transactions on PostgreSQL through a client."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from dbanon.sessions.base import OnSql
 from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
 from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
-from dbanon.stores.postgresql.client import FOUND, PsycopgSession
+from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
     Backend,
     arguments_of,
     backend_of,
     end,
-    shown,
-    unreachable,
+    redacted_url,
+    unreachable_error,
     unwatch,
     watch,
 )
-from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import hold_job
 from dbanon.stores.postgresql.settings import PINNED
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-# How long the server is asked, and how long a transaction may go on until its backend is ended.
+# Seconds to query the server about a lost commit, and until the backend of an open transaction is
+# terminated: normally, and after a request to end.
 SECONDS = 15.0
 PATIENCE = 3.0
 HURRY = 0.3
@@ -52,7 +53,7 @@ _PAUSE = 0.2
 _NUMBER = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text"
 _LEDGER = "SELECT pg_catalog.to_regclass('dbanon.release') IS NOT NULL"
 _PUBLISHED = "SELECT 1 FROM dbanon.release WHERE release_id = %s::uuid"
-# The same role's own backend, and only while it has this very transaction.
+# Terminates the backend of the same role only while it runs this transaction.
 _END = (
     "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity"
     " WHERE backend_xid = %s::text::xid8::xid"
@@ -64,41 +65,41 @@ Connect = Callable[[], "Connection"]
 def commit(
     connection: Connection, connect: Connect, release_id: str | None, done: Callable[[], None]
 ) -> None:
-    """Commit; when the answer is lost, find out what happened.
+    """Commit; if the answer is lost, find out what happened.
 
     Parameters
     ----------
     connect : opens another connection to the same database.
     release_id : the release that is published, if any.
-    done : called as soon as it is committed.
+    done : called as soon as the transaction is committed.
 
     Raises
     ------
-    ConnectionLost : it was not committed.
-    OutcomeUnknown : nobody could be asked.
+    ConnectionLost : the transaction was not committed.
+    OutcomeUnknown : the outcome could not be determined.
     """
     [(number,)] = _rows(connection, _NUMBER)
     try:
-        with translated():
+        with translate_errors():
             connection.commit()
         done()
         return
     except (ConnectionLost, KeyboardInterrupt, SystemExit) as error:
-        # It leaves the list when it is raised: a frame must not hold what its traceback holds.
-        lost: list[BaseException] = [error.with_traceback(None)]
+        # A list, so that raising pops the error: a frame in its traceback must not refer to it.
+        errors: list[BaseException] = [error.with_traceback(None)]
     if number is None:
-        # It wrote nothing.
-        raise lost.pop()
-    # The server ends a transaction whose connection it sees closed.
+        # The transaction wrote nothing.
+        raise errors.pop()
+    # The server aborts the transaction once it notices the closed connection.
     connection.invalidate()
     committed: bool | None = None
-    # Who is told to end once more while the server is asked does not know either.
+    # A second request to end while querying the server leaves the outcome unknown.
     with suppress(KeyboardInterrupt, SystemExit):
-        committed = _settled(connect, str(number), release_id)
+        committed = _ask_outcome(connect, str(number), release_id)
     if committed is False:
-        raise lost.pop()
+        raise errors.pop()
     if committed is None:
-        raise _unknown(str(number), release_id)
+        raise _outcome_unknown(str(number), release_id)
     done()
     warn_caller(
         CommitConfirmed(
@@ -108,26 +109,28 @@ def commit(
     )
 
 
-def _settled(connect: Connect, number: str, release_id: str | None) -> bool | None:
-    """True when it was committed, False when it never will be, None when that is not known."""
+def _ask_outcome(connect: Connect, number: str, release_id: str | None) -> bool | None:
+    """Return True if the transaction was committed, False if it never will be, None if unknown."""
     started = time.monotonic()
-    here = ending()
-    with here.at_most(SECONDS + MIN_SECONDS):
+    run_ending = ending()
+    with run_ending.at_most(SECONDS + MIN_SECONDS):
         while True:
             spent = time.monotonic() - started
-            # Who was told to end has less time to ask.
+            # After a request to end, there is less time for queries.
             patience, most = (
-                (HURRY, END_SECONDS - CUT_SECONDS) if here.asked_to_end else (PATIENCE, SECONDS)
+                (HURRY, END_SECONDS - CUT_SECONDS)
+                if run_ending.asked_to_end
+                else (PATIENCE, SECONDS)
             )
             try:
                 with closing(connect()) as connection, _watched(connection):
-                    found = _outcome(connection, number, release_id, end=spent > patience)
-                if found in ("committed", "aborted"):
-                    return found == "committed"
-                if found is None:
+                    outcome = _outcome(connection, number, release_id, end=spent > patience)
+                if outcome in ("committed", "aborted"):
+                    return outcome == "committed"
+                if outcome is None:
                     return None
             except DbanonError:
-                # Not reachable, or not yet again.
+                # The server is unreachable or still restarting.
                 pass
             if spent > most:
                 return None
@@ -141,19 +144,19 @@ def _watched(connection: Connection) -> Iterator[None]:
         yield
     finally:
         if unwatch(_driver(connection)):
-            # One of a pool's would be handed out again.
+            # A pool would reuse the broken connection.
             connection.invalidate()
 
 
 def _outcome(
     connection: Connection, number: str, release_id: str | None, *, end: bool
 ) -> str | None:
-    """``committed``, ``aborted`` or ``in progress``; None when the server cannot know.
+    """Return ``committed``, ``aborted`` or ``in progress``; None if the server cannot know.
 
-    After a failover another server answers, whose transactions have numbers of their own: that a
-    release is there, the ledger alone tells.
+    After a failover another server answers, with other transaction ids: then only the ledger shows
+    that a release exists.
     """
-    # First the transaction, then the ledger: what has ended is there, or is not.
+    # Check the transaction before the ledger, so that the ledger is final.
     [(status,)] = _rows(connection, "SELECT pg_catalog.pg_xact_status(%s::text::xid8)", number)
     if status == "in progress":
         if end:
@@ -161,9 +164,9 @@ def _outcome(
         return "in progress"
     if release_id is None:
         return None if status is None else str(status)
-    # Of its own, so that it sees what was committed until now.
+    # Start a new transaction, which sees everything committed until now.
     _driver(connection).rollback()
-    # The transaction that was to publish it may have been the one to make the ledger.
+    # The lost transaction may have been the one that created the ledger.
     [(ledger,)] = _rows(connection, _LEDGER)
     if ledger and _rows(connection, _PUBLISHED, release_id):
         return "committed"
@@ -171,19 +174,19 @@ def _outcome(
 
 
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
-    with translated(), _driver(connection).cursor() as cursor:
-        # The connection may be an engine's of the caller's own, with any search path.
+    with translate_errors(), _driver(connection).cursor() as cursor:
+        # A connection of the caller's engine may have any search path.
         cursor.execute(PINNED)
         cursor.execute(sql, parameters or None)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _unknown(number: str, release_id: str | None) -> OutcomeUnknown:
+def _outcome_unknown(number: str, release_id: str | None) -> OutcomeUnknown:
     if release_id is None:
         return OutcomeUnknown(
             f"The connection was lost while transaction {number} was committed: it is not known"
@@ -199,7 +202,7 @@ def _unknown(number: str, release_id: str | None) -> OutcomeUnknown:
     )
 
 
-# Where a connection of the caller's has a mark, for as long as it is used here.
+# Key in ``Connection.info`` that marks a connection of the caller while it is in use.
 _BORROWED = "dbanon_borrowed"
 
 
@@ -218,24 +221,24 @@ class PostgresqlStore:
                 poolclass=NullPool,
                 connect_args=dict(arguments_of(url)),
             )
-            # SQLAlchemy asks a new connection things by unqualified names, between the two.
-            event.listen(engine, "connect", _look, insert=True)
-            event.listen(engine, "connect", _looked)
+            # Between the two, SQLAlchemy queries new connections with unqualified names.
+            event.listen(engine, "connect", _note_backend, insert=True)
+            event.listen(engine, "connect", _release_connection)
         self._engine, self._url, self._on_sql = engine, url, on_sql
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
-        return shown(self._url)
+        """The URL without secrets."""
+        return redacted_url(self._url)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
-        """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
+        """Open one REPEATABLE READ transaction, which only reads if ``write`` is False."""
         _require_idle(shared_driver(self._engine))
         with held_once_committed() as hold, self._connected("REPEATABLE READ") as connection:
-            # An engine of the caller's may have one connection for all.
-            beside = self._beside if self._own else None
-            session = PsycopgSession(connection, self._on_sql, beside)
+            # The caller's engine may share a single connection.
+            open_second_session = self._second_session if self._own else None
+            session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
                 commit(connection, self._connect, session.release_id, hold)
@@ -243,15 +246,15 @@ class PostgresqlStore:
                 connection.commit()
 
     @contextmanager
-    def _beside(self) -> Iterator[PsycopgSession]:
-        """Another session, which sees what is committed now."""
+    def _second_session(self) -> Iterator[PsycopgSession]:
+        """Open another session, which sees all commits until now."""
         with self._connected("READ COMMITTED") as connection:
             yield PsycopgSession(connection, self._on_sql)
             connection.rollback()
 
     @contextmanager
     def _connected(self, level: str) -> Iterator[Connection]:
-        """A connection with a transaction, which ends with the block, whatever the network does."""
+        """Open a connection with a transaction; both end with the block, even on a dead network."""
         with ending().scope():
             connection = self._connect()
             driver = _driver(connection)
@@ -265,12 +268,12 @@ class PostgresqlStore:
             named, driver.prepare_threshold = driver.prepare_threshold, None
             watch(driver)
             try:
-                with translated():
+                with translate_errors():
                     connection.begin()
                     backend = self._backend(connection)
                     yield connection
             except BaseException:
-                # Staging goes with the transaction; a connection in doubt is not used again.
+                # Staging tables end with the transaction; never reuse a doubtful connection.
                 unwatch(driver)
                 connection.invalidate()
                 if ending().silent:
@@ -280,26 +283,26 @@ class PostgresqlStore:
                 unwatch(driver)
                 driver.prepare_threshold = named
                 if not connection.invalidated and connection.info.pop(_BORROWED, False):
-                    del connection.info[FOUND]
+                    del connection.info[BACKEND_KEY]
                 connection.close()
 
     def _backend(self, connection: Connection) -> Backend:
-        """What a transaction runs on, which is made to notice that its client is gone."""
+        """Return the backend of a transaction, with keepalive settings to notice a lost client."""
         driver = _driver(connection)
-        found: Backend | None = connection.info.get(FOUND)
-        if found is None:
-            # An engine of the caller's, whose connections change between transactions.
-            found = connection.info[FOUND] = backend_of(driver)
+        backend: Backend | None = connection.info.get(BACKEND_KEY)
+        if backend is None:
+            # A connection of the caller's engine; its backend may change between transactions.
+            backend = connection.info[BACKEND_KEY] = backend_of(driver)
             connection.info[_BORROWED] = True
-        if found.unset:
+        if backend.unset:
             with driver.cursor() as cursor:
-                cursor.execute(found.settings())
-        return found
+                cursor.execute(backend.settings())
+        return backend
 
     def _end(self, backend: Backend | None) -> None:
-        """End a session whose network does not answer, from another one, where that works."""
+        """Try to end a session on a dead network from another connection."""
         if backend is not None and backend.pid is not None:
-            with suppress(DbanonError), closing(self._connect()) as connection, translated():
+            with suppress(DbanonError), closing(self._connect()) as connection, translate_errors():
                 watch(driver := _driver(connection))
                 try:
                     end(driver, backend)
@@ -309,14 +312,16 @@ class PostgresqlStore:
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
-        """A transaction that changes nothing: without temporary tables one that cannot."""
+        """Open a transaction that changes nothing; without staging it is read-only."""
         with self.session(write=False) as session:
             session.begin_plan(staging=staging)
             yield session
 
     def _connect(self) -> Connection:
         try:
-            with translated(lost=lambda error: unreachable(error, self._url)):
+            with translate_errors(
+                on_connection_error=lambda error: unreachable_error(error, self._url)
+            ):
                 return ending().connected(
                     partial(connected, self._engine.connect), Connection.close
                 )
@@ -327,21 +332,21 @@ class PostgresqlStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """In an open transaction of a connection of its own: it goes with whoever holds it."""
+        """Hold a job's lock in a transaction of a separate connection; it ends with its process."""
         with self._connected("READ COMMITTED") as connection:
             hold_job(PsycopgSession(connection), job)
             try:
                 yield
             finally:
-                # Nothing is waited for: an idle connection may be long gone.
+                # Close without waiting, since the idle connection may be dead.
                 unwatch(_driver(connection))
                 connection.invalidate()
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Its memory is the server's."""
+        """Do nothing: the server manages its memory."""
 
     def same_database(self, other: object) -> bool:
-        """True when both have the same host, port and database, and the same role."""
+        """Return True if both have the same host, port, database and role."""
         if not isinstance(other, PostgresqlStore):
             return False
         mine, theirs = self._url, other._url
@@ -352,18 +357,18 @@ class PostgresqlStore:
 
 
 def _require_idle(driver: Any) -> None:
-    """Check that a connection that the caller's own engine shares has no transaction open."""
+    """Check that a shared connection of the caller's engine has no open transaction."""
     if driver is not None and not driver.closed and driver.info.transaction_status.name != "IDLE":
         raise transaction_open("PostgreSQL")
 
 
-def _look(driver: Any, record: Any) -> None:
-    """Find what a new connection leads to, and pin its search path, which may name anybody's."""
+def _note_backend(driver: Any, record: Any) -> None:
+    """Record the backend of a new connection, and pin its search path."""
     watch(driver)
-    record.info[FOUND] = backend_of(driver)
+    record.info[BACKEND_KEY] = backend_of(driver)
 
 
-def _looked(driver: Any, record: Any) -> None:
-    """Leave nothing behind: a pooler's connection goes to somebody else next."""
+def _release_connection(driver: Any, record: Any) -> None:
+    """Leave no state on the server, since a pooler may give the connection to another client."""
     driver.rollback()
     unwatch(driver)

@@ -1,6 +1,6 @@
-"""The summary beside a release: one row for its readers, with aggregates only.
+"""Write the summary of a release: one row of aggregates for its readers.
 
-Counts of rows below k would single out few people: they are given as a range.
+Counts of rows below k would single out few people, so they are given as a range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
 
-# Column and PostgreSQL type.
+# Columns and PostgreSQL types.
 COLUMNS = (
     ("release_id", "uuid"),
     ("created_at", "timestamp with time zone"),
@@ -55,8 +55,8 @@ COLUMNS = (
 )
 
 
-# Whether the rows of a table can be replaced in its place: it has these columns, its owner runs the
-# release, nothing on it would run code, and no publication needs the key that it lacks.
+# True if the rows of a table can be replaced without recreating it: it has these columns, the
+# current role owns it, nothing on it runs code, and no publication needs a key, which it lacks.
 _REPLACEABLE = """
 SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user)
    AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.reloftype = 0 AND NOT c.relrowsecurity
@@ -79,13 +79,13 @@ WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
 @dataclass(frozen=True)
 class PlannedSummary:
-    """Where the summary of a release goes.
+    """The planned table for the summary of a release.
 
     Parameters
     ----------
-    name : of its table.
-    replaces_rows : True where the table stays, and its row is replaced.
-    grants : statements that give others the rights that they had on a table that is dropped.
+    name : name of the table.
+    replaces_rows : True if the table stays, and only its row is replaced.
+    grants : statements that restore the grants of a dropped table.
     """
 
     name: RelationName
@@ -95,30 +95,30 @@ class PlannedSummary:
 
 @dataclass(frozen=True)
 class SummarizedTarget(SqlTarget):
-    """A database whose releases have a summary beside them.
+    """A database target that writes a summary with each release.
 
     Parameters
     ----------
-    summary : its table, as ``plan`` checked it.
+    summary : the table that ``plan`` checked.
     """
 
     session: PostgresqlSession
     summary: PlannedSummary
 
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
-        """Put the table in its place, with its summary; raises as ``ports.Target``."""
-        noted = super().publish(written, report, counts, elapsed)
+        """Publish the table with its summary; raises as ``ports.Target``."""
+        created_at = super().publish(written, report, counts, elapsed)
         histogram = counts.rows.histogram
-        write(self.session, self.summary, report.made(created_at=noted), histogram)
-        return noted
+        write(self.session, self.summary, report.made(created_at=created_at), histogram)
+        return created_at
 
 
 def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> PlannedSummary:
-    """The summary's place, checked before anything is read.
+    """Plan the summary's table before anything is read.
 
     Raises
     ------
-    OutputExists, OutputNotOurs : a relation of this name stands in the way.
+    OutputExists, OutputNotOurs : a relation with this name exists and cannot be replaced.
     """
     output = session.resolve_output(output)
     if if_exists == "error" and session.find_existing(output) is not None:
@@ -143,8 +143,8 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         )
     columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]
     if session.rows(_REPLACEABLE, (columns, name.schema, name.name)) == [(True,)]:
-        # There is no trigger. A role with that right could make one until the table is locked, and
-        # a snapshot may not show it: it is disabled, whoever sees it.
+        # There is no trigger now, but another role could create one before the table is locked,
+        # invisible to this snapshot. So all triggers are disabled.
         session.run_with_output(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
     session.run_with_output(f"DROP TABLE {name.quoted}")
@@ -154,9 +154,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
 
 
 def target_beside(session: Session, job: Job) -> SqlTarget:
-    """Where a client writes a job's release: with a summary, where it replaces one that has one.
+    """Return the target of a job, with a summary if it replaces a release that has one.
 
-    Releases that SQL functions made have one, and its figures must be those of the new rows.
+    Releases by SQL functions have summaries, whose figures must match the new rows.
     """
     if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
         output = session.resolve_output(parse_relation(job.output))
@@ -171,18 +171,18 @@ def target_beside(session: Session, job: Job) -> SqlTarget:
 
 
 def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
-    """Create the table of a summary; the one before was dropped with the output.
+    """Create the table of a summary; the previous one was dropped with the output.
 
     Raises
     ------
-    SourceChanged : another session made a relation of this name meanwhile.
+    SourceChanged : another session created a relation with this name meanwhile.
     """
     name = summary.name
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in COLUMNS)
     try:
         session.run(f"CREATE TABLE {name.quoted} ({body})")
     except OutputExists:
-        # When it was looked for there was none.
+        # It did not exist during planning.
         raise SourceChanged(
             f"Another session made {name} meanwhile; nothing was published.", hint="Try again."
         ) from None
@@ -196,7 +196,7 @@ def write(
     report: Report,
     histogram: Mapping[int, int],
 ) -> None:
-    """Write the summary of a release in place of the one before; raises as ``_create``."""
+    """Write the summary of a release, replacing the previous one; raises as ``_create``."""
     name = summary.name
     if summary.replaces_rows:
         session.run(f"DELETE FROM ONLY {name.quoted}")
@@ -216,8 +216,8 @@ def write(
         "kept": list(report.kept),
         "snapshot": str(session.rows("SELECT pg_current_snapshot()::text")[0][0]),
         "rows": report.rows_out,
-        "suppressed": binned(report.suppressed, k),
-        "rows_with_null": binned(report.null_rows, k),
+        "suppressed": binned_count(report.suppressed, k),
+        "rows_with_null": binned_count(report.null_rows, k),
         "classes": report.classes,
         "k_requested": k,
         "k_achieved": report.k_achieved,
@@ -238,14 +238,14 @@ def write(
 
 
 def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
-    """An evaluation as JSON, without a count of few, and without attacks on those it is of."""
+    """Return an evaluation as JSON without small counts and attack results."""
     if evaluation is None:
         return None
-    shown = {name: part for name, part in evaluation.items() if name != "attacks"}
-    readable = {**shown, "suppressed": binned(evaluation["suppressed"], k)}
+    readable_parts = {name: part for name, part in evaluation.items() if name != "attacks"}
+    readable = {**readable_parts, "suppressed": binned_count(evaluation["suppressed"], k)}
     return json_text(readable)
 
 
-def binned(count: int, k: int) -> str:
-    """A count of rows as text; one below k as a range."""
+def binned_count(count: int, k: int) -> str:
+    """Write a count of rows as text, or as a range if it is below k."""
     return str(count) if count == 0 or count >= k else f"1-{k - 1}"

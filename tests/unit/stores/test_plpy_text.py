@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName
 from dbanon.sessions.names import array_text, literal
-from dbanon.stores.postgresql.given import bound, given, handed_over
-from dbanon.stores.postgresql.summary import binned
+from dbanon.stores.postgresql.given import bind_parameters, given, hand_over
+from dbanon.stores.postgresql.summary import binned_count
 
 
 def test_parameters_become_literals_and_quoted_names_stay() -> None:
     sql = 'INSERT INTO "a?""?b" VALUES (?, ?, ?)'
-    assert bound(sql, ("it's \\", None, 3)) == (
+    assert bind_parameters(sql, ("it's \\", None, 3)) == (
         "INSERT INTO \"a?\"\"?b\" VALUES (E'it''s \\\\', NULL, E'3')",
         [],
     )
-    assert bound('SELECT "?"', ()) == ('SELECT "?"', [])
+    assert bind_parameters('SELECT "?"', ()) == ('SELECT "?"', [])
     with pytest.raises((AssertionError, StopIteration)):
-        bound("SELECT ?", (1, 2))
+        bind_parameters("SELECT ?", (1, 2))
 
 
 def test_texts_with_a_cast_are_handed_over_beside_the_statement() -> None:
-    statement_and_values = bound(
+    statement_and_values = bind_parameters(
         'SELECT "?::x", f(?::jsonb, ?, ?::jsonb, ?::oid)', ("{}", "n", "[]", 7)
     )
     assert statement_and_values == (
@@ -34,16 +34,16 @@ def test_texts_with_a_cast_are_handed_over_beside_the_statement() -> None:
         ["{}", "[]"],
     )
     with pytest.raises(InvalidName):
-        bound("SELECT ?::text", ("a\0b",))
+        bind_parameters("SELECT ?::text", ("a\0b",))
 
 
 def test_a_value_is_there_for_its_statement_only() -> None:
     assert given(0) is None
-    with handed_over(["a", None]):
-        with handed_over(["b"]):
+    with hand_over(["a", None]):
+        with hand_over(["b"]):
             assert [given(i) for i in (0, 1, -1)] == ["b", None, None]
         assert [given(i) for i in (0, 1, 2)] == ["a", None, None]
-    with pytest.raises(ZeroDivisionError), handed_over(["a"]):
+    with pytest.raises(ZeroDivisionError), hand_over(["a"]):
         raise ZeroDivisionError
     assert given(0) is None
 
@@ -67,7 +67,7 @@ def test_arrays_hold_the_same_numbers() -> None:
 
 
 def test_small_counts_are_ranges() -> None:
-    assert [binned(count, 5) for count in (0, 1, 4, 5)] == ["0", "1-4", "1-4", "5"]
+    assert [binned_count(count, 5) for count in (0, 1, 4, 5)] == ["0", "1-4", "1-4", "5"]
 
 
 @drawn(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
