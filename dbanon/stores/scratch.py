@@ -2,7 +2,7 @@
 
 Files in it lose their names as soon as they are open, so that no way out leaves them behind. What a
 run that was killed leaves is an empty directory, and what a database wrote there: the next run with
-the same directory takes it away, and so does ``clear_left``.
+the same directory takes it away, and so does ``clear_leftovers``.
 
 Java opens its files by name. So the driver of a cluster has a directory of its own among others'
 files, locked as long as its process lives; ``clear_killed`` takes away those that nobody holds.
@@ -36,9 +36,9 @@ from dbanon.errors import (
 )
 from dbanon.stores.interrupts import held, held_once_committed
 
-_OWN = re.compile(r"dbanon-[0-9a-f]{32}")
+_RUN_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
 # One that is locked itself, where of the others it is the directory around it.
-_HELD = re.compile(r"dbanon-spark-[0-9a-f]{32}")
+_LOCKED_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -63,13 +63,13 @@ class Scratch:
         DatabaseFailure : the disk takes no more.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        place = self.path / secrets.token_hex(16)
+        path = self.path / secrets.token_hex(16)
         try:
-            opened = os.open(place, flags, 0o600)
-            os.unlink(place)
+            descriptor = os.open(path, flags, 0o600)
+            os.unlink(path)
         except OSError as error:
             raise self.failed(error) from None
-        file = os.fdopen(opened, "w+b")
+        file = os.fdopen(descriptor, "w+b")
         self.files.callback(_close, file)
         return file
 
@@ -99,33 +99,33 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
     InsufficientRights : it is another account's, others may look into it, or it cannot be made.
     JobRunning : another run has it.
     """
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    own = f"dbanon-{secrets.token_hex(16)}"
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    run_name = f"dbanon-{secrets.token_hex(16)}"
     with ExitStack() as afterwards:
         with held():
-            made = _make(place)
-            opened = _opened(place)
-            afterwards.callback(os.close, opened)
-            left = _taken_away(place, opened)
+            is_new = _create_directory(path)
+            descriptor = _open_locked(path)
+            afterwards.callback(os.close, descriptor)
+            leftovers = _remove_leftovers(path, descriptor)
             # One that was there, and empty, stays: it is somebody's.
-            if made or left:
-                afterwards.callback(_remove_if_empty, place)
+            if is_new or leftovers:
+                afterwards.callback(_remove_if_empty, path)
             try:
-                os.mkdir(own, 0o700, dir_fd=opened)
+                os.mkdir(run_name, 0o700, dir_fd=descriptor)
             except OSError as error:
-                raise _refused(place, error) from None
+                raise _creation_error(path, error) from None
             # By number: a name might lead elsewhere meanwhile.
-            inside = Path(f"/dev/fd/{opened}")
-            afterwards.callback(shutil.rmtree, inside / own, ignore_errors=True)
+            inside = Path(f"/dev/fd/{descriptor}")
+            afterwards.callback(shutil.rmtree, inside / run_name, ignore_errors=True)
             files = afterwards.enter_context(ExitStack())
-        yield Scratch(place / own, files)
+        yield Scratch(path / run_name, files)
         # What is committed is not told as interrupted.
         with held_once_committed() as hold:
             hold()
             afterwards.close()
 
 
-def clear_left(directory: str) -> list[str]:
+def clear_leftovers(directory: str) -> list[str]:
     """Take away what killed runs left in a directory, and the directory with it; what that was.
 
     Where nothing has the name nothing is left.
@@ -136,56 +136,56 @@ def clear_left(directory: str) -> list[str]:
     InsufficientRights : it is another account's, or others may look into it.
     JobRunning : a run has it.
     """
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    if not os.path.lexists(place):
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(path):
         return []
-    opened = _opened(place)
+    descriptor = _open_locked(path)
     try:
-        left = _taken_away(place, opened)
-        if left:
-            _remove_if_empty(place)
+        leftovers = _remove_leftovers(path, descriptor)
+        if leftovers:
+            _remove_if_empty(path)
     finally:
-        os.close(opened)
-    return [str(place / name) for name in left]
+        os.close(descriptor)
+    return [str(path / name) for name in leftovers]
 
 
-def held_among_others(directory: str) -> Path:
+def create_locked_directory(directory: str) -> Path:
     """A new directory, for its owner alone, below one that others use, too; it goes at exit.
 
     Raises
     ------
     InvalidParameter, InsufficientRights : it cannot be made.
     """
-    around = Path(os.path.abspath(directory))
+    parent = Path(os.path.abspath(directory))
     while True:
-        place = around / f"dbanon-spark-{secrets.token_hex(16)}"
+        path = parent / f"dbanon-spark-{secrets.token_hex(16)}"
         try:
-            around.mkdir(parents=True, exist_ok=True)
-            place.mkdir(0o700)
-            opened = os.open(place, _DIRECTORY)
+            parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(0o700)
+            descriptor = os.open(path, _DIRECTORY)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and around.is_dir():
+            if isinstance(error, FileNotFoundError) and parent.is_dir():
                 continue
-            raise _refused(place, error) from None
+            raise _creation_error(path, error) from None
         # Whoever cleared it in between had the lock, and it has no name any more.
-        if _locked(opened) and place.exists():
+        if _try_lock(descriptor) and path.exists():
             break
-        os.close(opened)
-    atexit.register(_leave, place, opened, os.getpid())
-    return place
+        os.close(descriptor)
+    atexit.register(_remove_at_exit, path, descriptor, os.getpid())
+    return path
 
 
-def _leave(place: Path, opened: int, process: int) -> None:
+def _remove_at_exit(path: Path, descriptor: int, process: int) -> None:
     # A child that was forked has the same list of what to do, and not the directory.
     if os.getpid() == process:
-        shutil.rmtree(place, ignore_errors=True)
-        os.close(opened)
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
 
 
-def _locked(opened: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Whether nobody held a directory; it is this process's from now on."""
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
@@ -201,125 +201,125 @@ def clear_killed(directory: str) -> list[str]:
     InvalidParameter : it is no directory.
     InsufficientRights : it may not be looked into, or not be changed.
     """
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    if not os.path.lexists(place):
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(path):
         return []
     try:
-        around = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
-        raise InvalidParameter(f"{place} is no directory.") from None
+        raise InvalidParameter(f"{path} is no directory.") from None
     except OSError as error:
-        raise _unreadable(place, error) from None
+        raise _unreadable_error(path, error) from None
     try:
-        names = sorted(filter(_HELD.fullmatch, os.listdir(around)))
-        return [str(place / name) for name in names if _gone(around, name)]
+        names = sorted(filter(_LOCKED_NAME.fullmatch, os.listdir(descriptor)))
+        return [str(path / name) for name in names if _remove_if_abandoned(descriptor, name)]
     except PermissionError as error:
-        raise _unreadable(place, error) from None
+        raise _unreadable_error(path, error) from None
     finally:
-        os.close(around)
+        os.close(descriptor)
 
 
-def _unreadable(place: Path, error: OSError) -> InsufficientRights:
+def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
     return InsufficientRights(
-        f"The directory {place} may not be read and changed.", detail=error.strerror
+        f"The directory {path} may not be read and changed.", detail=error.strerror
     )
 
 
-def _gone(around: int, name: str) -> bool:
+def _remove_if_abandoned(parent: int, name: str) -> bool:
     """Take a directory away, if it is ours alone and its process is gone; whether that was so."""
     try:
-        opened = os.open(name, _DIRECTORY, dir_fd=around)
+        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError:
         # A link, a file, or another account's.
         return False
     try:
-        if not _closed(os.fstat(opened)) or not _locked(opened):
+        if not _is_private(os.fstat(descriptor)) or not _try_lock(descriptor):
             return False
-        shutil.rmtree(Path(f"/dev/fd/{around}") / name)
+        shutil.rmtree(Path(f"/dev/fd/{parent}") / name)
         return True
     except FileNotFoundError:
         # Another takes it away at this moment.
         return False
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def _closed(found: os.stat_result) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     """Whether what was found is this account's, and closed to others."""
-    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+    return status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
 
 
-def _taken_away(place: Path, opened: int) -> list[str]:
+def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
     """The names of what killed runs left in a directory of ours; it is gone then."""
-    left = _require_own(place, opened)
-    for name in left:
-        shutil.rmtree(Path(f"/dev/fd/{opened}") / name)
-    return left
+    leftovers = _require_own(path, descriptor)
+    for name in leftovers:
+        shutil.rmtree(Path(f"/dev/fd/{descriptor}") / name)
+    return leftovers
 
 
-def _make(place: Path) -> bool:
+def _create_directory(path: Path) -> bool:
     """Make the directory for its owner alone; False where something has the name."""
     try:
-        place.mkdir(mode=0o700)
+        path.mkdir(mode=0o700)
     except FileExistsError:
         return False
     except OSError as error:
-        raise _refused(place, error) from None
+        raise _creation_error(path, error) from None
     return True
 
 
-def _remove_if_empty(place: Path) -> None:
+def _remove_if_empty(path: Path) -> None:
     with suppress(OSError):
-        place.rmdir()
+        path.rmdir()
 
 
-def _opened(place: Path) -> int:
+def _open_locked(path: Path) -> int:
     """The directory itself, open, locked and no link; for ``os.close``."""
     try:
-        opened = os.open(place, _DIRECTORY)
+        descriptor = os.open(path, _DIRECTORY)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
-                f"The directory to spill to, {place}, is a link or no directory.",
+                f"The directory to spill to, {path}, is a link or no directory.",
                 hint="Name a directory that is not there yet.",
             ) from None
-        raise _refused(place, error) from None
-    if not _locked(opened):
-        os.close(opened)
+        raise _creation_error(path, error) from None
+    if not _try_lock(descriptor):
+        os.close(descriptor)
         raise JobRunning(
-            f"Another run has the directory to spill to, {place}.", hint="Name another one."
+            f"Another run has the directory to spill to, {path}.", hint="Name another one."
         ) from None
-    return opened
+    return descriptor
 
 
-def _require_own(place: Path, opened: int) -> list[str]:
+def _require_own(path: Path, descriptor: int) -> list[str]:
     """What a killed run left in a directory, after a check that it is ours alone."""
-    if not _closed(os.fstat(opened)):
+    if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
-            f"The directory to spill to, {place}, is another account's, or open to others.",
+            f"The directory to spill to, {path}, is another account's, or open to others.",
             hint="Name a directory that is not there yet: it is made for its owner alone.",
         )
-    names = os.listdir(opened)
-    if not all(map(_OWN.fullmatch, names)):
+    names = os.listdir(descriptor)
+    if not all(map(_RUN_NAME.fullmatch, names)):
         raise InvalidParameter(
-            f"The directory to spill to, {place}, is not empty.",
+            f"The directory to spill to, {path}, is not empty.",
             hint="Name a directory that is not there yet: it is taken away after the run.",
         )
     return names
 
 
-def _refused(place: Path, error: OSError) -> DbanonError:
+def _creation_error(path: Path, error: OSError) -> DbanonError:
     if DiskFull.caused_by(error):
-        return DiskFull.in_directory(place, error)
+        return DiskFull.in_directory(path, error)
     kind = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
-    return kind(f"The directory {place} cannot be made.", detail=error.strerror)
+    return kind(f"The directory {path} cannot be made.", detail=error.strerror)
 
 
 # Seconds after the last change in it that one is taken for a dead driver's.
 OLD = 86_400
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
+_STAGED_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
@@ -345,32 +345,32 @@ def clear_staged_in(directory: str) -> list[str]:
                 " begin with a dot and end in .dbanon."
             ),
         )
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    if not os.path.lexists(place):
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(path):
         return []
-    if not place.is_dir():
+    if not path.is_dir():
         raise InvalidParameter(
-            f"{place} is no directory.", hint="Name the one that releases were written into."
+            f"{path} is no directory.", hint="Name the one that releases were written into."
         )
     try:
-        found = sorted(path for path in place.iterdir() if _NAME.fullmatch(path.name))
+        staged = sorted(entry for entry in path.iterdir() if _STAGED_NAME.fullmatch(entry.name))
     except PermissionError:
-        raise InsufficientRights(f"The directory {place} may not be read.") from None
+        raise InsufficientRights(f"The directory {path} may not be read.") from None
     now, cleared = time.time(), []
-    for path in found:
-        if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.geteuid():
+    for entry in staged:
+        if entry.is_symlink() or not entry.is_dir() or entry.stat().st_uid != os.geteuid():
             continue
         try:
-            times = [part.lstat().st_mtime for part in (path, *path.rglob("*"))]
+            times = [part.lstat().st_mtime for part in (entry, *entry.rglob("*"))]
             if now - max(times) < OLD:
                 continue
-            shutil.rmtree(path)
+            shutil.rmtree(entry)
         except FileNotFoundError:
             # Somebody is at work there.
             continue
         except PermissionError:
             raise InsufficientRights(
-                f"What lies in {path} belongs to another account.", hint="Run it as that account."
+                f"What lies in {entry} belongs to another account.", hint="Run it as that account."
             ) from None
-        cleared.append(str(path))
+        cleared.append(str(entry))
     return cleared

@@ -45,7 +45,7 @@ COMPARED = 1_000_000
 
 
 @dataclass(frozen=True)
-class _Head(RelationName):
+class _LeadingRows(RelationName):
     """Some rows of a relation, as FROM has them with an alias.
 
     Parameters
@@ -64,7 +64,7 @@ class _Head(RelationName):
         return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.rows})"
 
 
-def profiled(
+def profile_columns(
     session: Session,
     relation: RelationName,
     attributes: Sequence[Attribute],
@@ -88,11 +88,13 @@ def profiled(
             for a in attributes
         ],
     )
-    rows, *found = session.rows(query)[0]
+    rows, *counts = session.rows(query)[0]
     columns = (
-        Column(a, int(present), int(distinct), a.name in keys, float(long or 0), float(held or 0))
-        for a, present, distinct, long, held in zip(
-            attributes, *(found[at::4] for at in range(4)), strict=True
+        Column(
+            a, int(present), int(distinct), a.name in keys, float(length or 0), float(worded or 0)
+        )
+        for a, present, distinct, length, worded in zip(
+            attributes, *(counts[at::4] for at in range(4)), strict=True
         )
     )
     return int(rows), tuple(columns)
@@ -109,9 +111,9 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
     read = [a for a in attributes if a.kind is not Kind.OTHER]
     if read:
         name, columns = relation.name, tuple(a.name for a in read)
-        head = _Head(name.schema, name.name, columns, HEAD, relation.relation.quoted)
+        head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
         forms = forms_of(session, relation.relation, read)
-        for column in profiled(session, head, read, (), session.different_of_few)[1]:
+        for column in profile_columns(session, head, read, (), session.different_of_few)[1]:
             counted[column.name] = replace(column, form=forms[column.name])
     return identifying(counted.values())
 
@@ -145,31 +147,31 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
     Columns that this role may not read are passed over.
     """
     attributes = relation.schema.attributes
-    named, within = suspects(attributes), constant_within(attributes)
-    if not named:
+    suspected, determined = suspects(attributes), constant_within(attributes)
+    if not suspected:
         return {}
-    readable = session.readable(relation, [*named, *within])
-    wanted = [a for a in attributes if a.name in readable and a.name in named]
-    constant = [a for a in attributes if a.name in readable and a.name in within]
-    if not wanted:
+    readable = session.readable(relation, [*suspected, *determined])
+    candidates = [a for a in attributes if a.name in readable and a.name in suspected]
+    constant = [a for a in attributes if a.name in readable and a.name in determined]
+    if not candidates:
         return {}
-    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant))
-    head = _Head(name.schema, name.name, columns, HEAD)
+    name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
+    head = _LeadingRows(name.schema, name.name, columns, HEAD)
 
     def shared(column: Column) -> Iterator[list[int]]:
-        for row in session.rows(_within(session, name, column.attribute, constant)):
+        for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 
     lone = session.lone_keys(relation)
     return numbers_found(
         constant,
-        profiled(session, head, wanted, lone, session.different_of_few)[1],
-        lambda one: _agree(session, head, relation.attribute(one)),
+        profile_columns(session, head, candidates, lone, session.different_of_few)[1],
+        lambda column_name: _agreement(session, head, relation.attribute(column_name)),
         shared,
     )
 
 
-def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
+def _agreement(session: Session, head: RelationName, attribute: Attribute) -> float:
     """The share of pairs of rows that have one value of a column."""
     squares, rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
@@ -179,15 +181,15 @@ def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
     return (int(squares) - int(rows)) / (int(rows) * (int(rows) - 1)) if int(rows) > 1 else 1.0
 
 
-def _within(
+def _dependency_query(
     session: Session, relation: RelationName, number: Attribute, constant: Sequence[Attribute]
 ) -> str:
     """Of each value that several rows share, out of some: rows with a value of each other column,
     and how many different ones they have."""
     value = session.compared(number)
     columns = (number.name, *(a.name for a in constant))
-    rows = _Head(relation.schema, relation.name, columns, LOOKED_UP)
-    some = _Head(relation.schema, relation.name, (number.name,), PROBED)
+    rows = _LeadingRows(relation.schema, relation.name, columns, LOOKED_UP)
+    some = _LeadingRows(relation.schema, relation.name, (number.name,), PROBED)
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
     )
@@ -233,7 +235,7 @@ def classes_below(
 def require_feasible(
     session: Session,
     relation: Relation,
-    wanted: ColumnRoles,
+    roles: ColumnRoles,
     policy: Policy,
     rows: int,
     withheld: int,
@@ -248,30 +250,32 @@ def require_feasible(
     ------
     NullInEntity, NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords : as the run would.
     """
-    nulls = _nulls(session, relation, (*wanted.quasi_identifiers, *wanted.persons))
-    for person in wanted.persons:
+    nulls = _count_nulls(session, relation, (*roles.quasi_identifiers, *roles.persons))
+    for person in roles.persons:
         if nulls[person.name]:
             raise null_in_entity(person.name, nulls[person.name], rows - withheld)
-    holes = {a.name: nulls[a.name] for a in wanted.quasi_identifiers}
+    holes = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
     if any(holes.values()) and policy.nulls not in RELEASED_NULLS:
         raise null_refused(holes)
     require_budget(policy, withheld, rows)
-    holed = [a for a in wanted.quasi_identifiers if holes[a.name]]
-    _require_strata(session, relation, wanted, policy, holed, rows, withheld)
+    holed = [a for a in roles.quasi_identifiers if holes[a.name]]
+    _require_strata(session, relation, roles, policy, holed, rows, withheld)
 
 
-def _nulls(session: Session, relation: Relation, columns: tuple[Attribute, ...]) -> dict[str, int]:
+def _count_nulls(
+    session: Session, relation: Relation, columns: tuple[Attribute, ...]
+) -> dict[str, int]:
     """The rows that are read and have a NULL, by column."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
     query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
-    [found] = session.rows(query)
-    return {a.name: int(count) for a, count in zip(columns, found, strict=True)}
+    [null_counts] = session.rows(query)
+    return {a.name: int(count) for a, count in zip(columns, null_counts, strict=True)}
 
 
 def _require_strata(
     session: Session,
     relation: Relation,
-    wanted: ColumnRoles,
+    roles: ColumnRoles,
     policy: Policy,
     holed: list[Attribute],
     rows: int,
@@ -285,46 +289,46 @@ def _require_strata(
     flags = [f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in holed]
     # In the order of a run's strata: by the codes of their texts, NULL first.
     keys = []
-    for column in wanted.by:
+    for column in roles.by:
         keys += [f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
                  session.text_of(column)]  # fmt: skip
     keys += flags
-    count, what = "count(*)", "records"
-    for person in wanted.persons:
-        count, what = f"count(DISTINCT {session.value_of(person)})", "persons"
-    named = [f"{key} AS g{place}" for place, key in enumerate(keys)]
-    places = [f"g{place}" for place in range(len(keys))]
+    count, unit = "count(*)", "records"
+    for person in roles.persons:
+        count, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
+    aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
+    aliases = [f"g{i}" for i in range(len(keys))]
     source = f"FROM {relation.relation.quoted} AS s{relation.where}"
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    counted = ", ".join([f"{count} AS n", "count(*) AS m", *named])
-    order = f" ORDER BY {', '.join(places)}" if keys else ""
+    counted = ", ".join([f"{count} AS n", "count(*) AS m", *aliased_keys])
+    order = f" ORDER BY {', '.join(aliases)}" if keys else ""
     strata = [
         _Stratum(int(n), int(m), tuple(key[: len(keys) - len(flags)]),
                  tuple(not int(flag) for flag in key[len(keys) - len(flags) :]))
         for n, m, *key in session.rows(
-            f"SELECT {', '.join(['n', 'm', *places])} FROM (SELECT {counted} {source}{grouped})"
+            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {counted} {source}{grouped})"
             f" AS strata{order}"
         )
     ]  # fmt: skip
     if policy.nulls == MERGE and flags:
-        strata = _merged(strata, k)
-    rare = [one for one in strata if one.size < k]
+        strata = _merge_rare_patterns(strata, k)
+    rare = [stratum for stratum in strata if stratum.size < k]
     if strata and not rare:
         return
     if len(rare) < len(strata) and policy.max_suppression != 0:
-        require_budget(policy, withheld + sum(one.rows for one in rare), rows)
+        require_budget(policy, withheld + sum(stratum.rows for stratum in rare), rows)
         return
     # Of a table without rows there are no groups.
     few = rare[0] if rare else _Stratum(0, 0, (), ())
-    absent = [a.name for a, gone in zip(holed, few.absent, strict=False) if gone]
+    absent = [a.name for a, is_absent in zip(holed, few.absent, strict=False) if is_absent]
     raise too_few_counted(
         k,
         few.size,
-        what,
+        unit,
         max(len(strata), 1),
         withheld=withheld,
         absent=absent if holed else None,
-        by_values=bool(wanted.by),
+        by_values=bool(roles.by),
         merged=policy.nulls == MERGE,
     )
 
@@ -347,7 +351,7 @@ class _Stratum:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _PatternCounts:
     """Counts patterns of NULLs by the sizes, int64 (m,), that each has."""
 
     sizes: NDArray[np.int64]
@@ -356,17 +360,17 @@ class _Sums:
         return int(self.sizes[list(patterns)].sum())
 
 
-def _merged(strata: list[_Stratum], k: int) -> list[_Stratum]:
+def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
     """The strata once rare patterns of NULLs have joined others; withheld ones stay apart."""
-    found: dict[tuple[Any, ...], _Stratum] = {}
-    for key in dict.fromkeys(one.key for one in strata):
-        own = [one for one in strata if one.key == key]
-        sizes = np.array([one.size for one in own], np.int64)
-        absent = np.array([one.absent for one in own], np.bool_)
-        released, _ = merge_patterns(absent, _Sums(sizes), k)
-        for one, row in zip(own, released.tolist(), strict=True):
-            before = found.get((key, *row), _Stratum(0, 0, key, tuple(row)))
-            found[key, *row] = replace(
-                before, size=before.size + one.size, rows=before.rows + one.rows
+    merged: dict[tuple[Any, ...], _Stratum] = {}
+    for key in dict.fromkeys(stratum.key for stratum in strata):
+        same_key = [stratum for stratum in strata if stratum.key == key]
+        sizes = np.array([stratum.size for stratum in same_key], np.int64)
+        absent = np.array([stratum.absent for stratum in same_key], np.bool_)
+        released, _ = merge_patterns(absent, _PatternCounts(sizes), k)
+        for stratum, row in zip(same_key, released.tolist(), strict=True):
+            before = merged.get((key, *row), _Stratum(0, 0, key, tuple(row)))
+            merged[key, *row] = replace(
+                before, size=before.size + stratum.size, rows=before.rows + stratum.rows
             )
-    return list(found.values())
+    return list(merged.values())

@@ -45,7 +45,7 @@ from dbanon.stores.source_counts import (
     different_rows,
     identifiers,
     numbers_of_persons,
-    profiled,
+    profile_columns,
     spellings,
 )
 from dbanon.stores.sql_forms import forms_of
@@ -224,7 +224,7 @@ class SqlSource:
     def profile(self, relation: Relation) -> Profile:
         """What is counted of all columns, and the form of their first values."""
         attributes, keys = relation.schema.attributes, self.session.lone_keys(relation)
-        rows, columns = profiled(self.session, relation.relation, attributes, keys)
+        rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
         forms = forms_of(self.session, relation.relation, attributes)
         return Profile(rows, tuple(replace(one, form=forms[one.name]) for one in columns))
 

@@ -64,8 +64,12 @@ class SqlTarget:
         """The types of the source's columns at the job's last release, where there is one."""
         if job.name is None:
             return {}
-        found = job_history.last_release(self.session, job.name)
-        return {} if found is None or found.source != str(source) else found.source_types
+        last_release = job_history.last_release(self.session, job.name)
+        return (
+            {}
+            if last_release is None or last_release.source != str(source)
+            else last_release.source_types
+        )
 
     def last_counts(
         self, job: Job, source: RelationName, output: RelationName
@@ -73,8 +77,8 @@ class SqlTarget:
         """The counts of the job's last release of this source and output; None without one."""
         if job.name is None:
             return None
-        found = job_history.last_counts(self.session, job.name, str(source), output)
-        return None if found is None else LastCounts(found[0], SourceCounts(found[1]))
+        last = job_history.last_counts(self.session, job.name, str(source), output)
+        return None if last is None else LastCounts(last[0], SourceCounts(last[1]))
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has ranges of the column's values."""
@@ -105,9 +109,11 @@ class SqlTarget:
         partition = draft.release.partition
         columns = [self.typed(column, copied) for column in draft.release.columns]
         if copied:
-            kept = copied_columns(draft)
-            rows = copied_rows(session, draft, source, kept, lambda share: progress(0.3 * share))
-            session.load_rows([*kept, *person_column(draft)], rows)
+            attributes = copied_columns(draft)
+            rows = copied_rows(
+                session, draft, source, attributes, lambda share: progress(0.3 * share)
+            )
+            session.load_rows([*attributes, *person_column(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.wanted.passthrough is None:
             if draft.pseudonym_key is not None:
@@ -139,7 +145,7 @@ class SqlTarget:
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
         history = SourceHistory(earlier).of_entity(str(job.entity))
         return person_record.new_salt(
-            [one for one in history if one.normalize == job.entity_normalize]
+            [release for release in history if release.normalize == job.entity_normalize]
         )
 
     def typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
@@ -165,30 +171,30 @@ class SqlTarget:
         written: list[tuple[str, str, str]] = []
         recoded = {column.source for column in columns}
         # Where each column's first part is staged.
-        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
+        positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named = [a for a in draft.relation.schema.attributes if a.name in draft.job.named]
-        kept = [attribute.name for attribute in named if attribute.name not in recoded]
+        retained = [attribute.name for attribute in named if attribute.name not in recoded]
         for attribute in named:
             name = attribute.name
-            made = [
-                (place, column)
-                for place, column in zip(places, columns, strict=True)
+            released_here = [
+                (position, column)
+                for position, column in zip(positions, columns, strict=True)
                 if column.source == name
             ]
-            for place, released in made:
-                value = self.session.released_expression(place, released)
+            for position, released in released_here:
+                value = self.session.released_expression(position, released)
                 written.append((released.attribute.name, released.attribute.sql_type, value))
-            if made:
+            if released_here:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonymous(attribute)
             if copied:
-                column = statements.kept_column(kept.index(name))
+                column = statements.kept_column(retained.index(name))
                 written.append((name, self.session.type_of(attribute), f"r.{column}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
-                made_of = self.session.pseudonym_of(text)
-                written.append((name, self.session.type_of(attribute), made_of))
+                pseudonym = self.session.pseudonym_of(text)
+                written.append((name, self.session.type_of(attribute), pseudonym))
             else:
                 written.append((name, attribute.sql_type, self.session.kept_value(attribute)))
         self._require_names([name for name, _, _ in written])
@@ -238,22 +244,22 @@ class SqlTarget:
         """Columns of many rows of which a sample proves enough."""
         draft, session = written.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
-        wanted = sample_size(rows)
-        if not wanted or not names:
+        n_sampled = sample_size(rows)
+        if not n_sampled or not names:
             return {}
         values = [session.compared(draft.relation.attribute(name)) for name in names]
-        sample = session.sample(written.relation, wanted / rows)
-        drawn, *counts = session.rows(statements.different_values(sample, values))[0]
+        sample = session.sample(written.relation, n_sampled / rows)
+        n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
         proved = (
-            all_different(name, rows, int(drawn), int(n), int(different))
+            all_different(name, rows, int(n_rows), int(n), int(different))
             for name, n, different in zip(names, counts[::2], counts[1::2], strict=True)
         )
-        return {found.name: found for found in proved if found is not None}
+        return {column.name: column for column in proved if column is not None}
 
     def profiles(self, written: SqlWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
         """The groups of several rows with one value, and those that are alone with their rows."""
         relation = written.relation
-        profile, group = (self.session.display_keys(relation, own) for own in (columns, [name]))
+        profile, group = (self.session.display_keys(relation, names) for names in (columns, [name]))
         query = recount_statements.unique_profiles(relation, profile, group[0], MEMBERS)
         [(several, unique)] = self.session.rows(query)
         return int(several), int(unique)
@@ -263,7 +269,7 @@ class SqlTarget:
     ) -> ClassHomogeneity:
         """The classes in which all rows share one value of a column."""
         relation = written.relation
-        classes, value = (self.session.display_keys(relation, own) for own in (columns, [name]))
+        classes, value = (self.session.display_keys(relation, names) for names in (columns, [name]))
         query = recount_statements.homogeneity(relation, classes, value[0])
         [(of_classes, of_rows, single, rows)] = self.session.rows(query)
         return ClassHomogeneity(name, int(single), int(rows), int(of_classes), int(of_rows))
@@ -278,12 +284,12 @@ class SqlTarget:
         draft = written.draft
         if written.salt is None:
             return None
-        recorded = [one for one in earlier if one.salt == written.salt]
-        missing = tuple(one.output for one in earlier if one not in recorded)
+        recorded = [release for release in earlier if release.salt == written.salt]
+        missing = tuple(release.output for release in earlier if release not in recorded)
         if not recorded:
             return JointHistories(0, k, 0, 0, 0, missing)
         proof = (draft.output.release_id, written.relation, draft.relation.name)
-        ids = [one.release_id for one in recorded[-person_record.MOST :]]
+        ids = [release.release_id for release in recorded[-person_record.MOST :]]
         counts = person_record.measure(self.session, ids, k, proof)
         return replace(counts, missing=missing, older=len(recorded) - len(ids))
 
@@ -311,21 +317,32 @@ class SqlTarget:
         """Put the table in its place, and note it in the ledger; raises as ``ports.Target``."""
         draft = written.draft
         self.session.swap_seconds = draft.job.swap_timeout
-        made = [(column.attribute.name, column.source) for column in draft.release.columns]
+        released_columns = [
+            (column.attribute.name, column.source) for column in draft.release.columns
+        ]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
         # The database has no source that a refresh could read if the rows came from elsewhere.
         from_elsewhere = written.copied or draft.relation.name.staged is not None
-        asked = None if from_elsewhere else request_of(draft)
+        request = None if from_elsewhere else request_of(draft)
         identity: dict[str, Any] = {"person_salt": written.salt}
         if not from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Whoever may read all of a database that has the originals as well learns nothing more.
         internal = None if from_elsewhere else report.internal
-        told = (report, counts.rows, read, made, run, asked, identity, internal)
-        published = publish_table(self.session, draft.job, draft.output, *told)
+        entry_parts = (
+            report,
+            counts.rows,
+            read,
+            released_columns,
+            run,
+            request,
+            identity,
+            internal,
+        )
+        published = publish_table(self.session, draft.job, draft.output, *entry_parts)
         if written.salt is not None:
             person_record.write(self.session, report.release_id)
         return published
@@ -338,7 +355,7 @@ def publish_table(
     report: Report,
     recount: Recount,
     read: Sequence[Attribute],
-    made: Sequence[tuple[str, str]],
+    released_columns: Sequence[tuple[str, str]],
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
@@ -349,7 +366,7 @@ def publish_table(
     Parameters
     ----------
     read : the columns of the source.
-    made : pairs of a released quasi-identifier and the column that it stands for.
+    released_columns : pairs of a released quasi-identifier and the column that it stands for.
     request : what was asked for, by which it can be made again; None where it cannot.
     identity : what the entry says of the source and its persons beside its name.
     internal : exact figures; None where the originals are not in this database.
@@ -371,9 +388,9 @@ def publish_table(
     session.ensure_ledger()
     # The released columns come first, with the types that they have now.
     types |= {a.name: a.sql_type for a in read if a.name not in types}
-    stand_for = [*made, *((name, name) for name in job.by)]
-    noted = (types, stand_for, run, request, identity, internal)
-    return entries.record(session, report, output, recount, *noted)
+    stand_for = [*released_columns, *((name, name) for name in job.by)]
+    entry_parts = (types, stand_for, run, request, identity, internal)
+    return entries.record(session, report, output, recount, *entry_parts)
 
 
 def run_of(

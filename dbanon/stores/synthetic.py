@@ -36,7 +36,7 @@ _KINDS = (
 )
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROS = 86_400_000_000
-_WIDE = 2**62
+_MAX_FLOAT_UNITS = 2**62
 
 
 AnyColumn: TypeAlias = "SyntheticColumn | ListedColumn"
@@ -76,14 +76,14 @@ class SyntheticColumn:
         low, high = self.parts
         unit = _unit(self.attribute)
         if kind in (Kind.DATE, Kind.TIMESTAMP):
-            whole = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
-        elif max(-low, high) >= _WIDE:
-            scaled = [round(Decimal(float(one)) * 10**self.attribute.scale) for one in values]
-            whole = np.array([min(max(one, low), high) for one in scaled], object)
+            units = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
+        elif max(-low, high) >= _MAX_FLOAT_UNITS:
+            scaled = [round(Decimal(float(value)) * 10**self.attribute.scale) for value in values]
+            units = np.array([min(max(value, low), high) for value in scaled], object)
         else:
-            whole = np.rint(np.asarray(values, np.float64) * 10**self.attribute.scale)
-            whole = whole.clip(low, high).astype(np.int64).clip(low, high)
-        return ReleasedColumn(self.attribute, whole)
+            units = np.rint(np.asarray(values, np.float64) * 10**self.attribute.scale)
+            units = units.clip(low, high).astype(np.int64).clip(low, high)
+        return ReleasedColumn(self.attribute, units)
 
 
 def require_kind(attribute: Attribute) -> None:
@@ -112,8 +112,8 @@ def dtype_of(attribute: Attribute) -> np.dtype[Any]:
         return np.dtype("datetime64[us]")
     if kind is Kind.FLOAT:
         return np.dtype(np.float32 if attribute.bits == 32 else np.float64)
-    known = {Kind.DECIMAL: np.float64, Kind.BOOLEAN: np.bool_}
-    return np.dtype(known.get(kind, np.object_))
+    dtypes = {Kind.DECIMAL: np.float64, Kind.BOOLEAN: np.bool_}
+    return np.dtype(dtypes.get(kind, np.object_))
 
 
 def synthetic_column(
@@ -149,13 +149,13 @@ def synthetic_column(
             for end in bounds
         )
         return SyntheticColumn(attribute, source, low, high, None)
-    parts = _parts(attribute, bounds)
+    parts = _units_of_bounds(attribute, bounds)
     if parts[0] >= parts[1] or not _has_room(attribute, parts):
         raise InvalidParameter(
             f'Between the bounds of "{source.name}" must be two values of its type,'
             f" {source.sql_type}, and no others."
         )
-    low, high = (_spelled(attribute, part) for part in parts)
+    low, high = (_sql_text(attribute, part) for part in parts)
     return SyntheticColumn(attribute, source, low, high, parts)
 
 
@@ -164,7 +164,7 @@ def _unit(attribute: Attribute) -> int:
     return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
 
 
-def _parts(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
+def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
     """The bounds in whole units of the type, inside of what was given."""
     low, high = (Decimal(repr(float(end))) for end in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
@@ -187,7 +187,7 @@ def _has_room(attribute: Attribute, parts: tuple[int, int]) -> bool:
     return True
 
 
-def _spelled(attribute: Attribute, part: int) -> str:
+def _sql_text(attribute: Attribute, part: int) -> str:
     """A number or moment as SQL spells it."""
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(part, "D"))
@@ -241,15 +241,15 @@ def read_figures(
 
     Of listed values their places are read, and ``UNLISTED`` for others.
     """
-    lists = [one for one in columns if isinstance(one, ListedColumn)]
+    lists = [column for column in columns if isinstance(column, ListedColumn)]
     parts: list[str] = []
     joins: list[str] = []
-    for one in columns:
-        if isinstance(one, ListedColumn):
-            part, join = place_of(session, len(joins), one)
+    for column in columns:
+        if isinstance(column, ListedColumn):
+            part, join = place_of(session, len(joins), column)
             joins.append(join)
         else:
-            part = session.bounded(one.source, one.low, one.high)
+            part = session.bounded(column.source, column.low, column.high)
         parts.append(part)
     for name in persons:
         number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
@@ -261,9 +261,9 @@ def read_figures(
     pieces = list(session.figures(query, chunk_rows))
     if lists:
         drop_lists(session)
-    found = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
-    whose = found[:, -1].astype(np.int64) if persons else None
-    return np.ascontiguousarray(found[:, : len(columns)].T), whose
+    figures = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
+    entity_ids = figures[:, -1].astype(np.int64) if persons else None
+    return np.ascontiguousarray(figures[:, : len(columns)].T), entity_ids
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -277,22 +277,24 @@ def write_rows(
 ) -> None:
     """Write rows into a table that nobody else sees, in the order in which they were drawn."""
     session.make_schema(output.name)
-    released = [one.released(rows[one.attribute.name]) for one in columns]
+    released = [synthetic.released(rows[synthetic.attribute.name]) for synthetic in columns]
     session.load_classes(released, len(released[0].values))
     session.create_released(
-        output, [(one.attribute.name, one.attribute.sql_type) for one in columns], output.release_id
+        output,
+        [(synthetic.attribute.name, synthetic.attribute.sql_type) for synthetic in columns],
+        output.release_id,
     )
     values = [session.released_expression(i, column) for i, column in enumerate(released)]
     session.run(
         f"INSERT INTO {output.written.quoted}"
-        f" ({quote_list(one.attribute.name for one in columns)})"
+        f" ({quote_list(synthetic.attribute.name for synthetic in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
     session.analyze(output.written)
 
 
 @dataclass(frozen=True)
-class Kept:
+class ColumnDomain:
     """What is counted again of a released column.
 
     Parameters
@@ -308,28 +310,30 @@ class Kept:
     listed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, one: AnyColumn) -> Kept:
+    def of(cls, column: AnyColumn) -> ColumnDomain:
         """That of a column that is being released."""
-        if isinstance(one, ListedColumn):
-            return cls(one.attribute, listed=one.labels)
-        return cls(one.attribute, one.low, one.high)
+        if isinstance(column, ListedColumn):
+            return cls(column.attribute, listed=column.labels)
+        return cls(column.attribute, column.low, column.high)
 
 
-def recount(session: Session, relation: RelationName, kept: Sequence[Kept]) -> tuple[int, int]:
+def recount(
+    session: Session, relation: RelationName, domains: Sequence[ColumnDomain]
+) -> tuple[int, int]:
     """How many rows a relation has, and how many with a NULL or what no value of it may be."""
     outside: list[str] = []
     values: list[Any] = []
-    for one in kept:
-        column = f"s.{quote(one.attribute.name)}"
+    for domain in domains:
+        column = f"s.{quote(domain.attribute.name)}"
         outside.append(f"{column} IS NULL")
-        if one.low:
-            end = session.bound_of(one.attribute.sql_type)
+        if domain.low:
+            end = session.bound_of(domain.attribute.sql_type)
             outside.append(f"{column} < {end} OR {column} > {end}")
-            values += [one.low, one.high]
-        if one.listed:
-            texts, given = session.texts(one.listed)
-            outside.append(f"{session.text_of(one.attribute)} NOT IN ({texts})")
-            values.append(given)
+            values += [domain.low, domain.high]
+        if domain.listed:
+            texts, parameter = session.texts(domain.listed)
+            outside.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
+            values.append(parameter)
     [(rows, wrong)] = session.rows(
         f"SELECT count(*), count(CASE WHEN {' OR '.join(outside)} THEN 1 END)"
         f" FROM {relation.quoted} AS s",
@@ -338,11 +342,13 @@ def recount(session: Session, relation: RelationName, kept: Sequence[Kept]) -> t
     return int(rows), int(wrong)
 
 
-def require_recount(session: Session, relation: RelationName, kept: Sequence[Kept], n: int) -> None:
+def require_recount(
+    session: Session, relation: RelationName, domains: Sequence[ColumnDomain], n: int
+) -> None:
     """Count what was written; raises RecountFailed where it is not n rows within the bounds."""
     names = [name for name, _ in session.columns_of(relation)]
-    rows, wrong = recount(session, relation, kept)
-    if rows != n or wrong or names != [one.attribute.name for one in kept]:
+    rows, wrong = recount(session, relation, domains)
+    if rows != n or wrong or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(
             f"{rows} synthetic rows are there and {n} must be, {wrong} of them with a NULL or a"
             " value outside its bounds; nothing was published.",

@@ -14,7 +14,7 @@ from dbanon.errors import AmbiguousValues, FileMalformed
 from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb.csv_files import Head, records
-from dbanon.stores.duckdb.csv_types import TEXT, Problem, Typed, type_option
+from dbanon.stores.duckdb.csv_types import TEXT, InferredType, Problem, type_option
 from dbanon.stores.folders import Place
 
 
@@ -67,7 +67,7 @@ def require_types(refusals: Mapping[str, Refusal], names: Iterable[str]) -> None
 def refusals_of(
     connection: duckdb.DuckDBPyConnection,
     table: str,
-    types: Mapping[str, Typed],
+    types: Mapping[str, InferredType],
     files: Sequence[LoadedFile],
     reading: Reading,
 ) -> dict[str, Refusal]:

@@ -32,14 +32,14 @@ from dbanon.stores.duckdb.dialect import literal
 
 TEXT = "text"
 # Columns whose types are looked for in one statement.
-_ASKED_AT_ONCE = 32
+_COLUMNS_PER_QUERY = 32
 # Values of a text column that are looked at before all are.
 _SAMPLE = 2048
 # Of fewer values nothing can be said of the one that is not as the others.
-_LEAST_KNOWN = 20
+_MIN_VALUES_WITH_OUTLIER = 20
 # Digits of decimals: of few widths, so that a larger value seldom makes another type.
 _WIDTHS = (15, 18, 38)
-_OF_OTHERS = "of the form that other values have ({})"
+_FORM_OF_OTHER_VALUES = "of the form that other values have ({})"
 _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
@@ -62,7 +62,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Typed:
+class InferredType:
     """What a column of texts is read as.
 
     Parameters
@@ -104,77 +104,85 @@ class ColumnTypes:
         self._connection, self._table, self._reading = connection, table, reading
         self._is_plain = is_plain
 
-    def of(self, names: Sequence[str]) -> list[Typed]:
+    def of(self, names: Sequence[str]) -> list[InferredType]:
         """What columns are read as; names are not quoted."""
-        found: dict[str, Typed] = {}
+        types_by_name: dict[str, InferredType] = {}
         stated = [name for name in names if name in self._reading.types]
         for name in stated:
-            found[name] = self._stated(name, self._reading.types[name])
-        left = [name for name in names if name not in stated]
-        for first in range(0, len(left), _ASKED_AT_ONCE):
-            found |= self._usual(left[first : first + _ASKED_AT_ONCE])
-        return [found[name] for name in names]
+            types_by_name[name] = self._require_stated(name, self._reading.types[name])
+        unstated = [name for name in names if name not in stated]
+        for first in range(0, len(unstated), _COLUMNS_PER_QUERY):
+            types_by_name |= self._infer_usual(unstated[first : first + _COLUMNS_PER_QUERY])
+        return [types_by_name[name] for name in names]
 
-    def _row(self, asked: Sequence[str], table: str = "") -> tuple[object, ...]:
-        query = f"SELECT {', '.join(asked)} FROM {table or self._table}"
+    def _row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
+        query = f"SELECT {', '.join(expressions)} FROM {table or self._table}"
         [row] = self._connection.execute(query).fetchall()
         return tuple(row)
 
     # -- types that are stated --------------------------------------------------------------------
 
-    def _stated(self, name: str, kind: str) -> Typed:
+    def _require_stated(self, name: str, kind: str) -> InferredType:
         column = quote(name)
         if kind == TEXT:
-            return Typed("VARCHAR", column)
+            return InferredType("VARCHAR", column)
         forms = _forms_of(column, kind, self._reading)
         counts = self._row(
             [f"count({column})", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
         )
-        known, *counts_of_forms = (int(str(count)) for count in counts)
-        whole = [form for form, count in zip(forms, counts_of_forms, strict=True) if count == known]
-        if not whole:
-            best = forms[max(range(len(forms)), key=lambda place: counts_of_forms[place])]
-            wider = DECIMAL if kind == INTEGER and self._is(name, DECIMAL) else TEXT
+        n_values, *counts_of_forms = (int(str(count)) for count in counts)
+        fitting = [
+            form for form, count in zip(forms, counts_of_forms, strict=True) if count == n_values
+        ]
+        if not fitting:
+            best = forms[max(range(len(forms)), key=lambda i: counts_of_forms[i])]
+            wider = DECIMAL if kind == INTEGER and self._fits_all(name, DECIMAL) else TEXT
             expected = f"of the type that was stated ({kind})"
             problem = Problem(expected, best.condition, other_type=wider)
-            return Typed("VARCHAR", column, problem=problem)
-        named = kind.partition("(")[0]
-        return replace(self._resolved(name, whole, kind), by=f"types: {kind}", kind=named)
+            return InferredType("VARCHAR", column, problem=problem)
+        base_kind = kind.partition("(")[0]
+        return replace(self._resolve(name, fitting, kind), by=f"types: {kind}", kind=base_kind)
 
-    def _is(self, name: str, kind: str) -> bool:
+    def _fits_all(self, name: str, kind: str) -> bool:
         """Whether one form of a type fits all values."""
         column = quote(name)
         forms = _forms_of(column, kind, self._reading)
-        known = f"FILTER (WHERE {column} IS NOT NULL)"
-        return any(self._row([f"bool_and({form.condition}) {known}" for form in forms]))
+        not_null = f"FILTER (WHERE {column} IS NOT NULL)"
+        return any(self._row([f"bool_and({form.condition}) {not_null}" for form in forms]))
 
     # -- types that follow from the values --------------------------------------------------------
 
-    def _usual(self, names: Sequence[str]) -> dict[str, Typed]:
-        """Types that need no option; of others as ``_other`` finds them."""
+    def _infer_usual(self, names: Sequence[str]) -> dict[str, InferredType]:
+        """Types that need no option; of others as ``_infer_other`` finds them."""
         forms = {name: self._first_forms(quote(name)) for name in names}
-        asked = [
+        expressions = [
             f"bool_and({form.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
             for name in names
             for form in forms[name]
         ]
-        row = iter(self._row(asked))
-        found = {}
+        row = iter(self._row(expressions))
+        types_by_name = {}
         for name in names:
-            whole = [form for form in forms[name] if next(row)]
+            fitting = [form for form in forms[name] if next(row)]
             if self._is_plain:
                 column = quote(name)
-                found[name] = self._typed(column, whole[0]) if whole else Typed("VARCHAR", column)
+                types_by_name[name] = (
+                    self._type_with_form(column, fitting[0])
+                    if fitting
+                    else InferredType("VARCHAR", column)
+                )
             else:
-                found[name] = self._checked(name, whole[0]) if whole else self._other(name)
-        return found
+                types_by_name[name] = (
+                    self._check_ambiguity(name, fitting[0]) if fitting else self._infer_other(name)
+                )
+        return types_by_name
 
     def _first_forms(self, column: str) -> list[Form]:
         dates = self._reading.dates
         pattern = csv_forms.pattern_forms(column, dates) if dates and "%" in dates else []
         return [*pattern, *usual_forms(column, self._reading)]
 
-    def _checked(self, name: str, form: Form) -> Typed:
+    def _check_ambiguity(self, name: str, form: Form) -> InferredType:
         """The type of a form that fits, unless the values can be read in another way as well."""
         column = quote(name)
         if form.kind == INTEGER:
@@ -187,81 +195,93 @@ class ColumnTypes:
                 other for other in other_forms(column, self._reading)
                 if other.thousands == form.decimal
             ]  # fmt: skip
-            asked = [f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others]
-            whole = [o for o, fit in zip(others, self._row(asked), strict=True) if fit]
-            if whole:
-                return self._resolved(name, [form, *whole])
-        return self._typed(column, form)
+            expressions = [
+                f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others
+            ]
+            fitting = [o for o, fit in zip(others, self._row(expressions), strict=True) if fit]
+            if fitting:
+                return self._resolve(name, [form, *fitting])
+        return self._type_with_form(column, form)
 
-    def _other(self, name: str) -> Typed:
+    def _infer_other(self, name: str) -> InferredType:
         """The type of a column in another form; text where there is none."""
         column = quote(name)
         forms = [*usual_forms(column, self._reading), *other_forms(column, self._reading)]
-        asked = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
-        known, *counts = (int(str(count)) for count in self._row(asked, self._sample(column)))
-        if not known:
-            return Typed("VARCHAR", column, kind="")
+        expressions = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
+        n_values, *counts = (
+            int(str(count)) for count in self._row(expressions, self._sample(column))
+        )
+        if not n_values:
+            return InferredType("VARCHAR", column, kind="")
         best = max(counts)
         likely = [form for form, count in zip(forms, counts, strict=True)
-                  if count == best and 10 * count >= 9 * known]  # fmt: skip
+                  if count == best and 10 * count >= 9 * n_values]  # fmt: skip
         if not likely:
-            contradicted = self._contradicted(name)
-            return self._mixed(name, forms) if contradicted.problem is None else contradicted
+            contradicted = self._text_or_contradiction(name)
+            return (
+                self._text_or_mixed_forms(name, forms)
+                if contradicted.problem is None
+                else contradicted
+            )
         digits = f"bool_and({fits(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
-        asked = [
+        expressions = [
             f"count({column})",
             *(f"count(*) FILTER (WHERE {form.condition})" for form in likely),
         ]
-        *counts_of_all, is_code = self._row([*asked, digits])
-        known, *counts = (int(str(count)) for count in counts_of_all)
-        whole = [form for form, count in zip(likely, counts, strict=True) if count == known]
-        if whole:
-            return self._resolved(name, whole)
-        contradicted = self._contradicted(name)
+        *counts_of_all, is_code = self._row([*expressions, digits])
+        n_values, *counts = (int(str(count)) for count in counts_of_all)
+        fitting = [form for form, count in zip(likely, counts, strict=True) if count == n_values]
+        if fitting:
+            return self._resolve(name, fitting)
+        contradicted = self._text_or_contradiction(name)
         if contradicted.problem is not None:
             return contradicted
-        bad = known - max(counts)
+        bad = n_values - max(counts)
         problem = None
-        if not is_code and known >= _LEAST_KNOWN and (bad == 1 or 20 * bad < known):
+        if (
+            not is_code
+            and n_values >= _MIN_VALUES_WITH_OUTLIER
+            and (bad == 1 or 20 * bad < n_values)
+        ):
             form = likely[counts.index(max(counts))]
-            problem = Problem(_OF_OTHERS.format(form.name), form.condition)
+            problem = Problem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
         if problem is None:
-            return self._mixed(name, forms)
-        return Typed("VARCHAR", column, problem=problem)
+            return self._text_or_mixed_forms(name, forms)
+        return InferredType("VARCHAR", column, problem=problem)
 
-    def _mixed(self, name: str, forms: Sequence[Form]) -> Typed:
+    def _text_or_mixed_forms(self, name: str, forms: Sequence[Form]) -> InferredType:
         """Text; with a problem where all values are numbers, or days, in forms that differ."""
         column = quote(name)
         for kinds in (NUMBERS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
             family = [form for form in forms if form.kind in kinds]
             any_form = " OR ".join(f"({form.condition})" for form in family)
-            asked = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
-            if not self._row(asked, self._sample(column))[0] or not self._row(asked)[0]:
+            expressions = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
+            if not self._row(expressions, self._sample(column))[0] or not self._row(expressions)[0]:
                 continue
-            asked = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
-            counts = [int(str(count)) for count in self._row(asked)]
+            expressions = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
+            counts = [int(str(count)) for count in self._row(expressions)]
             form = family[counts.index(max(counts))]
-            problem = Problem(_OF_OTHERS.format(form.name), form.condition)
-            return Typed("VARCHAR", column, problem=problem)
-        return Typed("VARCHAR", column)
+            problem = Problem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
+            return InferredType("VARCHAR", column, problem=problem)
+        return InferredType("VARCHAR", column)
 
     def _sample(self, column: str) -> str:
         return f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
 
-    def _contradicted(self, name: str) -> Typed:
+    def _text_or_contradiction(self, name: str) -> InferredType:
         """Text; with a problem where all values have a form that the options rule out."""
         column, reading = quote(name), self._reading
-        found = Typed("VARCHAR", column)
+        text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
-            return found
+            return text_type
         forms = [form for form in other_forms(column, USUAL) if form.argument]
         for table in (self._sample(column), self._table):
-            asked = [f"count({column})"]
-            asked += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
-            known, *counts = self._row(asked, table)
-            forms = [form for form, count in zip(forms, counts, strict=True) if count == known]
-            if not forms or not known:
-                return found
+            expressions = [f"count({column})"]
+            expressions += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
+            n_values, *counts = self._row(expressions, table)
+            forms = [form for form, count in zip(forms, counts, strict=True) if count == n_values]
+            if not forms or not n_values:
+                return text_type
         form = forms[0]
         option = _option(form.option, form.argument)
         if form.option == "dates":
@@ -271,7 +291,7 @@ class ColumnTypes:
 
     # -- one of the forms that fit ----------------------------------------------------------------
 
-    def _resolved(self, name: str, forms: Sequence[Form], kind: str = "") -> Typed:
+    def _resolve(self, name: str, forms: Sequence[Form], kind: str = "") -> InferredType:
         """The type of a column that is of each of these forms; a problem where they differ.
 
         Parameters
@@ -287,13 +307,13 @@ class ColumnTypes:
                              for mark in (COMMA, POINT)])  # fmt: skip
             for mark, occurs in zip((COMMA, POINT), row, strict=True):
                 if occurs and {mark} <= {f.decimal for f in forms} & {f.thousands for f in forms}:
-                    told = "a comma" if mark == COMMA else "a point"
+                    mark_name = "a comma" if mark == COMMA else "a point"
                     return _ambiguous(
                         column,
-                        (f"numbers with {told} before the decimals", _option("decimal", mark)),
-                        (f"numbers with {told} between thousands", _option("thousands", mark)),
+                        (f"numbers with {mark_name} before the decimals", _option("decimal", mark)),
+                        (f"numbers with {mark_name} between thousands", _option("thousands", mark)),
                     )
-            return self._typed(column, first, kind)
+            return self._type_with_form(column, first, kind)
         if first.is_century_open:
             return _ambiguous(column, *((f"{form.name} with years from 1969 to 2068",
                                          _option("dates", form.argument)) for form in forms
@@ -307,35 +327,35 @@ class ColumnTypes:
                         *((f"{form.name} ({FIRST[form.argument]})",
                            _option("dates", form.argument)) for form in (first, other)),
                     )  # fmt: skip
-        return self._typed(column, first, kind)
+        return self._type_with_form(column, first, kind)
 
-    def _typed(self, column: str, form: Form, kind: str = "") -> Typed:
+    def _type_with_form(self, column: str, form: Form, kind: str = "") -> InferredType:
         by = f"{form.option}: {_in_job_file(form.argument)}" if form.argument else ""
         decided = (form.option, form.argument) if form.argument else None
         if form.kind == DECIMAL and decided is None and form.decimal == POINT:
             decided = ("decimal", POINT)
         if form.kind not in (DECIMAL, PERCENT):
             value = f"CAST({form.value} AS {form.sql_type})"
-            return Typed(form.sql_type, value, by, form.kind, decided)
+            return InferredType(form.sql_type, value, by, form.kind, decided)
         groups = (
             f"coalesce(max(length(regexp_extract({form.value}, {literal(_NUMBER)}, {group}))), 0)"
             for group in (1, 2)
         )
         before, behind = (int(str(length)) for length in self._row([*groups]))
         if not behind and before <= 18 and not kind:
-            return Typed("BIGINT", f"CAST({form.value} AS BIGINT)", by, INTEGER, decided)
+            return InferredType("BIGINT", f"CAST({form.value} AS BIGINT)", by, INTEGER, decided)
         if form.kind == PERCENT and kind == PERCENT:
             behind += 2
-        width = next((one for one in _WIDTHS if before + behind <= one), 0)
+        width = next((digits for digits in _WIDTHS if before + behind <= digits), 0)
         if "(" in kind:
             width, behind = map(int, re.findall("[0-9]+", kind))
         if not width:
-            return Typed("DOUBLE", f"CAST({form.value} AS DOUBLE)", by, DOUBLE, decided)
+            return InferredType("DOUBLE", f"CAST({form.value} AS DOUBLE)", by, DOUBLE, decided)
         sql_type = f"DECIMAL({width}, {behind})"
         value = f"CAST({form.value} AS {sql_type})"
         if form.kind == PERCENT and kind == PERCENT:
             value = f"CAST({value} / 100 AS {sql_type})"
-        return Typed(sql_type, value, by, DECIMAL, decided)
+        return InferredType(sql_type, value, by, DECIMAL, decided)
 
 
 def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
@@ -345,12 +365,12 @@ def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
     usual, others = usual_forms(column, reading), other_forms(column, reading)
     if kind == INTEGER:
         return csv_forms.lenient_integers(column, reading)
-    named = kind.partition("(")[0]
-    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBERS}.get(named, (named,))
-    found = [form for form in (*usual, *others) if form.kind in kinds]
-    if named not in (DECIMAL, DOUBLE):
-        return found
-    forms = [replace(form, kind=named) for form in found if form.kind != INTEGER]
+    base_kind = kind.partition("(")[0]
+    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBERS}.get(base_kind, (base_kind,))
+    matching = [form for form in (*usual, *others) if form.kind in kinds]
+    if base_kind not in (DECIMAL, DOUBLE):
+        return matching
+    forms = [replace(form, kind=base_kind) for form in matching if form.kind != INTEGER]
     if "(" not in kind:
         return forms
     width, scale = map(int, re.findall("[0-9]+", kind))
@@ -362,8 +382,8 @@ def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
     ]  # fmt: skip
 
 
-def _ambiguous(column: str, *readings: tuple[str, str]) -> Typed:
-    return Typed("VARCHAR", column, problem=Problem(readings=readings))
+def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
+    return InferredType("VARCHAR", column, problem=Problem(readings=readings))
 
 
 def _option(name: str, value: object) -> str:

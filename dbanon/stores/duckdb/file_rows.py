@@ -34,7 +34,7 @@ from dbanon.stores.duckdb.csv_reading import (
 )
 from dbanon.stores.duckdb.csv_types import (
     ColumnTypes,
-    Typed,
+    InferredType,
 )
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.errors import translated
@@ -66,7 +66,7 @@ class FileRows:
         self._memory = memory
         self.refusals: Mapping[str, Refusal] = {}
 
-    def load(self, pieces: Sequence[Piece], kind: str) -> dict[str, Typed]:
+    def load(self, pieces: Sequence[Piece], kind: str) -> dict[str, InferredType]:
         """Load all rows; what columns were read as whose files say no types.
 
         Raises
@@ -84,7 +84,7 @@ class FileRows:
 
     # -- Parquet ----------------------------------------------------------------------------------
 
-    def _load_parquet(self, pieces: Sequence[Piece]) -> dict[str, Typed]:
+    def _load_parquet(self, pieces: Sequence[Piece]) -> dict[str, InferredType]:
         parted = self._parts_of(pieces)
         columns: dict[str, str] = {}
         for piece in pieces:
@@ -119,7 +119,7 @@ class FileRows:
                 hint="Leave out columns that you do not need.",
             )
 
-    def _parts_of(self, pieces: Sequence[Piece]) -> Mapping[str, Typed]:
+    def _parts_of(self, pieces: Sequence[Piece]) -> Mapping[str, InferredType]:
         """What the columns of folders are read as, by all of them."""
         names = [name for name, _ in pieces[0].parts]
         if not names:
@@ -154,7 +154,7 @@ class FileRows:
             require_room(error.needed, self._memory, piece.path)
             raise
 
-    def _load_csv(self, pieces: Sequence[Piece]) -> dict[str, Typed]:
+    def _load_csv(self, pieces: Sequence[Piece]) -> dict[str, InferredType]:
         """Texts first, then types that all values of a column have.
 
         A number with a leading zero is a code, and stays text.

@@ -18,7 +18,7 @@ from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_problems import Refusal, require_types
 from dbanon.stores.duckdb.csv_summary import look_question, looked
-from dbanon.stores.duckdb.csv_types import Typed
+from dbanon.stores.duckdb.csv_types import InferredType
 from dbanon.stores.duckdb.errors import OutOfMemory, translated
 from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession
@@ -77,7 +77,7 @@ class FileStore(DuckdbStore):
         self._connection, self._memory = in_memory(memory), memory
         super().__init__(self._connection, on_sql)
         self._reading = reading
-        self._types: dict[str, Typed] = {}
+        self._types: dict[str, InferredType] = {}
         self._refusals: Mapping[str, Refusal] = {}
         named = Path(root_of(place).name)
         stem = named.with_suffix("").stem if named.suffix in PACKED else named.stem
@@ -161,7 +161,7 @@ class _FileSession(DuckdbSession):
         self,
         connection: duckdb.DuckDBPyConnection,
         on_sql: OnSql | None,
-        types: Mapping[str, Typed],
+        types: Mapping[str, InferredType],
         reading: Reading,
         refusals: Mapping[str, Refusal],
     ) -> None:
