@@ -32,7 +32,11 @@ def person_column(draft: Draft) -> list[Attribute]:
 
 
 def copied_rows(
-    session: Session, draft: Draft, source: Source, kept: Sequence[Attribute], progress: Progress
+    session: Session,
+    draft: Draft,
+    source: Source,
+    attributes: Sequence[Attribute],
+    progress: Progress,
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
     """Kept values with the class and the random place of their record, in pieces.
 
@@ -53,15 +57,15 @@ def copied_rows(
     ) -> Sequence[tuple[Any, ...]]:
         if numbers is None:
             return rows
-        own = numbers[records].tolist()
-        return [(*row, number) for row, number in zip(rows, own, strict=True)]
+        row_numbers = numbers[records].tolist()
+        return [(*row, number) for row, number in zip(rows, row_numbers, strict=True)]
 
-    if not kept:
+    if not attributes:
         rows = with_persons(released, [()] * len(released))
         yield classes[released], positions[released], rows
         return
-    names, done = [attribute.name for attribute in kept], 0
-    for keys, read in _pseudonymized(draft, source, names):
+    names, done = [attribute.name for attribute in attributes], 0
+    for keys, read in _rows_with_pseudonyms(draft, source, names):
         records = find_records(microdata.keys, keys)
         chosen = np.flatnonzero(partition.labels[records] >= 0)
         records = records[chosen]
@@ -74,7 +78,7 @@ def copied_rows(
         )
 
 
-def _pseudonymized(
+def _rows_with_pseudonyms(
     draft: Draft, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
     """Keys and values as ``kept_rows``, pseudonyms in place of what they stand for."""
@@ -83,15 +87,20 @@ def _pseudonymized(
     if key is None:
         yield from rows
         return
-    own = [draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names]
-    hidden = [None if one is None else (one, source.pads(one)) for one in own]
+    hidden_attributes = [
+        draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
+    ]
+    hidden = [
+        None if pseudonym is None else (pseudonym, source.pads(pseudonym))
+        for pseudonym in hidden_attributes
+    ]
     for keys, read in rows:
         yield (
             keys,
             [
                 tuple(
-                    value if one is None else key.of(one[0], value, one[1])
-                    for one, value in zip(hidden, row, strict=True)
+                    value if pseudonym is None else key.of(pseudonym[0], value, pseudonym[1])
+                    for pseudonym, value in zip(hidden, row, strict=True)
                 )
                 for row in read
             ],

@@ -23,7 +23,7 @@ OTHER_VERSION = "recorded by another version of the database"
 
 def take(session: Session, relation: RelationName) -> str:
     """The digest of a relation as it is now, under a salt of its own."""
-    return _taken(session, relation, random_salt())
+    return _compute(session, relation, random_salt())
 
 
 def of_columns(
@@ -41,12 +41,12 @@ def compare(session: Session, relation: RelationName, recorded: str | None) -> s
     """One of the four words above: what a recorded digest says of a relation as it is now."""
     if recorded is None:
         return NOT_RECORDED
-    way, salt, probe, *_ = recorded.split(":")
-    if (way, probe) != (session.digest_way, session.digest_probe()):
+    method, salt, probe, *_ = recorded.split(":")
+    if (method, probe) != (session.digest_way, session.digest_probe()):
         return OTHER_VERSION
-    return UNCHANGED if _taken(session, relation, int(salt)) == recorded else CHANGED
+    return UNCHANGED if _compute(session, relation, int(salt)) == recorded else CHANGED
 
 
-def _taken(session: Session, relation: RelationName, salt: int) -> str:
+def _compute(session: Session, relation: RelationName, salt: int) -> str:
     rows, total = session.digest_rows(relation, salt)
     return f"{session.digest_way}:{salt}:{session.digest_probe()}:{rows}:{total}"

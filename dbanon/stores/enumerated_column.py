@@ -49,12 +49,12 @@ class ListedColumn:
         """Values as staging holds them."""
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 
-    def values(self, places: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, indexes: NDArray[np.float64]) -> NDArray[Any]:
         """The values at places as they were read, objects (n,): None for what is in no list."""
-        known = np.array([*self.labels, None], object)
+        listed = np.array([*self.labels, None], object)
         # -1 is the last one.
-        found: NDArray[Any] = known[np.nan_to_num(places, nan=UNLISTED).astype(np.int64)]
-        return found
+        texts: NDArray[Any] = listed[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
+        return texts
 
 
 def listed_column(session: Session, source: Attribute, labels: Sequence[str]) -> ListedColumn:
@@ -76,7 +76,7 @@ def listed_column(session: Session, source: Attribute, labels: Sequence[str]) ->
         order=(),
         nullable=False,
     )
-    if not all(is_text(label) and "\0" not in label for label in labels) or not _held(
+    if not all(is_text(label) and "\0" not in label for label in labels) or not _round_trips(
         session, labels
     ):
         raise InvalidParameter(
@@ -86,25 +86,25 @@ def listed_column(session: Session, source: Attribute, labels: Sequence[str]) ->
     return ListedColumn(attribute, source, tuple(labels))
 
 
-def _held(session: Session, labels: Sequence[str]) -> bool:
+def _round_trips(session: Session, labels: Sequence[str]) -> bool:
     """Whether the database gives these texts back as they are."""
-    query, given = session.texts(labels)
+    query, parameter = session.texts(labels)
     try:
-        return {text for (text,) in session.rows(query, (given,))} == set(labels)
+        return {text for (text,) in session.rows(query, (parameter,))} == set(labels)
     except DatabaseFailure:
         return False
 
 
 def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
     """Stage the lists beside each other, each value at its place."""
-    most = max(len(one.labels) for one in columns)
+    most = max(len(column.labels) for column in columns)
     session.load_classes(
         [
             ReleasedColumn(
-                Attribute(one.attribute.name, Kind.CATEGORY),
-                np.array([*one.labels, *[""] * (most - len(one.labels))], object),
+                Attribute(column.attribute.name, Kind.CATEGORY),
+                np.array([*column.labels, *[""] * (most - len(column.labels))], object),
             )
-            for one in columns
+            for column in columns
         ],
         most,
     )
@@ -115,20 +115,20 @@ def drop_lists(session: Session) -> None:
     session.run(f"DROP TABLE {quote(statements.CLASSES)}")
 
 
-def place_of(session: Session, place: int, one: ListedColumn) -> tuple[str, str]:
+def index_expression(session: Session, list_index: int, listed: ListedColumn) -> tuple[str, str]:
     """SQL of a value's place in its list as a double, NULL where it is; and the JOIN of that list.
 
     Parameters
     ----------
-    place : of the list among those that are staged.
+    list_index : of the list among those that are staged.
     """
-    alias, value = f"d{place}", statements.value_column(place)
-    found = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
-    column = f"s.{quote(one.source.name)}"
+    alias, value = f"d{list_index}", statements.value_column(list_index)
+    index = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
+    column = f"s.{quote(listed.source.name)}"
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
-        f" ON {session.text_of(one.source)} = {alias}.{value}"
+        f" ON {session.text_of(listed.source)} = {alias}.{value}"
         # Below it stands what only fills up the longest list.
-        f" AND {alias}.class < {len(one.labels)}"
+        f" AND {alias}.class < {len(listed.labels)}"
     )
-    return f"CASE WHEN {column} IS NOT NULL THEN {found} END", join
+    return f"CASE WHEN {column} IS NOT NULL THEN {index} END", join

@@ -27,7 +27,7 @@ from dbanon.stores.files import file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
 
 # What a lock says of its holder, who made the file: nobody else can write it.
-_TOLD = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
+_HOLDER_LINE = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
 
 
 @contextmanager
@@ -46,18 +46,18 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    place = database.resolve()
-    path = place.with_name(f".{place.name}.{job}.lock")
-    held = _take(path, job)
+    resolved = database.resolve()
+    path = resolved.with_name(f".{resolved.name}.{job}.lock")
+    descriptor = _acquire(path, job)
     try:
         yield
     finally:
         # Whoever opened it meanwhile finds that it is not the one that stands there.
         path.unlink(missing_ok=True)
-        os.close(held)
+        os.close(descriptor)
 
 
-def _take(path: Path, job: str) -> int:
+def _acquire(path: Path, job: str) -> int:
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -96,8 +96,8 @@ def _holder(file: int) -> Holder:
         role = pwd.getpwuid(account).pw_name
     except KeyError:
         role = str(account)
-    told = _TOLD.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
-    return Holder(int(told[1]), role, told[2]) if told else Holder(None, role)
+    line = _HOLDER_LINE.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
+    return Holder(int(line[1]), role, line[2]) if line else Holder(None, role)
 
 
 class FileDatabase(ABC):
@@ -229,8 +229,8 @@ class FileSession(Session):
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
 
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        return str(one).lower() == str(other).lower()
+    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+        return str(name).lower() == str(other_name).lower()
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics are kept by themselves, or are the owner's to collect."""

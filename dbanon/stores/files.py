@@ -74,19 +74,19 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
     if not create:
         raise DatabaseNotFound(f"There is no file {path}.")
     _require_place(path, kind)
-    beside = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
-    beside = [name for name in beside if not name.exists()]
+    companions = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
+    companions = [name for name in companions if not name.exists()]
     if not _claim(path, kind):
         # Another process was faster: the file is its own.
         require_database(path, kind)
         yield
         return
-    made = path.stat().st_ino
+    inode = path.stat().st_ino
     try:
         yield
     except BaseException:
-        if path.exists() and path.stat().st_ino == made:
-            for name in (path, *beside):
+        if path.exists() and path.stat().st_ino == inode:
+            for name in (path, *companions):
                 name.unlink(missing_ok=True)
         raise
 
@@ -172,13 +172,13 @@ def require_database(path: Path, kind: str) -> None:
             header = file.read(_HEADER_BYTES)
     except PermissionError:
         raise InsufficientRights(f"The database file {path} may not be read.") from None
-    found = _kind_of(header)
+    actual_kind = _kind_of(header)
     # To SQLite an empty file is an empty database.
-    if found == kind or (kind == SQLITE and not header):
+    if actual_kind == kind or (kind == SQLITE and not header):
         return
-    if found is not None:
+    if actual_kind is not None:
         raise NotADatabase(
-            f"{path} is a database file of another kind.", hint=f"Write {found}:///{path}."
+            f"{path} is a database file of another kind.", hint=f"Write {actual_kind}:///{path}."
         )
     if not header:
         raise NotADatabase(
@@ -227,19 +227,19 @@ def _require_one_at(url: URL) -> None:
         )
 
 
-def _url_of_path(given: object) -> str | None:
+def _url_of_path(path_text: object) -> str | None:
     """What to write in the place of the path of a database, or of rows; None if it is neither."""
-    path = Path(given).expanduser() if isinstance(given, str) and given else None
+    path = Path(path_text).expanduser() if isinstance(path_text, str) and path_text else None
     try:
         if path is None or not path.exists():
             return None
         if path.is_dir() or _holds_rows(path):
-            return f"Write file:{given}."
+            return f"Write file:{path_text}."
         with path.open("rb") as file:
             kind = _kind_of(file.read(_HEADER_BYTES))
     except (OSError, ValueError):
         return None
-    return f"Write {kind}:///{given}." if kind else None
+    return f"Write {kind}:///{path_text}." if kind else None
 
 
 _OTHER_NAMES = {"postgres": "postgresql"}
@@ -255,7 +255,7 @@ def duckdb_file(url: str) -> str | None:
     return os.path.expanduser(path) if start == DUCKDB and not set("?%") & set(path) else None
 
 
-def read_url(given: object) -> URL:
+def read_url(url_text: object) -> URL:
     """The URL: ``postgres://`` is PostgreSQL, too, and ``~`` in a file's name the home directory.
 
     Raises
@@ -266,13 +266,13 @@ def read_url(given: object) -> URL:
     from sqlalchemy.exc import ArgumentError
 
     try:
-        if not isinstance(given, (URL, str)):
+        if not isinstance(url_text, (URL, str)):
             raise ArgumentError
-        url = make_url(given)
+        url = make_url(url_text)
     except (ArgumentError, ValueError):
         raise InvalidParameter(
             "The database URL cannot be read.",
-            hint=_url_of_path(given)
+            hint=_url_of_path(url_text)
             or "Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db; or"
             " file:people.csv, to read a file of rows.",
         ) from None

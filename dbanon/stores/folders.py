@@ -40,7 +40,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _LAKES = {"_delta_log": "Delta", "metadata": "Iceberg"}
 _READ = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
-Place: TypeAlias = "Path | ObjectPath"
+FileLocation: TypeAlias = "Path | ObjectPath"
 
 
 def is_of_files(url: str) -> bool:
@@ -48,7 +48,7 @@ def is_of_files(url: str) -> bool:
     return url.startswith(FILE) or is_object(url)
 
 
-def place_of(url: str) -> Place:
+def location_of(url: str) -> FileLocation:
     """What a URL of files names; raises InvalidParameter."""
     if is_object(url):
         return ObjectPath.of(url)
@@ -58,25 +58,25 @@ def place_of(url: str) -> Place:
     return path
 
 
-def url_of(place: Place) -> str:
+def url_of(location: FileLocation) -> str:
     """The URL of a place."""
-    return str(place) if isinstance(place, ObjectPath) else f"{FILE}{place}"
+    return str(location) if isinstance(location, ObjectPath) else f"{FILE}{location}"
 
 
-def is_pattern(place: Place) -> bool:
+def is_pattern(location: FileLocation) -> bool:
     """True where a name may stand for several."""
-    return glob.has_magic(place.key if isinstance(place, ObjectPath) else str(place))
+    return glob.has_magic(location.key if isinstance(location, ObjectPath) else str(location))
 
 
-def root_of(place: Place) -> Place:
+def root_of(location: FileLocation) -> FileLocation:
     """The folder that a pattern begins in; a file or folder itself."""
-    while is_pattern(place):
-        place = place.parent
-    return place
+    while is_pattern(location):
+        location = location.parent
+    return location
 
 
 @dataclass(frozen=True)
-class Piece:
+class SourceFile:
     """A file of rows.
 
     Parameters
@@ -87,10 +87,10 @@ class Piece:
     policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
     """
 
-    path: Place
+    path: FileLocation
     state: tuple[object, ...]
     parts: tuple[tuple[str, str | None], ...]
-    root: Place | None = None
+    root: FileLocation | None = None
     policy: str = REFUSE
 
     @contextmanager
@@ -109,34 +109,34 @@ class Piece:
         MemoryLimit : it is larger than the limit.
         """
         with ExitStack() as stack:
-            with translated(self.path):
+            with translate_file_errors(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
                     require_room(path.lstat().st_size, memory, path)
                     file = stack.enter_context(path.fetched())
                 else:
                     file = stack.enter_context(_opened(path, self.root, self.policy))
-                    if _state_of(os.fstat(file.fileno())) != self.state:
-                        raise changed(path)
+                    if _state_of_status(os.fstat(file.fileno())) != self.state:
+                        raise files_changed(path)
             yield file
 
 
 @contextmanager
-def translated(place: Place) -> Iterator[None]:
+def translate_file_errors(location: FileLocation) -> Iterator[None]:
     """Raise what a disk or an object store raises as dbanon's own."""
     try:
         yield
     except FileNotFoundError:
-        raise DatabaseNotFound(f"There is no file {place}.") from None
+        raise DatabaseNotFound(f"There is no file {location}.") from None
     except PermissionError as error:
         raise InsufficientRights(
-            f"The file {place} may not be read.", detail=error.strerror
+            f"The file {location} may not be read.", detail=error.strerror
         ) from None
     except OSError as error:
-        raise DatabaseUnreachable(f"{place} cannot be read.", detail=error.strerror) from None
+        raise DatabaseUnreachable(f"{location} cannot be read.", detail=error.strerror) from None
 
 
-def require_room(needed: int, memory: int, path: Place) -> None:
+def require_room(needed: int, memory: int, path: FileLocation) -> None:
     """Check that a file has room in memory; raises MemoryLimit."""
     if needed > memory:
         raise MemoryLimit.over(
@@ -146,15 +146,15 @@ def require_room(needed: int, memory: int, path: Place) -> None:
         )
 
 
-def changed(place: Place) -> SourceChanged:
+def files_changed(location: FileLocation) -> SourceChanged:
     """The error of files that changed between two looks at them."""
     return SourceChanged(
-        f"Files of {place} changed while they were read; nothing was published.",
+        f"Files of {location} changed while they were read; nothing was published.",
         hint="Run it again when the program that writes them is done.",
     )
 
 
-def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
+def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[SourceFile, ...]:
     """The files that a name stands for, in the order of their names, all of one ending.
 
     Parameters
@@ -168,34 +168,40 @@ def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
     InsufficientRights, DatabaseUnreachable : nobody can tell.
     ForeignFile : one is another account's, or a link.
     """
-    with translated(place):
-        found = _found(place, policy)
-        root = place if found == [place] else root_of(place)
-        folder = None if found == [place] else root
+    with translate_file_errors(location):
+        paths = _list_paths(location, policy)
+        root = location if paths == [location] else root_of(location)
+        folder = None if paths == [location] else root
         if folder is not None:
-            found = _rows_of(root, found, str(place).endswith(_NOTE))
+            paths = _select_row_files(root, paths, str(location).endswith(_NOTE))
             _require_no_lake(root)
-        pieces = tuple(
-            Piece(path, _state(path, folder, policy), _parts(root, path), folder, policy)
-            for path in found
+        source_files = tuple(
+            SourceFile(
+                path,
+                _state_of_path(path, folder, policy),
+                _folder_values(root, path),
+                folder,
+                policy,
+            )
+            for path in paths
         )
-    if not pieces:
+    if not source_files:
         raise DatabaseNotFound(
-            f"No file of rows is at {place}.",
+            f"No file of rows is at {location}.",
             hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
             " or more; names that begin with a dot or an underscore are skipped.",
         )
-    kinds = sorted({ending_of(piece.path) for piece in pieces})
+    kinds = sorted({ending_of(source_file.path) for source_file in source_files})
     if len(kinds) > 1:
         raise InvalidParameter(
-            f"{place} holds {' and '.join(_KINDS[kind] for kind in kinds)}.",
+            f"{location} holds {' and '.join(_KINDS[kind] for kind in kinds)}.",
             hint="Read one kind: file:data/**/*.parquet.",
         )
-    _require_same_parts(pieces)
-    return pieces
+    _require_same_folder_columns(source_files)
+    return source_files
 
 
-def ending_of(path: Place) -> str:
+def ending_of(path: FileLocation) -> str:
     """``csv``, ``xlsx``, ``parquet``, or nothing."""
     name = PurePosixPath(path.name.lower())
     if name.suffix not in PACKED:
@@ -204,21 +210,21 @@ def ending_of(path: Place) -> str:
     return inner if inner == CSV else ""
 
 
-def _found(place: Place, policy: str) -> list[Place]:
+def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
     """What a name stands for; a file of just this name is meant before any pattern."""
-    if isinstance(place, ObjectPath):
+    if isinstance(location, ObjectPath):
         try:
-            place.lstat()
+            location.lstat()
         except FileNotFoundError:
-            return [*(place.matching() if is_pattern(place) else place.below())]
-        return [place]
-    if place.is_file():
-        return [place]
-    if place.is_dir():
-        return [*_walk(place, policy)]
-    if not is_pattern(place):
+            return [*(location.matching() if is_pattern(location) else location.below())]
+        return [location]
+    if location.is_file():
+        return [location]
+    if location.is_dir():
+        return [*_walk(location, policy)]
+    if not is_pattern(location):
         raise FileNotFoundError
-    names = sorted(glob.glob(str(place), recursive=True))
+    names = sorted(glob.glob(str(location), recursive=True))
     return [Path(name) for name in names if not os.path.isdir(name)]
 
 
@@ -255,13 +261,13 @@ def _raise(error: OSError) -> None:
 
 
 @contextmanager
-def _opened(path: Path, root: Place | None, policy: str) -> Iterator[BinaryIO]:
+def _opened(path: Path, root: FileLocation | None, policy: str) -> Iterator[BinaryIO]:
     assert root is None or isinstance(root, Path)
     with opened(path, root, policy) as file:
         yield file
 
 
-def _below(root: Place, path: Place) -> list[str]:
+def _below(root: FileLocation, path: FileLocation) -> list[str]:
     """The names of the folders below the root, and the file's."""
     if isinstance(path, ObjectPath):
         assert isinstance(root, ObjectPath)
@@ -270,7 +276,9 @@ def _below(root: Place, path: Place) -> list[str]:
     return [*path.relative_to(root).parts]
 
 
-def _rows_of(root: Place, found: Sequence[Place], notes: bool) -> list[Place]:
+def _select_row_files(
+    root: FileLocation, paths: Sequence[FileLocation], notes: bool
+) -> list[FileLocation]:
     """The files of rows; raises FileMalformed where something else is there that is not hidden.
 
     Parameters
@@ -278,7 +286,7 @@ def _rows_of(root: Place, found: Sequence[Place], notes: bool) -> list[Place]:
     notes : files of text are among them.
     """
     rows = []
-    for path in found:
+    for path in paths:
         below = _below(root, path)
         if any(map(_is_hidden, below)):
             continue
@@ -291,12 +299,12 @@ def _rows_of(root: Place, found: Sequence[Place], notes: bool) -> list[Place]:
     return rows
 
 
-def _require_no_lake(root: Place) -> None:
+def _require_no_lake(root: FileLocation) -> None:
     """Refuse the files of a table that a log is kept of: some hold rows that were deleted."""
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for name, lake in _LAKES.items():
-            inside: Place = folder / name if isinstance(folder, Path) else folder.with_name(
+            inside: FileLocation = folder / name if isinstance(folder, Path) else folder.with_name(
                 f"{folder.name}/{name}"
             )  # fmt: skip
             if _is_log(inside, lake):
@@ -308,45 +316,47 @@ def _require_no_lake(root: Place) -> None:
         folder = folder.parent
 
 
-def _is_log(inside: Place, lake: str) -> bool:
+def _is_log(inside: FileLocation, lake: str) -> bool:
     pattern = "*.metadata.json" if lake == "Iceberg" else "*"
     if isinstance(inside, Path):
         return inside.is_dir() and any(inside.glob(pattern))
     return bool(ObjectPath(inside.scheme, f"{inside.key}/{pattern}").matching())
 
 
-def _state(path: Place, root: Place | None, policy: str) -> tuple[object, ...]:
+def _state_of_path(
+    path: FileLocation, root: FileLocation | None, policy: str
+) -> tuple[object, ...]:
     if isinstance(path, ObjectPath):
-        return _state_of(path.lstat())
+        return _state_of_status(path.lstat())
     with _opened(path, root, policy) as file:
-        return _state_of(os.fstat(file.fileno()))
+        return _state_of_status(os.fstat(file.fileno()))
 
 
-def _state_of(found: os.stat_result | ObjectStat) -> tuple[object, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _state_of_status(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _parts(root: Place, path: Place) -> tuple[tuple[str, str | None], ...]:
+def _folder_values(root: FileLocation, path: FileLocation) -> tuple[tuple[str, str | None], ...]:
     if root == path:
         return ()
     parts = []
     for name in _below(root, path)[:-1]:
-        column, found, text = name.partition("=")
-        if found:
+        column, separator, text = name.partition("=")
+        if separator:
             parts.append((unquote(column), None if text == _NULL else unquote(text)))
     return tuple(parts)
 
 
-def _require_same_parts(pieces: Sequence[Piece]) -> None:
-    first = pieces[0]
-    wanted = [name for name, _ in first.parts]
-    if len({name.lower() for name in wanted}) < len(wanted):
+def _require_same_folder_columns(source_files: Sequence[SourceFile]) -> None:
+    first = source_files[0]
+    names = [name for name, _ in first.parts]
+    if len({name.lower() for name in names}) < len(names):
         raise FileMalformed(f"The folders of {first.path} name a column twice.")
-    for piece in pieces:
-        differing = {*wanted} ^ {name for name, _ in piece.parts}
+    for source_file in source_files:
+        differing = {*names} ^ {name for name, _ in source_file.parts}
         if differing:
             raise FileMalformed(
-                f"The folders of {piece.path} and those of {first.path} do not both name column"
-                f' "{min(differing)}".',
+                f"The folders of {source_file.path} and those of {first.path} do not both name"
+                f' column "{min(differing)}".',
                 hint="All files of a table lie equally deep, in folders of the same names.",
             )

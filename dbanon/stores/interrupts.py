@@ -100,7 +100,7 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
     # A limit on the run's time is none on what follows the commit.
     for handler in before.values():
         getattr(handler, "over", lambda: None)()
-    arrived = [one for one in arrived if one[0] != signal.SIGALRM]
+    arrived = [arrival for arrival in arrived if arrival[0] != signal.SIGALRM]
     _restore(before)
     if arrived:
         warn_caller(

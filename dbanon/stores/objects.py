@@ -40,13 +40,13 @@ _DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 def is_object(url: str) -> bool:
     """True for the URL of an object, or of some; raises InvalidParameter for another's scheme."""
-    scheme, found, _ = url.partition("://")
-    if found and scheme.lower() in _ALIASES:
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme.lower() in _ALIASES:
         raise InvalidParameter(
             f"An object store is not named {scheme}:// here.",
             hint=f"Write {_ALIASES[scheme.lower()]}:// and the same bucket and name.",
         )
-    return bool(found) and scheme in SCHEMES
+    return bool(separator) and scheme in SCHEMES
 
 
 def _is_folder_marker(name: str, info: Mapping[str, Any]) -> bool:
@@ -127,11 +127,11 @@ class ObjectPath:
     def lstat(self) -> ObjectStat:
         """What is known of it; raises OSError, FileNotFoundError where there is none."""
         with reached():
-            found = self.system.info(self.key)
-        if found["type"] != "file":
+            info = self.system.info(self.key)
+        if info["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, "there is no such object")
-        state = "|".join(str(found.get(name, "")) for name in _STATES)
-        return ObjectStat(int(found["size"]), state)
+        state = "|".join(str(info.get(name, "")) for name in _STATES)
+        return ObjectStat(int(info["size"]), state)
 
     def age(self, now: float) -> float:
         """Seconds since it was written, as its store has the time; raises OSError."""
@@ -147,14 +147,14 @@ class ObjectPath:
 
     def fetched(self) -> BinaryIO:
         """Its bytes in memory, as a file with a number; raises OSError."""
-        held = os.fdopen(os.memfd_create("dbanon"), "w+b")
+        memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
             with reached():
-                self.system.get_file(self.key, f"/dev/fd/{held.fileno()}")
+                self.system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
         except BaseException:
-            held.close()
+            memory_file.close()
             raise
-        return held
+        return memory_file
 
     def put(self, file: BinaryIO, size: int) -> None:
         """Write a file's bytes there, at once for whoever looks; raises OSError."""
@@ -163,11 +163,11 @@ class ObjectPath:
         if self.lstat().st_size != size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
-    def copy_to(self, place: ObjectPath) -> None:
+    def copy_to(self, target: ObjectPath) -> None:
         """Copy it within its store, at once for whoever looks; raises OSError."""
         with reached():
-            self.system.cp_file(self.key, place.key)
-        if place.lstat().st_size != self.lstat().st_size:
+            self.system.cp_file(self.key, target.key)
+        if target.lstat().st_size != self.lstat().st_size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -182,20 +182,20 @@ class ObjectPath:
     def below(self) -> list[ObjectPath]:
         """All objects below it, as below a folder, without markers of folders; raises OSError."""
         with reached():
-            found = self.system.find(self.key, detail=True)
+            objects = self.system.find(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
-            for name, info in sorted(found.items())
+            for name, info in sorted(objects.items())
             if not _is_folder_marker(name, info)
         ]
 
     def matching(self) -> list[ObjectPath]:
         """The objects that it stands for as a pattern, without markers; raises OSError."""
         with reached():
-            found = self.system.glob(self.key, detail=True)
+            objects = self.system.glob(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
-            for name, info in sorted(found.items())
+            for name, info in sorted(objects.items())
             if info["type"] == "file" and not _is_folder_marker(info["name"], info)
         ]
 

@@ -64,7 +64,7 @@ class Origin(Protocol):
     def url(self) -> str:
         """What it is, without secrets."""
 
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Any:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
         """A context that gives the ``Flow`` of these columns.
 
         Raises
@@ -75,8 +75,9 @@ class Origin(Protocol):
 
 
 @contextmanager
-def failing(what: str = "The source failed while its rows were drawn; nothing was published."
-            ) -> Iterator[None]:  # fmt: skip
+def translate_failures(
+    message: str = "The source failed while its rows were drawn; nothing was published.",
+) -> Iterator[None]:
     """Raise what drivers and generators of others raise by their class: texts may quote values."""
     try:
         yield
@@ -87,25 +88,25 @@ def failing(what: str = "The source failed while its rows were drawn; nothing wa
     except Exception as error:
         unreachable = type(error).__name__ in ("OperationalError", "InterfaceError", "TimeoutError")
         kind = DatabaseUnreachable if unreachable else DatabaseFailure
-        raise kind(what, detail=type(error).__name__) from None
+        raise kind(message, detail=type(error).__name__) from None
 
 
-def require_columns(wanted: Sequence[str], columns: Sequence[str]) -> None:
-    for name in wanted:
+def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+    for name in names:
         if name not in columns:
             raise ColumnNotFound(
                 f'The source has no column "{name}".', hint=nearest_names(name, columns)
             )
 
 
-def unfit(name: str, kind: Any) -> UnsupportedType:
+def unfit_value(name: str, kind: Any) -> UnsupportedType:
     return UnsupportedType(
         f'Column "{name}" holds a value that is not of its type, {kind}.',
         hint="Cast it in a view, or in the stream.",
     )
 
 
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     """A batch that says which columns there are."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
@@ -128,27 +129,29 @@ class AdbcOrigin:
         return "adbc:"
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
         """The columns by one SELECT; raises as ``Origin``."""
         name = parse_relation(table).quoted
 
         def count() -> int:
-            with failing(), self._connection.cursor() as cursor:
+            with translate_failures(), self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT count(*) FROM {name}")
                 return int(cursor.fetchone()[0])
 
-        with failing("The source does not have this table, or does not allow it to be read."):
+        with translate_failures(
+            "The source does not have this table, or does not allow it to be read."
+        ):
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM {name} WHERE 1 = 0")
                 columns = tuple(cursor.fetch_arrow_table().schema.names)
             rows = count()
-        require_columns(wanted, columns)
+        require_columns(names, columns)
         with self._connection.cursor() as cursor:
-            with failing():
-                cursor.execute(f"SELECT {quote_list(wanted)} FROM {name}")
+            with translate_failures():
+                cursor.execute(f"SELECT {quote_list(names)} FROM {name}")
                 reader = cursor.fetch_record_batch()
             how = f"{ONE} on the caller's connection"
-            batches = unified(chain([no_rows(reader.schema)], reader), wanted)
+            batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
             narrow = numeric_texts(reader.schema)
             yield Flow(columns, batches, how, rows, count, narrow)
 
@@ -165,24 +168,24 @@ class StreamOrigin:
         return "stream:"
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
         """The columns as they come; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
                 "The stream was read already.", hint="Give a new one to each call."
             )
         stream, self._stream = self._stream, None
-        with failing():
+        with translate_failures():
             batches = _batches_of(stream)
             first = next(batches, None)
         if first is None:
             raise InvalidParameter("The stream ended before it said which columns it has.")
         columns = tuple(first.schema.names)
-        require_columns(wanted, columns)
+        require_columns(names, columns)
 
         how = "a stream, of which nobody counted"
         narrow = numeric_texts(first.schema)
-        yield Flow(columns, unified(chain([first], batches), wanted), how, narrow=narrow)
+        yield Flow(columns, select_columns(chain([first], batches), names), how, narrow=narrow)
 
 
 def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
@@ -190,14 +193,14 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
     if hasattr(stream, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(stream)
         # A stream of no batch has columns all the same.
-        yield no_rows(reader.schema)
+        yield empty_batch(reader.schema)
         yield from reader
         return
-    for one in stream:
-        if isinstance(one, pa.RecordBatch):
-            yield one
-        elif hasattr(one, "__arrow_c_stream__"):
-            yield from _batches_of(one)
+    for item in stream:
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        elif hasattr(item, "__arrow_c_stream__"):
+            yield from _batches_of(item)
         else:
             raise InvalidParameter(
                 "What the iterator gives is no frame.",
@@ -205,7 +208,9 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
             )
 
 
-def unified(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def select_columns(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     """The wanted columns in the types of the first batch.
 
     Raises
@@ -213,13 +218,13 @@ def unified(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Iterato
     ColumnNotFound, UnsupportedType : a batch has another column, or one of another type.
     """
     schema: pa.Schema | None = None
-    with failing():
+    with translate_failures():
         for batch in batches:
-            require_columns(wanted, batch.schema.names)
+            require_columns(names, batch.schema.names)
             if schema is None:
-                schema = pa.schema([_plain(batch.schema.field(name)) for name in wanted])
+                schema = pa.schema([_plain(batch.schema.field(name)) for name in names])
             yield pa.record_batch(
-                [_cast(batch, name, schema.field(name).type) for name in wanted], schema=schema
+                [_cast(batch, name, schema.field(name).type) for name in names], schema=schema
             )
 
 
@@ -242,7 +247,7 @@ def _plain(field: pa.Field) -> pa.Field:
         kind = pa.float32()
     if isinstance(kind, pa.Decimal256Type):
         if not 0 <= kind.scale <= _MOST_DIGITS:
-            raise unfit(field.name, f"decimal({_MOST_DIGITS}, 0)")
+            raise unfit_value(field.name, f"decimal({_MOST_DIGITS}, 0)")
         kind = pa.decimal128(min(kind.precision, _MOST_DIGITS), kind.scale)
     if pa.types.is_timestamp(kind) and kind.unit == "ns" and kind.tz is not None:
         kind = pa.timestamp("us", kind.tz)
@@ -258,7 +263,7 @@ def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     try:
         return batch.column(batch.schema.get_field_index(name)).cast(kind)
     except (pa.ArrowException, ValueError):
-        raise unfit(name, kind) from None
+        raise unfit_value(name, kind) from None
 
 
 # -- which one ------------------------------------------------------------------------------------

@@ -17,7 +17,14 @@ from dbanon.errors import (
     redact,
 )
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.origins import ONE, Flow, failing, no_rows, require_columns, unfit
+from dbanon.stores.origins import (
+    ONE,
+    Flow,
+    empty_batch,
+    require_columns,
+    translate_failures,
+    unfit_value,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine
@@ -38,23 +45,23 @@ class SqlOrigin:
         return redact(self._engine.url.set(query={}).render_as_string(hide_password=True))
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
         """The columns by one SELECT, in a transaction of its own; raises as ``Origin``."""
         from sqlalchemy import func, select
 
-        with failing("The source cannot be reached."):
+        with translate_failures("The source cannot be reached."):
             connection = self._engine.connect()
         try:
-            with failing("The source cannot be read."):
-                read = self._reflected(connection, table)
-                require_columns(wanted, list(read.columns.keys()))
-                kinds = {name: _kind_of(read.columns[name]) for name in wanted}
+            with translate_failures("The source cannot be read."):
+                read = self._reflect(connection, table)
+                require_columns(names, list(read.columns.keys()))
+                kinds = {name: _kind_of(read.columns[name]) for name in names}
                 count = select(func.count()).select_from(read)
-                rows, how = self._counted(connection, count)
-            chosen = select(*(read.columns[name] for name in wanted))
+                rows, how = self._count_in_snapshot(connection, count)
+            chosen = select(*(read.columns[name] for name in names))
 
             def again() -> int | None:
-                with failing():
+                with translate_failures():
                     return int(connection.execute(count).scalar_one())
 
             yield Flow(
@@ -66,10 +73,10 @@ class SqlOrigin:
                 frozenset(name for name, (_, narrow) in kinds.items() if narrow),
             )
         finally:
-            with failing("The connection to the source could not be closed."):
+            with translate_failures("The connection to the source could not be closed."):
                 connection.close()
 
-    def _reflected(self, connection: Connection, table: str) -> Any:
+    def _reflect(self, connection: Connection, table: str) -> Any:
         from sqlalchemy import MetaData, Table
         from sqlalchemy.exc import NoSuchTableError
 
@@ -88,7 +95,7 @@ class SqlOrigin:
                 ),
             ) from None
 
-    def _counted(self, connection: Connection, count: Any) -> tuple[int, str]:
+    def _count_in_snapshot(self, connection: Connection, count: Any) -> tuple[int, str]:
         """The rows, in a transaction that keeps to one state where the dialect has such a level."""
         try:
             listed = connection.dialect.get_isolation_level_values(
@@ -98,7 +105,7 @@ class SqlOrigin:
             listed = ()
         # What was asked of the catalog has a transaction of its own.
         connection.rollback()
-        for level in [*[one for one in _LEVELS if one in listed][:1], None]:
+        for level in [*[candidate for candidate in _LEVELS if candidate in listed][:1], None]:
             try:
                 if level is not None:
                     connection.execution_options(isolation_level=level)
@@ -110,15 +117,15 @@ class SqlOrigin:
                 connection.rollback()
                 connection.execution_options(isolation_level=connection.default_isolation_level)
                 continue
-            told = "the database's own level" if level is None else f"level {level}"
-            return rows, f"{ONE} in a transaction of {told}"
+            level_text = "the database's own level" if level is None else f"level {level}"
+            return rows, f"{ONE} in a transaction of {level_text}"
         raise AssertionError
 
     def _batches(
         self, connection: Connection, chosen: Any, kinds: Mapping[str, Any], chunk_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        yield no_rows(pa.schema([(name, kind) for name, (kind, _) in kinds.items()]))
-        with failing():
+        yield empty_batch(pa.schema([(name, kind) for name, (kind, _) in kinds.items()]))
+        with translate_failures():
             result = connection.execution_options(
                 stream_results=True, max_row_buffer=chunk_rows
             ).execute(chosen)
@@ -164,7 +171,7 @@ def _array(name: str, kind: pa.DataType, values: list[Any]) -> pa.Array:
             values = [_text(value) for value in values]
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError):
-        raise unfit(name, kind) from None
+        raise unfit_value(name, kind) from None
 
 
 def _text(value: Any) -> str | None:

@@ -197,7 +197,7 @@ class Source(Protocol):
         """
 
     def read(
-        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+        self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """The wanted columns and nothing else, in record order, within the job's memory limit."""
 

@@ -22,9 +22,9 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
 # Queries of one statement: SQLite takes 500.
-_AT_ONCE = 100
+_QUERIES_PER_STATEMENT = 100
 # Calls within calls that the parsers of all SQLite versions take.
-_NESTED = 9
+_MAX_NESTED_CALLS = 9
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -36,25 +36,25 @@ def forms_of(
     The first values that there are tell it, each once.
     """
     looked_at = [a for a in attributes if may_have(a)]
-    found = {}
-    for start in range(0, len(looked_at), _AT_ONCE):
-        part = looked_at[start : start + _AT_ONCE]
-        queries = [_patterns(session, place, relation, a) for place, a in enumerate(part)]
-        for place, values, *counts in session.rows(" UNION ALL ".join(queries)):
-            attribute = part[int(place)]
+    form_by_name = {}
+    for start in range(0, len(looked_at), _QUERIES_PER_STATEMENT):
+        part = looked_at[start : start + _QUERIES_PER_STATEMENT]
+        queries = [_patterns(session, index, relation, a) for index, a in enumerate(part)]
+        for index, values, *counts in session.rows(" UNION ALL ".join(queries)):
+            attribute = part[int(index)]
             fitting = {at: int(count or 0) for at, count in enumerate(counts)}
-            _with_checks(session, relation, attribute, int(values), fitting)
-            found[attribute.name] = form_of(int(values), fitting)
-    return {a.name: found.get(a.name, "") for a in attributes}
+            _apply_check_digits(session, relation, attribute, int(values), fitting)
+            form_by_name[attribute.name] = form_of(int(values), fitting)
+    return {a.name: form_by_name.get(a.name, "") for a in attributes}
 
 
-def _patterns(session: Session, place: int, relation: RelationName, attribute: Attribute) -> str:
+def _patterns(session: Session, index: int, relation: RelationName, attribute: Attribute) -> str:
     """How many values a column has, and how many of these have each pattern."""
     counts = ", ".join(f"sum(CASE WHEN {_matches(session, f)} THEN 1 ELSE 0 END)" for f in forms())
-    return f"SELECT {place}, count(*), {counts} FROM {_values(session, relation, attribute)} AS v"
+    return f"SELECT {index}, count(*), {counts} FROM {_values(session, relation, attribute)} AS v"
 
 
-def _with_checks(
+def _apply_check_digits(
     session: Session,
     relation: RelationName,
     attribute: Attribute,
@@ -66,24 +66,24 @@ def _with_checks(
         if not form.checks:
             continue
         if form_of(values, {at: fitting[at]}):
-            query = _passing(session, form, _values(session, relation, attribute))
+            query = _check_digits_query(session, form, _values(session, relation, attribute))
             fitting[at] = int(session.rows(query)[0][0])
         else:
             fitting[at] = 0
 
 
-def _passing(session: Session, form: Form, rows: str) -> str:
+def _check_digits_query(session: Session, form: Form, rows: str) -> str:
     """How many of some values pass the check digits of a form."""
     # An IBAN: the first four characters last, letters as two digits.
     digits = "substr(v.compact, 5) || substr(v.compact, 1, 4)" if form.moved else "v.compact"
-    found = f"SELECT {digits} AS digits FROM {rows} AS v WHERE {_matches(session, form)}"
-    for start in range(0, len(_LETTERS) if form.moved else 0, _NESTED):
+    digits_query = f"SELECT {digits} AS digits FROM {rows} AS v WHERE {_matches(session, form)}"
+    for start in range(0, len(_LETTERS) if form.moved else 0, _MAX_NESTED_CALLS):
         digits = "v.digits"
-        for place in range(start, min(start + _NESTED, len(_LETTERS))):
-            digits = f"replace({digits}, '{_LETTERS[place]}', '{10 + place}')"
-        found = f"SELECT {digits} AS digits FROM ({found}) AS v"
+        for letter_index in range(start, min(start + _MAX_NESTED_CALLS, len(_LETTERS))):
+            digits = f"replace({digits}, '{_LETTERS[letter_index]}', '{10 + letter_index}')"
+        digits_query = f"SELECT {digits} AS digits FROM ({digits_query}) AS v"
     noughts = f"substr('{'0' * form.width}', 1, {form.width} - length(f.digits))"
-    padded = f"SELECT {noughts} || f.digits AS digits FROM ({found}) AS f"
+    padded = f"SELECT {noughts} || f.digits AS digits FROM ({digits_query}) AS f"
     checks = " AND ".join(map(_check, form.checks))
     return f"SELECT count(*) FROM ({padded}) AS p WHERE {checks}"
 
@@ -112,12 +112,12 @@ def _matches(session: Session, form: Form) -> str:
 
 def _check(check: Check) -> str:
     """SQL of check digits. Characters are looked up, so that no text can make it fail."""
-    parts = [_worth(f"substr(p.digits, {at}, 1)", known)
-             for at, known in enumerate(check.places, 1)]  # fmt: skip
+    parts = [_digit_value(f"substr(p.digits, {at}, 1)", digit_values)
+             for at, digit_values in enumerate(check.places, 1)]  # fmt: skip
     # Nothing is negative, so that databases agree on the remainder.
     return f"({' + '.join(parts)}) % {check.modulus} IN ({', '.join(map(str, check.remainders))})"
 
 
-def _worth(character: str, known: Mapping[str, int]) -> str:
-    cases = " ".join(f"WHEN '{c}' THEN {value}" for c, value in known.items() if value)
+def _digit_value(character: str, digit_values: Mapping[str, int]) -> str:
+    cases = " ".join(f"WHEN '{c}' THEN {value}" for c, value in digit_values.items() if value)
     return f"CASE {character} {cases} ELSE 0 END" if cases else "0"

@@ -50,7 +50,7 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
     shared_names = [n for n, _, _ in written.columns if n in questions.columns]
     of_sets = {name for columns in questions.also for name in columns}
     others = [n for n in columns if n in of_sets - {*shared_names, *questions.sensitive}]
-    places = [*shared_names, *questions.sensitive, *others]
+    staged_names = [*shared_names, *questions.sensitive, *others]
     more = [columns[name] for name in (*questions.sensitive, *others)]
     source: Relation | None = None
     if written.copied:
@@ -60,18 +60,21 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
         source = draft.relation
         [column] = draft.wanted.persons
         # Where its dictionary was staged, when it was read.
-        place = draft.wanted.columns.index(column)
-        joins = statements.join_values(place, session.value_of(column))
-        person = statements.code_column(place)
-        asked = {*places}
-        reads = [name for name in written.kept if name in asked and name != column.name]
+        index = draft.wanted.columns.index(column)
+        joins = statements.join_values(index, session.value_of(column))
+        person = statements.code_column(index)
+        staged_set = {*staged_names}
+        reads = [name for name in written.kept if name in staged_set and name != column.name]
         reads.append(column.name)
-    staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(places)}
-    key_of = dict(zip(places, session.display_keys_of(written.relation, staged), strict=True))
+    staged = {
+        name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
+    }
+    key_of = dict(zip(staged_names, session.display_keys_of(written.relation, staged), strict=True))
     of_class = [key_of[name] for name in shared_names]
     count = session.recount_entities(shared, source, person, joins, more, reads, keys=of_class)
     also = tuple(
-        session.recount_staged_entities([key_of[name] for name in own]) for own in questions.also
+        session.recount_staged_entities([key_of[name] for name in names])
+        for names in questions.also
     )
     cells = _cells_of_persons(session, written, questions, of_class)
     return replace(count, cells=cells, also=also)
@@ -82,7 +85,7 @@ def stage_release_persons(session: Session, written: SqlWritten, questions: Ques
     draft = written.draft
     [column] = draft.wanted.persons
     names = [name for name, _, _ in written.columns if name in questions.columns]
-    staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(names)}
+    staged = {name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)}
     keys = session.display_keys_of(written.relation, staged)
     session.stage_salt(bytes.fromhex(str(written.salt)))
     text = session.text_of(replace(column, name="value"))
@@ -98,7 +101,7 @@ def _cells_of_persons(
 ) -> dict[str, Cells]:
     """Classes and values with their persons, of each sensitive column, counted in staging."""
     staging = RelationName(None, statements.ENTITIES)
-    found = {}
+    cells_by_name = {}
     for position, name in enumerate(questions.sensitive, len(of_class)):
         attribute = written.draft.relation.attribute(name)
         staged = replace(attribute, name=statements.value_column(position))
@@ -107,5 +110,5 @@ def _cells_of_persons(
         same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
         cells = session.rows(recount_statements.persons_with_values(of_class, text, same))
         ranked = None if name in questions.leaves else staged
-        found[name] = cells_of_rows(session, staging, ranked, cells)
-    return found
+        cells_by_name[name] = cells_of_rows(session, staging, ranked, cells)
+    return cells_by_name

@@ -81,19 +81,19 @@ class SqlSource:
             require_digest(self.session, relation.name, job.declared)
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
-            gone = [name for name in job.roles if name not in columns]
-            if gone:
-                near = filter(None, (nearest_names(name, columns, limit=1) for name in gone))
+            missing = [name for name in job.roles if name not in columns]
+            if missing:
+                near = filter(None, (nearest_names(name, columns, limit=1) for name in missing))
                 if job.declared is not None:
                     raise RuleWithoutColumn(
                         f"{relation.name} does not have all columns that have a rule; nothing was"
                         " published.",
-                        detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
+                        detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
                         hint=" ".join([*near, "Its owner declares them anew, or undeclares them."]),
                     )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
-                    detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
+                    detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
                     hint=" ".join([*near, "Write them as the table has them, or take them out."]),
                 )
         for name in job.named:
@@ -117,7 +117,7 @@ class SqlSource:
 
     def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """The rows that a job's condition chooses, which the database has to take."""
-        filtered = _chosen(relation, job, names, str(job.where))
+        filtered = _filtered_relation(relation, job, names, str(job.where))
         self.session.require_columns_of_views(filtered.columns)
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
@@ -153,7 +153,7 @@ class SqlSource:
     ) -> Relation:
         """Of the rows that a job chooses those that meet one more condition, of dbanon's own."""
         both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
-        filtered = _chosen(relation, job, names, both)
+        filtered = _filtered_relation(relation, job, names, both)
         self.session.require_columns_of_views(filtered.columns)
         return replace(relation, filtered=filtered)
 
@@ -206,9 +206,9 @@ class SqlSource:
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
         query = f"SELECT {', '.join(['count(*)', *counts])} FROM {relation.relation.quoted} AS s"
-        rows, *found = map(int, self.session.rows(query)[0])
-        nulls = (rows - count for count in found[len(persons) :])
-        totals = {"rows": rows} | ({"persons": found[0]} if persons else {})
+        rows, *counted = map(int, self.session.rows(query)[0])
+        nulls = (rows - count for count in counted[len(persons) :])
+        totals = {"rows": rows} | ({"persons": counted[0]} if persons else {})
         return SourceCounts(totals, dict(zip(columns, nulls, strict=True)))
 
     def different_rows(self, relation: Relation, names: Sequence[str]) -> float:
@@ -226,7 +226,7 @@ class SqlSource:
         attributes, keys = relation.schema.attributes, self.session.lone_keys(relation)
         rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
         forms = forms_of(self.session, relation.relation, attributes)
-        return Profile(rows, tuple(replace(one, form=forms[one.name]) for one in columns))
+        return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
         """The columns that look like numbers of persons, and why."""
@@ -250,24 +250,24 @@ class SqlSource:
         return self.session.count_withheld(relation)
 
     def read(
-        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+        self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
-        microdata = wanted.by_role(
+        microdata = roles.by_role(
             self.session.read(
                 relation,
-                wanted.columns,
+                roles.columns,
                 chunk_rows=job.chunk_rows,
-                memory_limit=self._limit(job, wanted.columns),
+                memory_limit=self._limit(job, roles.columns),
                 progress=progress,
                 disk=self.disk,
-                passthrough=wanted.passthrough,
+                passthrough=roles.passthrough,
             )
         )
         ranked = {
             name: in_order(self.session, relation.relation, relation.attribute(name), column)
             for name, column in microdata.sensitive.items()
-            if name not in wanted.leaves
+            if name not in roles.leaves
         }
         return replace(microdata, sensitive={**microdata.sensitive, **ranked})
 
@@ -279,7 +279,7 @@ class SqlSource:
         if self.disk is None or limit is None:
             return limit
         in_work = worker_threads() * job.policy.records_at_once
-        coded = sum(one.kind.is_coded for one in columns)
+        coded = sum(column.kind.is_coded for column in columns)
         return max(limit // 2 - in_work * bytes_per_record(len(columns), coded), 0)
 
     def exact_totals(
@@ -353,11 +353,13 @@ class SqlSource:
         return f"s.{quote(attribute.name)}"
 
 
-def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) -> FilteredRelation:
+def _filtered_relation(
+    relation: Relation, job: Job, names: Sequence[str], condition: str
+) -> FilteredRelation:
     """The rows that a condition chooses, with the columns that are read and the address of each."""
     hidden = [e.removeprefix("s.") for e in relation.located.expressions]
-    own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
-    columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
+    key_columns = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
+    columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *key_columns])
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
     name = relation.name
     return FilteredRelation(
@@ -383,9 +385,9 @@ def in_order(
     query = statements.value_ranks(relation, attribute.name, session.text_of(attribute))
     ranks = {text: int(rank) for text, rank in session.rows(query)}
     text_of = {ranks[text]: text for text in reversed(column.values)}
-    place_of = {rank: place for place, rank in enumerate(sorted(text_of))}
-    places = [place_of[ranks[text]] for text in column.values]
+    index_of = {rank: index for index, rank in enumerate(sorted(text_of))}
+    codes_by_value = [index_of[ranks[text]] for text in column.values]
     # One more place for the code -1 of NULL.
-    codes = np.append(np.array(places, np.int32), np.int32(-1))[column.codes]
+    codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
     texts = column.codes if len(text_of) < len(column.values) else None
     return Coded(codes, tuple(text_of[rank] for rank in sorted(text_of)), texts)

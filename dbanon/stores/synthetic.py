@@ -21,7 +21,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.enumerated_column import ListedColumn, drop_lists, place_of, stage_lists
+from dbanon.stores.enumerated_column import ListedColumn, drop_lists, index_expression, stage_lists
 
 # How a person may be told: by values that are equal or not, wherever they are looked at.
 _OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
@@ -246,7 +246,7 @@ def read_figures(
     joins: list[str] = []
     for column in columns:
         if isinstance(column, ListedColumn):
-            part, join = place_of(session, len(joins), column)
+            part, join = index_expression(session, len(joins), column)
             joins.append(join)
         else:
             part = session.bounded(column.source, column.low, column.high)

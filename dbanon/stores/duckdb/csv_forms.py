@@ -168,7 +168,7 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
 
 def lenient_integers(column: str, reading: Reading) -> list[Form]:
     """What may be read as a whole number where somebody says that a column has these."""
-    found = [Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"),
+    forms = [Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"),
                   f"ltrim({column}, '+')")]  # fmt: skip
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
         # A comma or a point could as well be a decimal mark, of a value that is no whole number.
@@ -179,9 +179,9 @@ def lenient_integers(column: str, reading: Reading) -> list[Form]:
             between = _MARKS[thousands]
             pattern = f"-?[1-9][0-9]{{0,2}}({between}[0-9]{{3}})*"
             value = f"regexp_replace({column}, {literal(between)}, '', 'g')"
-            found.append(Form(INTEGER, "whole numbers", fits(column, pattern), value,
+            forms.append(Form(INTEGER, "whole numbers", fits(column, pattern), value,
                               "thousands", thousands, thousands=thousands))  # fmt: skip
-    return found
+    return forms
 
 
 # -- days -----------------------------------------------------------------------------------------

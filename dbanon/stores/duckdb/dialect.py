@@ -59,13 +59,13 @@ def is_valid(column: pa.Array) -> NDArray[np.bool_]:
     bits = column.buffers()[0]
     if bits is None:
         return np.ones(len(column), bool)
-    found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
-    return found[column.offset : column.offset + len(column)].astype(bool)
+    flags = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
+    return flags[column.offset : column.offset + len(column)].astype(bool)
 
 
 def table_of(columns: list[pa.Array]) -> pa.Table:
     """The table of these columns, named by their places."""
-    return pa.Table.from_arrays(columns, [str(place) for place in range(len(columns))])
+    return pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
 def bits_of(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
@@ -159,9 +159,9 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         return f"CAST({column} AS DOUBLE)"
     # Infinite moments, and those that another unit has no room for, are no numbers.
     ends = (f"CAST('{end}' AS {attribute.sql_type})" for end in (low, high))
-    within = "least(greatest({}, {}), {})".format(column, *ends)
+    clamped = "least(greatest({}, {}), {})".format(column, *ends)
     since = (
-        f"{within} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, within)
+        f"{clamped} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, clamped)
     )
     # Of functions, greatest and least pass over NULL.
     return f"CASE WHEN {column} IS NOT NULL THEN CAST(({since}) AS DOUBLE) END"
@@ -325,11 +325,11 @@ _TEMPORARY = (
 
 def catalogs(connection: duckdb.DuckDBPyConnection) -> tuple[str, frozenset[str]]:
     """The connection's database, and all that are attached, in lower case."""
-    found = connection.execute(_CATALOGS).fetchall()
-    return found[0][0], frozenset(name.lower() for _, name in found)
+    databases = connection.execute(_CATALOGS).fetchall()
+    return databases[0][0], frozenset(name.lower() for _, name in databases)
 
 
-def placed(
+def qualified_name(
     connection: duckdb.DuckDBPyConnection,
     attached: tuple[str, frozenset[str]],
     schema: str,
@@ -354,17 +354,20 @@ def placed(
     return RelationName(schema, name, catalog=catalog if another else None)
 
 
-def create_view(name: RelationName, columns: str, shown: RelationName, *, replaces: bool) -> str:
-    """CREATE of a view that shows a relation of the same schema, where ``within`` says."""
+def create_view(
+    name: RelationName, columns: str, shown_relation: RelationName, *, replaces: bool
+) -> str:
+    """CREATE of a view that shows a relation of the same schema, where ``default_schema`` says."""
     view, relation = (
-        one.quoted if name.catalog is None else quote(one.name) for one in (name, shown)
+        relation_name.quoted if name.catalog is None else quote(relation_name.name)
+        for relation_name in (name, shown_relation)
     )
     create = "CREATE OR REPLACE" if replaces else "CREATE"
     return f"{create} VIEW {view} ({columns}) AS SELECT {columns} FROM {relation}"
 
 
 @contextmanager
-def within(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
+def default_schema(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
     """Have names without a schema mean this one's, where it cannot be named in a view.
 
     DuckDB keeps a view's text without its database, and finds the schema ambiguous then.

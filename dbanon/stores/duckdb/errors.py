@@ -51,7 +51,7 @@ class OutOfMemory(MemoryLimit):
 
 
 @contextmanager
-def translated(what: str = "The database refused a statement.") -> Iterator[None]:
+def translated(message: str = "The database refused a statement.") -> Iterator[None]:
     """Raise DuckDB's errors as dbanon's own."""
     try:
         yield
@@ -79,7 +79,7 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
     except duckdb.Error as error:
         if DiskFull.caused_by(error):
             raise _disk_full(error) from None
-        _raise_translated(error, what)
+        _raise_translated(error, message)
 
 
 def _disk_full(error: duckdb.Error) -> DiskFull:
@@ -95,18 +95,18 @@ def _disk_full(error: duckdb.Error) -> DiskFull:
     )
 
 
-def _raise_translated(error: duckdb.Error, what: str) -> NoReturn:
+def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
     """Raise one of DuckDB's errors as one of dbanon's."""
     if isinstance(error, duckdb.IOException):
         if "lock" in str(error).lower():
             raise DatabaseBusy(
                 "Another process has the database file open.", hint="Close it, then try again."
             ) from None
-        raise DatabaseUnreachable(what, detail=type(error).__name__) from None
-    for of_duckdb, kind, message, hint in _KINDS:
+        raise DatabaseUnreachable(message, detail=type(error).__name__) from None
+    for of_duckdb, kind, kind_message, hint in _KINDS:
         if isinstance(error, of_duckdb):
-            raise kind(message or what, detail=type(error).__name__, hint=hint) from None
-    raise DatabaseFailure(what, detail=type(error).__name__) from None
+            raise kind(kind_message or message, detail=type(error).__name__, hint=hint) from None
+    raise DatabaseFailure(message, detail=type(error).__name__) from None
 
 
 def source_not_found(
@@ -155,6 +155,6 @@ def source_not_found(
             " ORDER BY table_schema LIMIT 3",
             (name.name,),
         )
-        named = [f'"{RelationName(*found)}"' for found in elsewhere]
+        named = [f'"{RelationName(*relation)}"' for relation in elsewhere]
         near = f"Did you mean {' or '.join(named)}?" if named else None
     return TableNotFound(f"There is no table {name}.", hint=near)

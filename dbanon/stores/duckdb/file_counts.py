@@ -96,13 +96,13 @@ def counted_file(
 
 def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
     """Check that no text, as this reader has it, is a formula; raises RecountFailed."""
-    for one in relation.schema.attributes:
-        if one.sql_type == "VARCHAR" and session.rows(
+    for column in relation.schema.attributes:
+        if column.sql_type == "VARCHAR" and session.rows(
             f"SELECT 1 FROM {relation.name.quoted}"
-            f" WHERE regexp_matches({quote(one.name)}, {literal(UNESCAPED)}) LIMIT 1"
+            f" WHERE regexp_matches({quote(column.name)}, {literal(UNESCAPED)}) LIMIT 1"
         ):
             raise RecountFailed(
-                f'Column "{one.name}" of the file holds texts that spreadsheets run; nothing was'
+                f'Column "{column.name}" of the file holds texts that spreadsheets run; nothing was'
                 " published.",
                 hint="Export Parquet, which no spreadsheet runs.",
             )

@@ -71,7 +71,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
             "Packed files and spreadsheets are not read on this system.",
             hint="Write the file as plain CSV.",
         )
-    with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
+    with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
             if path.suffix == f".{XLSX}":
                 _require_room(os.fstat(file.fileno()).st_size, memory)
@@ -79,17 +79,17 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
                     raise _not_a_workbook(name, "OLE")
                 _require_room(memory_of_workbook(file, memory), memory)
                 file.seek(0)
-                _write_sheet(file, name, sheet, held, memory)
+                _write_sheet(file, name, sheet, memory_file, memory)
             else:
-                _unpack(file, path.suffix, held, memory)
+                _unpack(file, path.suffix, memory_file, memory)
         except _NOT_READ as error:
             raise FileMalformed(
                 f"The file {name} cannot be read as what its name says.",
                 detail=type(error).__name__,
                 hint="It may be cut off: write it anew.",
             ) from None
-        held.seek(0)
-        yield held
+        memory_file.seek(0)
+        yield memory_file
 
 
 def _not_a_workbook(name: str, detail: str) -> FileMalformed:
@@ -105,7 +105,7 @@ def _require_room(needed: int, memory: int) -> None:
         raise TooLarge(needed)
 
 
-def _unpack(file: BinaryIO, ending: str, held: BinaryIO, memory: int) -> None:
+def _unpack(file: BinaryIO, ending: str, memory_file: BinaryIO, memory: int) -> None:
     if ending == GZIP:
         packed: Any = gzip.GzipFile(fileobj=file)
     else:
@@ -113,11 +113,13 @@ def _unpack(file: BinaryIO, ending: str, held: BinaryIO, memory: int) -> None:
 
         packed = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     while piece := packed.read(_PIECE):
-        held.write(piece)
-        _require_room(held.tell(), memory)
+        memory_file.write(piece)
+        _require_room(memory_file.tell(), memory)
 
 
-def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, memory: int) -> None:
+def _write_sheet(
+    file: BinaryIO, name: str, sheet: str | None, memory_file: BinaryIO, memory: int
+) -> None:
     try:
         import python_calamine as calamine
     except ModuleNotFoundError:
@@ -129,11 +131,11 @@ def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, m
         elif sheet in book.sheet_names:
             rows = book.get_sheet_by_name(sheet).to_python()
         else:
-            hint = _named(book.sheet_names)
+            hint = _sheet_hint(book.sheet_names)
             raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=hint)
     except calamine.CalamineError as error:
         raise _not_a_workbook(name, type(error).__name__) from None
-    text = io.TextIOWrapper(held, "utf-8", newline="", write_through=True)
+    text = io.TextIOWrapper(memory_file, "utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text, lineterminator="\n")
         for number, row in enumerate(rows):
@@ -143,11 +145,11 @@ def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, m
             else:
                 text.write("\n")
             if number % _ROWS == 0:
-                _require_room(held.tell(), memory)
+                _require_room(memory_file.tell(), memory)
     finally:
         # The file is its owner's to close.
         text.detach()
-    _require_room(held.tell(), memory)
+    _require_room(memory_file.tell(), memory)
 
 
 def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
@@ -157,14 +159,16 @@ def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
     ------
     InvalidParameter : several have rows.
     """
-    filled = [one for one in book.sheet_names if book.get_sheet_by_name(one).height]
+    filled = [
+        sheet_name for sheet_name in book.sheet_names if book.get_sheet_by_name(sheet_name).height
+    ]
     if len(filled) > 1:
-        raise InvalidParameter(f"The file {name} has several sheets.", hint=_named(filled))
+        raise InvalidParameter(f"The file {name} has several sheets.", hint=_sheet_hint(filled))
     return [] if not filled else list(book.get_sheet_by_name(filled[0]).to_python())
 
 
-def _named(names: Sequence[str]) -> str:
-    return "Name one: " + ", or ".join(f'`sheet="{one}"`' for one in names) + "."
+def _sheet_hint(names: Sequence[str]) -> str:
+    return "Name one: " + ", or ".join(f'`sheet="{name}"`' for name in names) + "."
 
 
 def _cell(value: Any) -> str:

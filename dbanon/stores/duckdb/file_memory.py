@@ -49,11 +49,11 @@ class _Grid:
         self.column = -1
 
     def add_cell(self, attributes: bytes) -> None:
-        found = _USUAL_CELL.match(attributes)
-        if found is None and attributes:
-            found = _REFERENCE.match(_attribute(attributes, b"r").strip())
-        if found:
-            self.column, self.row = _column_number(found[1]), int(found[2]) - 1
+        reference = _USUAL_CELL.match(attributes)
+        if reference is None and attributes:
+            reference = _REFERENCE.match(_attribute(attributes, b"r").strip())
+        if reference:
+            self.column, self.row = _column_number(reference[1]), int(reference[2]) - 1
         else:
             self.column += 1
             self.row = max(self.row, 0)
@@ -142,30 +142,30 @@ def _tags(
 ) -> Iterator[tuple[int, re.Match[bytes]]]:
     """Where each of these tags of a part begins, and the tag."""
     with archive.open(part) as file:
-        rest, at = b"", 0
+        remainder, offset = b"", 0
         while piece := file.read(_PIECE):
-            text = rest + piece
+            text = remainder + piece
             # A tag and what follows it may go on in the next piece.
             end = max(text.rfind(b"<"), 0)
             for tag in tags.finditer(text, 0, end):
-                yield at + tag.start(), tag
-            rest, at = text[end:], at + end
-            if len(rest) > _LONGEST_TAG and b">" not in rest[:_LONGEST_TAG]:
+                yield offset + tag.start(), tag
+            remainder, offset = text[end:], offset + end
+            if len(remainder) > _LONGEST_TAG and b">" not in remainder[:_LONGEST_TAG]:
                 raise zipfile.BadZipFile("a tag without an end")
-            if len(rest) > _LONGEST_TAG:
+            if len(remainder) > _LONGEST_TAG:
                 # A long text, of which nothing is asked.
-                for tag in tags.finditer(rest):
-                    yield at + tag.start(), tag
-                rest, at = b"", at + len(rest)
-        for tag in tags.finditer(rest):
-            yield at + tag.start(), tag
+                for tag in tags.finditer(remainder):
+                    yield offset + tag.start(), tag
+                remainder, offset = b"", offset + len(remainder)
+        for tag in tags.finditer(remainder):
+            yield offset + tag.start(), tag
 
 
 def _attribute(attributes: bytes, name: bytes) -> bytes:
     """The value of an attribute; empty where there is none."""
-    for found in _ATTRIBUTE.finditer(attributes):
-        if found[1] == name:
-            return bytes(found[2] if found[2] is not None else found[3])
+    for match in _ATTRIBUTE.finditer(attributes):
+        if match[1] == name:
+            return bytes(match[2] if match[2] is not None else match[3])
     return b""
 
 

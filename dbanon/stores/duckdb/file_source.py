@@ -17,7 +17,7 @@ from dbanon.sessions.base import ColumnReading, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_problems import Refusal, require_types
-from dbanon.stores.duckdb.csv_summary import look_question, looked
+from dbanon.stores.duckdb.csv_summary import describe_texts, description_query
 from dbanon.stores.duckdb.csv_types import InferredType
 from dbanon.stores.duckdb.errors import OutOfMemory, translated
 from dbanon.stores.duckdb.file_rows import FileRows
@@ -27,11 +27,11 @@ from dbanon.stores.file_session import job_lock
 from dbanon.stores.folders import (
     PACKED,
     PARQUET,
-    changed,
     ending_of,
+    files_changed,
     is_pattern,
-    pieces_of,
-    place_of,
+    list_source_files,
+    location_of,
     root_of,
     url_of,
 )
@@ -62,10 +62,10 @@ class FileStore(DuckdbStore):
         table: str | None = None,
         memory: int | None = None,
     ) -> None:
-        self._place = place_of(url)
-        place, kind = self._place, ending_of(self._place)
-        several = is_pattern(place) or url.endswith("/")
-        if isinstance(place, Path) and not kind and not several and not place.is_dir():
+        self._location = location_of(url)
+        path, kind = self._location, ending_of(self._location)
+        several = is_pattern(path) or url.endswith("/")
+        if isinstance(path, Path) and not kind and not several and not path.is_dir():
             raise InvalidParameter(
                 "A file of rows must be a .csv, .tsv, .txt, .xlsx or .parquet file; .csv.gz and"
                 " .csv.zst work, too.",
@@ -79,19 +79,19 @@ class FileStore(DuckdbStore):
         self._reading = reading
         self._types: dict[str, InferredType] = {}
         self._refusals: Mapping[str, Refusal] = {}
-        named = Path(root_of(place).name)
-        stem = named.with_suffix("").stem if named.suffix in PACKED else named.stem
+        file_name = Path(root_of(path).name)
+        stem = file_name.with_suffix("").stem if file_name.suffix in PACKED else file_name.stem
         self._name = parse_relation(table) if table else RelationName(None, stem)
         if kind == PARQUET:
             reading.require_no_csv()
-        if not isinstance(place, Path):
+        if not isinstance(path, Path):
             reading.require_own_files()
-        self._loaded = False
+        self._is_loaded = False
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return url_of(self._place)
+        return url_of(self._location)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
@@ -115,35 +115,35 @@ class FileStore(DuckdbStore):
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
         """A lock file beside the file or folder; none where an object store has them."""
-        place = root_of(self._place)
-        return job_lock(place, job) if isinstance(place, Path) else nullcontext()
+        path = root_of(self._location)
+        return job_lock(path, job) if isinstance(path, Path) else nullcontext()
 
     def _load(self) -> None:
-        if self._loaded:
+        if self._is_loaded:
             return
         with translated():
             for setting in self._settings:
                 self._connection.execute(setting)
         policy = self._reading.foreign_files
-        pieces = pieces_of(self._place, policy)
-        kind = ending_of(pieces[0].path)
+        source_files = list_source_files(self._location, policy)
+        kind = ending_of(source_files[0].path)
         if kind == PARQUET:
             self._reading.require_no_csv()
         memory = self._memory or half_of_memory()
         rows = FileRows(self._connection, self._name, self._reading, memory)
         try:
-            self._types = rows.load(pieces, kind)
+            self._types = rows.load(source_files, kind)
             self._refusals = rows.refusals
         except OutOfMemory:
             raise MemoryLimit.over(
-                f"The rows of {self._place} need",
+                f"The rows of {self._location} need",
                 max(memory, LEAST_OF_DATABASE),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
                 " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
             ) from None
-        if pieces_of(self._place, policy) != pieces:
-            raise changed(self._place)
-        self._loaded = True
+        if list_source_files(self._location, policy) != source_files:
+            raise files_changed(self._location)
+        self._is_loaded = True
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
         session = _FileSession(connection, self._on_sql, self._types, self._reading, self._refusals)
@@ -177,14 +177,20 @@ class _FileSession(DuckdbSession):
         super().require_rights(source, columns)
 
     def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
-        found = []
-        for name, typed in self._types.items():
-            one = ColumnReading(
-                name, typed.sql_type, by=typed.by, kind=typed.kind, decided=typed.decided
+        readings = []
+        for name, inferred in self._types.items():
+            column_reading = ColumnReading(
+                name,
+                inferred.sql_type,
+                by=inferred.by,
+                kind=inferred.kind,
+                decided=inferred.decided,
             )
-            if typed.sql_type == "VARCHAR":
-                asked = look_question(quote(name), self._reading)
-                [row] = self.rows(f"SELECT {asked} FROM {relation.name.quoted}")
-                one = replace(looked(name, self._reading, row), by=typed.by, kind=typed.kind)
-            found.append(one)
-        return tuple(found)
+            if inferred.sql_type == "VARCHAR":
+                query = description_query(quote(name), self._reading)
+                [row] = self.rows(f"SELECT {query} FROM {relation.name.quoted}")
+                column_reading = replace(
+                    describe_texts(name, self._reading, row), by=inferred.by, kind=inferred.kind
+                )
+            readings.append(column_reading)
+        return tuple(readings)

@@ -37,7 +37,7 @@ from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.dialect import column_of, create_view, table_of, values_of, within
+from dbanon.stores.duckdb.dialect import column_of, create_view, default_schema, table_of, values_of
 from dbanon.stores.duckdb.display import display_key
 from dbanon.stores.duckdb.errors import source_not_found, translated
 from dbanon.stores.file_session import FileSession
@@ -94,17 +94,17 @@ class DuckdbSession(FileSession):
 
     def find_source(self, name: RelationName) -> Relation:
         schema = name.schema if name.schema is not None else self._current_schema()
-        found = self.rows(
+        relations = self.rows(
             "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
             " UNION ALL SELECT view_name, 'view', 0 FROM duckdb_views()"
             " WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
             (schema, name.name) * 2,
         )
-        if not found:
+        if not relations:
             raise source_not_found(self.rows, name, schema)
-        _, kind, size = found[0]
-        resolved = self._placed(schema, name.name)
+        _, kind, size = relations[0]
+        resolved = self._qualified_name(schema, name.name)
         columns = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -118,24 +118,24 @@ class DuckdbSession(FileSession):
         return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
-        found = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
-        return frozenset(names[0] for names in found if len(names) == 1)
+        keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
+        return frozenset(names[0] for names in keys if len(names) == 1)
 
     def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
         """The columns of each constraint of these kinds."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
             f" AND constraint_type {kinds}",
             (source.name.schema, source.name.name),
         )
-        return [names for (names,) in found]
+        return [names for (names,) in rows]
 
-    def _placed(self, schema: str, name: str) -> RelationName:
+    def _qualified_name(self, schema: str, name: str) -> RelationName:
         with translated():
             if self._attached is None:
                 self._attached = types.catalogs(self._connection)
-            return types.placed(self._connection, self._attached, schema, name)
+            return types.qualified_name(self._connection, self._attached, schema, name)
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -230,8 +230,8 @@ class DuckdbSession(FileSession):
                     hint="Cast it to TIMESTAMP in a view, or in the stream.",
                 )
 
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT unnest(CAST(? AS VARCHAR[]))", list(given)
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT unnest(CAST(? AS VARCHAR[]))", list(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
@@ -240,8 +240,10 @@ class DuckdbSession(FileSession):
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
-        there = {name for (name,) in self.rows(types.TEMPORARY_TABLES)} if self.stays_open else ()
-        for name in sorted({*self.staging_tables}.intersection(there)):
+        existing = (
+            {name for (name,) in self.rows(types.TEMPORARY_TABLES)} if self.stays_open else ()
+        )
+        for name in sorted({*self.staging_tables}.intersection(existing)):
             self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
 
     def _load(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
@@ -298,12 +300,12 @@ class DuckdbSession(FileSession):
             self._connection.execute("SET temp_directory = ''")
             self.settings_before["temp_directory"] = str(directory)
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
-        found = self.rows(
+        column_rows = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
             (statements.FILE_ROWS,),
         )
-        schema = Schema(tuple(types.attribute(*column) for column in found))
+        schema = Schema(tuple(types.attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise address_hidden(relation, "rowid")
@@ -325,15 +327,15 @@ class DuckdbSession(FileSession):
     # -- output -----------------------------------------------------------------------------------
 
     def comments_on(self, source: RelationName) -> dict[str, str]:
-        found = self.rows(
+        comments = self.rows(
             "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
             " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
             (source.schema, source.name),
         )
-        return dict(found)
+        return dict(comments)
 
     def resolve_output(self, name: RelationName) -> RelationName:
-        return self._placed(name.schema or self._current_schema(), name.name)
+        return self._qualified_name(name.schema or self._current_schema(), name.name)
 
     def has_schema(self, name: RelationName) -> bool:
         return types.has_schema(self.rows, name)
@@ -343,14 +345,14 @@ class DuckdbSession(FileSession):
         self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        found = self.rows(
+        relations = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
             " SELECT 'view', comment FROM duckdb_views() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
             (name.schema, name.name) * 2,
         )
-        return ExistingRelation(*found[0]) if found else None
+        return ExistingRelation(*relations[0]) if relations else None
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
@@ -362,7 +364,7 @@ class DuckdbSession(FileSession):
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
             replaces = output.replaces is not None
-            with within(self._connection, output.name):
+            with default_schema(self._connection, output.name):
                 self.run(
                     create_view(
                         output.name, quote_list(columns), output.relation, replaces=replaces
@@ -399,8 +401,8 @@ class DuckdbSession(FileSession):
         return f"unhex(substr(sha256({staged_block(INNER)} || encode({text})), 1, 16))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        held = self.find_source(relation)
-        columns = [held.attribute(name) for name in names]
+        source = self.find_source(relation)
+        columns = [source.attribute(name) for name in names]
         return types.row_hash(columns, secrets.randbits(62) + 1)
 
     def shuffled(self, alias: str) -> str:
@@ -427,5 +429,5 @@ class DuckdbSession(FileSession):
 
     def ledger_name(self, table: str) -> RelationName:
         if self._ledger is None:
-            self._ledger = self._placed(LEDGER_SCHEMA, "")
+            self._ledger = self._qualified_name(LEDGER_SCHEMA, "")
         return self._ledger.sibling(table)

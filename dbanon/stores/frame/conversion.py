@@ -41,14 +41,14 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     UnsupportedType : a value of a dict or a list is no text that can be written.
     """
     if isinstance(data, pd.DataFrame):
-        return data, _as_it_is
+        return data, _identity
     if isinstance(data, pd.Series):
         raise InvalidParameter("One column is no table.", hint="Write series.to_frame().")
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(data)
     if isinstance(data, Mapping) or _is_rows(data):
         try:
-            return pd.DataFrame(data), _as_it_is
+            return pd.DataFrame(data), _identity
         except UnicodeEncodeError:
             broken = next((name for name, values in _columns_of(data) if is_broken(values)), None)
         except (ValueError, TypeError, AttributeError):
@@ -82,7 +82,7 @@ def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
     return ((name, [row.get(name) for row in data]) for name in names)
 
 
-def _as_it_is(released: pd.DataFrame) -> pd.DataFrame:
+def _identity(released: pd.DataFrame) -> pd.DataFrame:
     return released
 
 
@@ -109,24 +109,24 @@ def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         ) from None
     kinds = {field.name: field.type for field in table.schema}
 
-    def back(released: pd.DataFrame) -> Any:
+    def to_original_form(released: pd.DataFrame) -> Any:
         columns = [_column(pa, released[name], kinds.get(name)) for name in released.columns]
-        made = pa.table(columns, names=list(released.columns))
+        released_table = pa.table(columns, names=list(released.columns))
         if _package(data) != "polars":
-            return made
-        return _of_polars(import_module("polars"), made, data.schema)
+            return released_table
+        return _of_polars(import_module("polars"), released_table, data.schema)
 
-    return frame, back
+    return frame, to_original_form
 
 
 def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
     """The table with decimals in place of numbers that come as texts; NaN and infinity stay."""
-    for place, field in enumerate(table.schema):
+    for i, field in enumerate(table.schema):
         if is_numeric_text(field.type):
-            texts = table.column(place).cast(field.type.storage_type).to_pylist()
+            texts = table.column(i).cast(field.type.storage_type).to_pylist()
             with suppress(pa.ArrowException):
                 numbers = pa.array([None if text is None else Decimal(text) for text in texts])
-                table = table.set_column(place, field.name, numbers)
+                table = table.set_column(i, field.name, numbers)
     return table
 
 
@@ -149,39 +149,39 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
         raise
 
 
-def _of_polars(pl: Any, made: pa.Table, schema: Mapping[str, Any]) -> Any:
+def _of_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
     """The released table of polars; an Enum stays one, of the values of released rows."""
-    found = pl.from_arrow(made)
+    result = pl.from_arrow(table)
     for name, kind in schema.items():
-        if not isinstance(kind, pl.Enum) or name not in found.columns:
+        if not isinstance(kind, pl.Enum) or name not in result.columns:
             continue
-        used = set(found[name].cast(pl.String).drop_nulls().unique())
-        own = [value for value in kind.categories if value in used]
-        if len(own) == len(used):
+        used = set(result[name].cast(pl.String).drop_nulls().unique())
+        used_categories = [value for value in kind.categories if value in used]
+        if len(used_categories) == len(used):
             # Arrow has it as a dictionary, whose order polars does not take back.
-            values = found[name].cast(pl.String).cast(pl.Enum(own))
-            found = found.with_columns(values)
-    return found
+            values = result[name].cast(pl.String).cast(pl.Enum(used_categories))
+            result = result.with_columns(values)
+    return result
 
 
 def _plain(pa: Any, field: pa.Field) -> pa.Field:
     """The field with a type of texts that pandas reads: views are a layout, and no other values."""
-    told = str(field.type)
-    if isinstance(field.type, pa.BaseExtensionType) and told == "extension<arrow.bool8>":
+    type_name = str(field.type)
+    if isinstance(field.type, pa.BaseExtensionType) and type_name == "extension<arrow.bool8>":
         return field.with_type(pa.bool_())
-    if told in ("string_view", "binary_view"):
-        return field.with_type(pa.large_string() if "string" in told else pa.large_binary())
+    if type_name in ("string_view", "binary_view"):
+        return field.with_type(pa.large_string() if "string" in type_name else pa.large_binary())
     return field
 
 
 def _types(pa: Any) -> dict[Any, Any]:
     """Types of pandas that hold a NULL beside every whole number and truth."""
-    found: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
+    pandas_types: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for sign in ("Int", "UInt"):
         for bits in (8, 16, 32, 64):
             name = f"{sign}{bits}"
-            found[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)
-    return found
+            pandas_types[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)
+    return pandas_types
 
 
 def _column(pa: Any, series: pd.Series[Any], kind: Any) -> Any:
@@ -198,7 +198,7 @@ def _column(pa: Any, series: pd.Series[Any], kind: Any) -> Any:
 _ATTRS = "dbanon"
 
 
-def marked(released: pd.DataFrame, rows: str) -> pd.DataFrame:
+def mark_row_order(released: pd.DataFrame, rows: str) -> pd.DataFrame:
     """The frame, which says in its attrs how its rows stand."""
     released.attrs = {_ATTRS: {"rows": rows}}
     return released
@@ -211,8 +211,8 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
     ------
     RowsNotAligned : it is.
     """
-    told = released.attrs.get(_ATTRS)
-    if isinstance(told, Mapping) and told.get("rows") == SHUFFLED:
+    marks = released.attrs.get(_ATTRS)
+    if isinstance(marks, Mapping) and marks.get("rows") == SHUFFLED:
         raise RowsNotAligned(
             "The released rows are in random order: that is what anonymize_frame does.",
             hint="Give the `report` of the same call, name a `key` of both tables, or release rows"
@@ -249,8 +249,8 @@ def rows_by_report(
     ------
     RowsNotAligned : the report does not know, or one of the frames is not that of its run.
     """
-    known = report.alignment
-    if known is None:
+    alignment = report.alignment
+    if alignment is None:
         raise RowsNotAligned(
             "This report does not know which row became which. Only the report that"
             " anonymize_frame returned knows it, not a copy.",
@@ -258,24 +258,24 @@ def rows_by_report(
         )
     names = list(names)
     for title, table, then, n in (
-        ("original", original, known.before, known.n),
-        ("release", released, known.after, len(known.places)),
+        ("original", original, alignment.before, alignment.n),
+        ("release", released, alignment.after, len(alignment.places)),
     ):
-        found = _digests(table, names)
-        if len(table) != n or any(found[name] != then.get(name) for name in names):
+        digests = _digests(table, names)
+        if len(table) != n or any(digests[name] != then.get(name) for name in names):
             raise RowsNotAligned(
                 f"The {title} is not as it was in the run of this report: rows, their order or"
                 " values of its quasi-identifiers differ.",
                 hint="Give both frames as they were then, or name a `key` of both tables.",
             )
-    return known.rows()
+    return alignment.rows()
 
 
 def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:
     """By column that the frame has, a digest of its values in their order."""
-    found: dict[str, Any] = {
+    hashes_by_name: dict[str, Any] = {
         name: pd.util.hash_pandas_object(frame[name], index=False).to_numpy()
         for name in names
         if name in frame.columns
     }
-    return {name: sha256(hashes.tobytes()).digest() for name, hashes in found.items()}
+    return {name: sha256(hashes.tobytes()).digest() for name, hashes in hashes_by_name.items()}

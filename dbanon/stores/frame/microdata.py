@@ -85,18 +85,20 @@ def complex_numbers(name: str) -> UnsupportedType:
 
 def days(series: pd.Series[Any]) -> NDArray[np.float64]:
     """Dates as days since 1970-01-01, float64 (n,); 0 where NULL."""
-    found = np.zeros(len(series))
-    known = series.notna().to_numpy()
-    found[known] = np.array(series[known].astype(object).tolist(), "datetime64[D]").astype(np.int64)
-    return found
+    numbers = np.zeros(len(series))
+    is_valid = series.notna().to_numpy()
+    numbers[is_valid] = np.array(series[is_valid].astype(object).tolist(), "datetime64[D]").astype(
+        np.int64
+    )
+    return numbers
 
 
 def decimals(series: pd.Series[Any]) -> NDArray[np.float64]:
     """Decimals as the nearest numbers, float64 (n,); 0 where NULL."""
-    found = np.zeros(len(series))
-    known = series.notna().to_numpy()
-    found[known] = [float(value) for value in series[known]]
-    return found
+    numbers = np.zeros(len(series))
+    is_valid = series.notna().to_numpy()
+    numbers[is_valid] = [float(value) for value in series[is_valid]]
+    return numbers
 
 
 def units(value: Any, scale: int) -> int:
@@ -225,11 +227,11 @@ def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str
     """
     if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
         return frame
-    rest: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
+    complete: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
     for name in quasi_identifiers:
-        if isinstance(rest[name].dtype, pd.CategoricalDtype):
-            rest[name] = rest[name].cat.remove_unused_categories()
-    return rest
+        if isinstance(complete[name].dtype, pd.CategoricalDtype):
+            complete[name] = complete[name].cat.remove_unused_categories()
+    return complete
 
 
 def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
@@ -244,8 +246,8 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
     dtype = series.dtype
     types = pd.api.types
     text = str(dtype)
-    if (found := attribute_of_objects(name, series)) is not None:
-        return found
+    if (attribute := attribute_of_objects(name, series)) is not None:
+        return attribute
     if types.is_complex_dtype(dtype):
         raise complex_numbers(name)
     if types.is_bool_dtype(dtype):

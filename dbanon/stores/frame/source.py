@@ -151,8 +151,10 @@ class FrameSource:
         """What counts tell of all columns."""
         names = list(map(str, self.frame.columns))
         require_columns(self.frame, names)
-        counted = [_counted(name, self.frame[name]) for name in names]
-        columns = (replace(one, form=_form(one, self.frame[one.name])) for one in counted)
+        profiles = [_profile_column(name, self.frame[name]) for name in names]
+        columns = (
+            replace(column, form=_form(column, self.frame[column.name])) for column in profiles
+        )
         return Profile(len(self.frame), tuple(columns))
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
@@ -165,22 +167,24 @@ class FrameSource:
             with suppress(DbanonError):
                 if isinstance(name, str) and names.count(name) == 1:
                     attributes.append(_attribute_of(name, head[name]))
-        known = {
+        codes_by_name = {
             name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
         }
         return numbers_found(
             attributes,
-            [_counted(name, head[name]) for name in suspects(attributes)],
-            lambda name: _agree(known[name][:HEAD]),
-            lambda column: _within(
-                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(known.values())
+            [_profile_column(name, head[name]) for name in suspects(attributes)],
+            lambda name: _agreement(codes_by_name[name][:HEAD]),
+            lambda column: _dependency_counts(
+                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(codes_by_name.values())
             ),
         )
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Those of these columns that look like identifiers, and why; the first rows tell it."""
-        counted = [_counted(name, self.frame[name].iloc[:HEAD]) for name in names]
-        return identifying(replace(one, form=_form(one, self.frame[one.name])) for one in counted)
+        profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
+        return identifying(
+            replace(column, form=_form(column, self.frame[column.name])) for column in profiles
+        )
 
     def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """The persons by how the identifier is normalized."""
@@ -201,30 +205,30 @@ class FrameSource:
         return partition.n_classes, int((persons < int(draft.job.policy.k)).sum())
 
     def read(
-        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+        self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """The wanted columns of the rows that may be released."""
         rows = self._rows(relation)
-        names = [attribute.name for attribute in wanted.quasi_identifiers]
-        require_texts(rows, [attribute.name for attribute in wanted.sensitive])
+        names = [attribute.name for attribute in roles.quasi_identifiers]
+        require_texts(rows, [attribute.name for attribute in roles.sensitive])
         microdata = microdata_from_frame(
             rows,
             names,
-            by=[attribute.name for attribute in wanted.by],
+            by=[attribute.name for attribute in roles.by],
             orders=job.policy.orders,
             kinds=job.policy.kinds,
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
-            held = self.frame[list(relation.required)].notna().all(axis=1)
-            keys = np.flatnonzero(held.to_numpy()).astype(np.int64).reshape(-1, 1)
+            is_candidate = self.frame[list(relation.required)].notna().all(axis=1)
+            keys = np.flatnonzero(is_candidate.to_numpy()).astype(np.int64).reshape(-1, 1)
         return replace(
             microdata,
             keys=keys,
-            entities=wanted.entities(lambda column: _persons(rows[column.name], column)),
+            entities=roles.entities(lambda column: _persons(rows[column.name], column)),
             sensitive={
-                attribute.name: coded(rows[attribute.name], attribute.name in wanted.leaves)
-                for attribute in wanted.sensitive
+                attribute.name: coded(rows[attribute.name], attribute.name in roles.leaves)
+                for attribute in roles.sensitive
             },
             withheld=len(self.frame) - len(rows),
         )
@@ -237,9 +241,10 @@ class FrameSource:
         attributes: Sequence[Attribute],
     ) -> Mapping[str, NDArray[np.object_]]:
         """Sums in each class, by Python's integers, which have no limit."""
-        places = microdata.keys[:, 0]
+        positions = microdata.keys[:, 0]
         return {
-            a.name: _exact_totals(a, self.frame[a.name].iloc[places], partition) for a in attributes
+            a.name: _exact_totals(a, self.frame[a.name].iloc[positions], partition)
+            for a in attributes
         }
 
     def kept_rows(
@@ -259,8 +264,8 @@ class FrameSource:
 
     def different(self, draft: Draft, name: str) -> tuple[int, int]:
         """The released rows with a value in a column, and how many texts these have."""
-        places = draft.microdata.keys[draft.release.partition.members, 0]
-        values = self.frame[name].iloc[places].dropna()
+        positions = draft.microdata.keys[draft.release.partition.members, 0]
+        values = self.frame[name].iloc[positions].dropna()
         return len(values), values.map(str).nunique()
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
@@ -277,12 +282,12 @@ class FrameSource:
         """The released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
-        held = draft.originals
-        places, valid = microdata.keys[records, 0], microdata.valid_column(name)
-        codes = held.codes(name)[records]
+        release_originals = draft.originals
+        positions, valid = microdata.keys[records, 0], microdata.valid_column(name)
+        codes = release_originals.codes(name)[records]
         if valid is not None:
             codes = np.where(valid[records], codes, -1)
-        kept_codes = [_codes(self.frame[column].iloc[places]) for column in columns]
+        kept_codes = [_codes(self.frame[column].iloc[positions]) for column in columns]
         return groups_of(codes, kept_codes, 0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
@@ -299,7 +304,7 @@ def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
         return Attribute(name, Kind.OTHER, sql_type=str(series.dtype))
 
 
-def _counted(name: str, series: pd.Series[Any]) -> Column:
+def _profile_column(name: str, series: pd.Series[Any]) -> Column:
     """What counts tell of a column; a type that no release has is of kind ``other``."""
     attribute = _attribute_of(name, series)
     present = series[series.notna()]
@@ -320,30 +325,34 @@ def _form(column: Column, series: pd.Series[Any]) -> str:
     return form_of_texts(map(str, series.dropna().iloc[:LOOKED_AT].unique()))
 
 
-def _agree(codes: NDArray[np.int64]) -> float:
+def _agreement(codes: NDArray[np.int64]) -> float:
     """The share of pairs of rows that have one value; codes are -1 where NULL."""
     counts = np.bincount(codes[codes >= 0])
     rows = int(counts.sum())
     return (int(counts @ counts) - rows) / (rows * (rows - 1)) if rows > 1 else 1.0
 
 
-def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[list[int]]:
+def _dependency_counts(
+    number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]
+) -> list[list[int]]:
     """As ``found_within`` wants them: of some values that several rows share, what they hold."""
     if not others:
         return []
     head = number[:PROBED]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
-    _, place = np.unique(number[probed], return_inverse=True)
-    sizes = np.bincount(place)
+    _, group = np.unique(number[probed], return_inverse=True)
+    sizes = np.bincount(group)
     columns = []
     for codes in others:
-        held = codes[probed]
-        known = held >= 0
-        of, width = place[known], int(held.max(initial=0)) + 1
-        different = np.unique(of * width + held[known]) // width
-        columns += [np.bincount(one, minlength=len(sizes)) for one in (of, different)]
-    found: list[list[int]] = np.column_stack(columns)[sizes > 1].tolist()
-    return found
+        group_codes = codes[probed]
+        is_valid = group_codes >= 0
+        valid_groups, width = group[is_valid], int(group_codes.max(initial=0)) + 1
+        different = np.unique(valid_groups * width + group_codes[is_valid]) // width
+        columns += [
+            np.bincount(group_ids, minlength=len(sizes)) for group_ids in (valid_groups, different)
+        ]
+    shared: list[list[int]] = np.column_stack(columns)[sizes > 1].tolist()
+    return shared
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:
@@ -356,9 +365,9 @@ def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> At
 def coded(series: pd.Series[Any], as_texts: bool) -> Coded:
     """A column in its own order, or, where that does not count, in that of its values' texts."""
     if as_texts:
-        known = series.notna().to_numpy()
+        is_valid = series.notna().to_numpy()
         texts = np.full(len(series), None, object)
-        texts[known] = [str(value) for value in series[known]]
+        texts[is_valid] = [str(value) for value in series[is_valid]]
         return Coded(*encode(texts))
     if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
         # The order of categories that have none says nothing, and a release has another.
@@ -378,9 +387,9 @@ def _exact_totals(
         micros = values.to_numpy("datetime64[us]").astype(np.int64)
         integers = (micros // 10 ** (6 - attribute.scale)).astype(object)
     elif attribute.kind is Kind.DECIMAL:
-        known = series.notna().to_numpy()
+        is_valid = series.notna().to_numpy()
         integers = np.zeros(len(series), object)
-        integers[known] = np.array([units(x, attribute.scale) for x in series[known]], object)
+        integers[is_valid] = np.array([units(x, attribute.scale) for x in series[is_valid]], object)
     else:
         integers = values.to_numpy(object)
     integers[series.isna().to_numpy()] = 0

@@ -23,14 +23,14 @@ from dbanon.release.linkage import unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
 from dbanon.sessions.names import RelationName
-from dbanon.stores.frame.conversion import marked
+from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.ports import Draft, LastCounts, Progress, Source, Written
 
 
-def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
+def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
     """The column with no more categories than its rows have.
 
     Those of an ordered column keep their order; others come in the order of the rows, which is that
@@ -38,41 +38,41 @@ def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        codes, used = _own(series.cat.codes.to_numpy(), bool(dtype.ordered))
+        codes, used = _recode_used(series.cat.codes.to_numpy(), bool(dtype.ordered))
         categories = dtype.categories.take(used).rename(None)
-        made = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
-        found: pd.Series[Any] = pd.Series(made, index=series.index)
-        return found
+        recoded = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
+        result: pd.Series[Any] = pd.Series(recoded, index=series.index)
+        return result
     if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
-        return _arrow(series, dtype.pyarrow_dtype)
+        return _without_unused_arrow_categories(series, dtype.pyarrow_dtype)
     return series
 
 
-def _arrow(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
+def _without_unused_arrow_categories(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
     """The same for a column of Arrow's dictionaries; other nested types stay as they are."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(kind):
         return series
-    found = series.array.__arrow_array__()
-    array = found.unify_dictionaries().combine_chunks()
+    chunked = series.array.__arrow_array__()
+    array = chunked.unify_dictionaries().combine_chunks()
     raw = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    codes, used = _own(raw, bool(kind.ordered))
+    codes, used = _recode_used(raw, bool(kind.ordered))
     indices = pa.array(codes, kind.index_type, mask=codes < 0)
     dictionary = array.dictionary.take(pa.array(used))
-    made = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
-    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(made), index=series.index)
+    recoded = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
+    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(recoded), index=series.index)
     return rebuilt
 
 
-def _own(codes: Any, ordered: bool) -> tuple[Any, Any]:
+def _recode_used(codes: Any, ordered: bool) -> tuple[Any, Any]:
     """Codes among those that occur, -1 for NULL, and which these are."""
-    used, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    used, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.arange(len(used)) if ordered else np.argsort(first)
     order = order[used[order] >= 0]
     rank = np.full(len(used), -1)
     rank[order] = np.arange(len(order))
-    return rank[places.reshape(-1)], used[order]
+    return rank[inverse.reshape(-1)], used[order]
 
 
 def labels_as(
@@ -94,27 +94,34 @@ def labels_as(
     values, missing : the label of each class, and where it is NULL.
     labels : int32 (r,), the class of each row.
     """
-    told = values.astype(object)
+    texts = values.astype(object)
     if missing is not None:
-        told[missing] = None
-    kind = source.dtype
-    categories = isinstance(kind, pd.CategoricalDtype)
-    dtype: Any = kind if isinstance(kind, pd.StringDtype) else object
-    if pd.api.types.is_object_dtype(kind):
+        texts[missing] = None
+    source_dtype = source.dtype
+    categories = isinstance(source_dtype, pd.CategoricalDtype)
+    dtype: Any = source_dtype if isinstance(source_dtype, pd.StringDtype) else object
+    if pd.api.types.is_object_dtype(source_dtype):
         # One row that is withheld, and holds no text, would show by the type.
         dtype = pd.Series(["text"]).dtype
-    if categories or pd.api.types.is_integer_dtype(kind) or pd.api.types.is_bool_dtype(kind):
-        own = {str(value): value for value in source.dropna().unique()}
-        if {text for text in told if text is not None} <= own.keys():
-            told, dtype = np.array([own.get(text) for text in told], object), kind
+    if (
+        categories
+        or pd.api.types.is_integer_dtype(source_dtype)
+        or pd.api.types.is_bool_dtype(source_dtype)
+    ):
+        values_by_text = {str(value): value for value in source.dropna().unique()}
+        if {text for text in texts if text is not None} <= values_by_text.keys():
+            texts, dtype = (
+                np.array([values_by_text.get(text) for text in texts], object),
+                source_dtype,
+            )
         elif categories:
             dtype = "category"
-    made: pd.Series[Any] = pd.Series(told, dtype=object).astype(dtype)
-    rows = made.iloc[labels].reset_index(drop=True)
+    class_labels: pd.Series[Any] = pd.Series(texts, dtype=object).astype(dtype)
+    rows = class_labels.iloc[labels].reset_index(drop=True)
     if dtype == "category":
         # Sorted labels, without those of classes that are withheld.
         return rows.cat.remove_unused_categories()
-    return with_own_categories(rows)
+    return without_unused_categories(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +209,7 @@ class FrameTarget:
         records = np.flatnonzero(draft.release.partition.labels >= 0)
         if self._rows != INPUT:
             records = records[random_order(len(records))]
-        released = _released(source.frame, draft, records)
+        released = _released_frame(source.frame, draft, records)
         if self._rows == INPUT:
             released.index = source.frame.index.take(draft.microdata.keys[records, 0])
         return FrameWritten(draft, released, records)
@@ -224,12 +231,14 @@ class FrameTarget:
         persons = {}
         for name in questions.persons:
             assert entities is not None
-            own = entities[written.records]
+            row_entities = entities[written.records]
             of_sets = tuple(
-                _persons(group_by_display(frame, columns).ngroup().to_numpy(np.int64), own, {})
+                _persons(
+                    group_by_display(frame, columns).ngroup().to_numpy(np.int64), row_entities, {}
+                )
                 for columns in questions.also
             )
-            persons[name] = replace(_persons(classes, own, cells), also=of_sets)
+            persons[name] = replace(_persons(classes, row_entities, cells), also=of_sets)
         return Counts(rows, persons, cells, also=also)
 
     def require_pseudonyms(self, source: Source) -> None:
@@ -257,8 +266,8 @@ class FrameTarget:
     ) -> ClassHomogeneity:
         """The classes in which all rows share one value of a column."""
         classes, values = (
-            group_by_display(written.frame, own).ngroup().to_numpy(np.int64)
-            for own in (columns, [name])
+            group_by_display(written.frame, names).ngroup().to_numpy(np.int64)
+            for names in (columns, [name])
         )
         return ClassHomogeneity.of_groups(name, classes, values)
 
@@ -268,7 +277,7 @@ class FrameTarget:
 
     def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Hand the frame over."""
-        self.released = marked(written.frame, self._rows)
+        self.released = mark_row_order(written.frame, self._rows)
         self.places = written.draft.microdata.keys[written.records, 0]
         return report.created_at
 
@@ -280,26 +289,28 @@ def _no_ranges() -> InvalidParameter:
     )
 
 
-def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
+def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
     """The released rows in the frame's order of columns; bounds stand where their column stood."""
     labels = draft.release.partition.labels[records]
-    places = draft.microdata.keys[records, 0]
+    positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
     for name in (name for name in frame.columns if name in draft.job.named):
-        made = [column for column in draft.release.columns if column.source == str(name)]
+        released_here = [column for column in draft.release.columns if column.source == str(name)]
         if str(name) in draft.job.pseudonyms:
-            columns[name] = _pseudonyms(frame[name].iloc[places], draft)
-        elif not made:
-            columns[name] = with_own_categories(frame[name].iloc[places].reset_index(drop=True))
-        for column in made:
+            columns[name] = _pseudonyms(frame[name].iloc[positions], draft)
+        elif not released_here:
+            columns[name] = without_unused_categories(
+                frame[name].iloc[positions].reset_index(drop=True)
+            )
+        for column in released_here:
             key = name if column.source_name is None else column.attribute.name
             if key in columns or (column.source_name is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
             if column.attribute.sql_type == GENERALIZED:
-                before = frame[name].iloc[places]
+                before = frame[name].iloc[positions]
                 columns[key] = labels_as(before, column.values, column.missing, labels)
             else:
-                columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
+                columns[key] = without_unused_categories(_series(column, frame[name].dtype, labels))
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
 
@@ -309,9 +320,9 @@ def _pseudonyms(values: pd.Series[Any], draft: Draft) -> pd.Series[Any]:
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
     plain = values.astype(object).where(values.notna(), None)
-    told = [key.of(attribute, value) for value in plain]
-    made: pd.Series[Any] = pd.Series(told, dtype=pd.Series(["text"]).dtype)
-    return made
+    pseudonyms = [key.of(attribute, value) for value in plain]
+    series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
+    return series
 
 
 def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
@@ -321,8 +332,8 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         if missing is not None:
             texts[missing[labels]] = None
         if isinstance(dtype, pd.CategoricalDtype):
-            own = {str(value): value for value in dtype.categories}
-            texts = np.array([own.get(text) for text in texts], object)
+            values_by_text = {str(value): value for value in dtype.categories}
+            texts = np.array([values_by_text.get(text) for text in texts], object)
         return pd.Series(texts, dtype=dtype)
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
@@ -333,10 +344,10 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
             return series.dt.tz_localize("UTC").astype(dtype)
         return series.astype(dtype)
     if column.attribute.kind in (Kind.DATE, Kind.DECIMAL):
-        made = objects(column.attribute, values)
+        python_values = objects(column.attribute, values)
         if missing is not None:
-            made[missing] = None
-        return pd.Series(made[labels], dtype=dtype)
+            python_values[missing] = None
+        return pd.Series(python_values[labels], dtype=dtype)
     if missing is None:
         return pd.Series(values[labels]).astype(dtype)
     holed = values.astype(object)
@@ -351,8 +362,8 @@ def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
 
 
 def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
-    found, counts = np.unique(sizes, return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    distinct_sizes, counts = np.unique(sizes, return_counts=True)
+    return dict(zip(distinct_sizes.tolist(), counts.tolist(), strict=True))
 
 
 def _persons(
@@ -366,11 +377,13 @@ def _persons(
         smallest=int(in_class.min()) if len(pairs) else 0,
         histogram=_histogram(np.bincount(classes)),
         in_class=in_class.astype(np.int64),
-        cells={name: _once(found, persons) for name, found in cells.items()},
+        cells={
+            name: _mark_first_rows(column_cells, persons) for name, column_cells in cells.items()
+        },
     )
 
 
-def _once(cells: Cells, persons: NDArray[np.int32]) -> Cells:
+def _mark_first_rows(cells: Cells, persons: NDArray[np.int32]) -> Cells:
     """The cells of each row with 1 for its person, or 0 where an earlier row is theirs, too."""
     key = np.column_stack((cells.classes, cells.column.codes, persons))
     first = np.zeros(len(key), np.int64)
