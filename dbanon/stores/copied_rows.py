@@ -1,4 +1,4 @@
-"""Rows of a source that are copied into another database: values with the class of their record."""
+"""Rows copied from the source into another database: values with the class of their record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.stores.ports import Draft, Progress, Source
 
 
 def copied_columns(draft: Draft) -> list[Attribute]:
-    """The columns whose values travel, as they are staged, in the order of the source."""
+    """The columns to copy, with their staged types, in source order."""
     hidden = draft.job.pseudonyms
     return [
         pseudonymous(a) if a.name in hidden else a
@@ -27,7 +27,7 @@ def copied_columns(draft: Draft) -> list[Attribute]:
 
 
 def person_column(draft: Draft) -> list[Attribute]:
-    """The column that stands for the entity beside rows that are copied."""
+    """The staged column of person numbers; empty if the job has no entity."""
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.wanted.persons]
 
 
@@ -38,9 +38,9 @@ def copied_rows(
     attributes: Sequence[Attribute],
     progress: Progress,
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-    """Kept values with the class and the random place of their record, in pieces.
+    """Yield retained values with the class and random position of their record, in batches.
 
-    Identifiers never travel: a person has a random number beside the rows.
+    Person identifiers are never copied: each person gets a random number instead.
     """
     microdata, partition = draft.microdata, draft.release.partition
     released = np.flatnonzero(partition.labels >= 0)
@@ -81,7 +81,7 @@ def copied_rows(
 def _rows_with_pseudonyms(
     draft: Draft, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
-    """Keys and values as ``kept_rows``, pseudonyms in place of what they stand for."""
+    """Yield keys and values like ``kept_rows``, with pseudonyms in place of their values."""
     rows = source.kept_rows(draft.relation, names, draft.job.chunk_rows)
     key = draft.pseudonym_key
     if key is None:

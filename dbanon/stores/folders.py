@@ -1,8 +1,8 @@
-"""Folders, patterns and single files of rows: which files they are, and what their folders say.
+"""Row files named by a single path, a folder or a pattern, and columns from folder names.
 
-A folder ``year=2025`` is a column of all files below it, as Hive has it. Names that begin with a
-dot or a low line are passed over, as readers of lakes do; anything else that is no file of rows is
-refused, so that no row is left out without a word.
+A folder ``year=2025`` is a column of all files below it, as in Hive. Names that begin with a dot or
+an underscore are skipped, as lake readers do. Any other file that does not hold rows is an error,
+so that no rows are left out silently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 FILE = "file:"
 CSV, PARQUET, XLSX = "csv", "parquet", "xlsx"
 ENDINGS = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".xlsx": XLSX, ".parquet": PARQUET}
-# Named by people; among other files of a folder it is a note.
+# Read only when named explicitly; a .txt file in a folder is taken for a note.
 _NOTE = ".txt"
 _KINDS = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
 GZIP, ZSTD = PACKED = (".gz", ".zst")
@@ -44,12 +44,12 @@ FileLocation: TypeAlias = "Path | ObjectPath"
 
 
 def is_of_files(url: str) -> bool:
-    """True for a URL of files of rows, here or in an object store."""
+    """Whether a URL names row files, on this machine or in an object store."""
     return url.startswith(FILE) or is_object(url)
 
 
 def location_of(url: str) -> FileLocation:
-    """What a URL of files names; raises InvalidParameter."""
+    """Parse a URL of row files; raises InvalidParameter."""
     if is_object(url):
         return ObjectPath.of(url)
     path = Path(url.removeprefix(FILE)).expanduser()
@@ -59,17 +59,17 @@ def location_of(url: str) -> FileLocation:
 
 
 def url_of(location: FileLocation) -> str:
-    """The URL of a place."""
+    """The URL of a location."""
     return str(location) if isinstance(location, ObjectPath) else f"{FILE}{location}"
 
 
 def is_pattern(location: FileLocation) -> bool:
-    """True where a name may stand for several."""
+    """Whether a path contains wildcards."""
     return glob.has_magic(location.key if isinstance(location, ObjectPath) else str(location))
 
 
 def root_of(location: FileLocation) -> FileLocation:
-    """The folder that a pattern begins in; a file or folder itself."""
+    """The folder above the first wildcard; a path without wildcards itself."""
     while is_pattern(location):
         location = location.parent
     return location
@@ -77,14 +77,14 @@ def root_of(location: FileLocation) -> FileLocation:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of rows.
+    """A row file.
 
     Parameters
     ----------
-    state : tells whether it is as it was.
-    parts : what its folders say: names of columns, and their texts; None for NULL.
-    root : the folder that was named, if it was not the file itself.
-    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
+    state : changes whenever the file does.
+    parts : columns from folder names, with their texts; None for NULL.
+    root : the folder that the user named; None if the user named the file.
+    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
     """
 
     path: FileLocation
@@ -95,18 +95,18 @@ class SourceFile:
 
     @contextmanager
     def opened(self, memory: int) -> Iterator[BinaryIO]:
-        """The file with a number; one of an object store is in memory.
+        """Open the file with a file descriptor; an object is downloaded into memory.
 
         Parameters
         ----------
-        memory : bytes that it may use there.
+        memory : the memory limit of a download, in bytes.
 
         Raises
         ------
-        DatabaseNotFound, InsufficientRights, DatabaseUnreachable : it cannot be had.
-        ForeignFile : it is another account's, or a link by now.
-        SourceChanged : it is another file than the one that was listed.
-        MemoryLimit : it is larger than the limit.
+        DatabaseNotFound, InsufficientRights, DatabaseUnreachable : the file cannot be opened.
+        ForeignFile : the file now belongs to another account, or is a link.
+        SourceChanged : the file changed since it was listed.
+        MemoryLimit : the object is larger than the limit.
         """
         with ExitStack() as stack:
             with translate_file_errors(self.path):
@@ -123,7 +123,7 @@ class SourceFile:
 
 @contextmanager
 def translate_file_errors(location: FileLocation) -> Iterator[None]:
-    """Raise what a disk or an object store raises as dbanon's own."""
+    """Translate errors of a disk or an object store into dbanon's own."""
     try:
         yield
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
 
 
 def require_room(needed: int, memory: int, path: FileLocation) -> None:
-    """Check that a file has room in memory; raises MemoryLimit."""
+    """Check that a file fits into memory; raises MemoryLimit."""
     if needed > memory:
         raise MemoryLimit.over(
             f"The file {path} is read from memory, and needs",
@@ -147,7 +147,7 @@ def require_room(needed: int, memory: int, path: FileLocation) -> None:
 
 
 def files_changed(location: FileLocation) -> SourceChanged:
-    """The error of files that changed between two looks at them."""
+    """The error for files that changed while they were read."""
     return SourceChanged(
         f"Files of {location} changed while they were read; nothing was published.",
         hint="Run it again when the program that writes them is done.",
@@ -155,18 +155,18 @@ def files_changed(location: FileLocation) -> SourceChanged:
 
 
 def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[SourceFile, ...]:
-    """The files that a name stands for, in the order of their names, all of one ending.
+    """List the files at a location in name order; all must be of one kind.
 
     Parameters
     ----------
-    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
+    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
 
     Raises
     ------
-    DatabaseNotFound : there is none.
-    FileMalformed : there is something else, too, or folders name different columns.
-    InsufficientRights, DatabaseUnreachable : nobody can tell.
-    ForeignFile : one is another account's, or a link.
+    DatabaseNotFound : the location has no row files.
+    FileMalformed : other files are among them, or folders name different columns.
+    InsufficientRights, DatabaseUnreachable : the location cannot be listed.
+    ForeignFile : a file belongs to another account, or is a link.
     """
     with translate_file_errors(location):
         paths = _list_paths(location, policy)
@@ -202,7 +202,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
 
 
 def ending_of(path: FileLocation) -> str:
-    """``csv``, ``xlsx``, ``parquet``, or nothing."""
+    """The kind of a file by its name: ``csv``, ``xlsx``, ``parquet``, or empty."""
     name = PurePosixPath(path.name.lower())
     if name.suffix not in PACKED:
         return ENDINGS.get(name.suffix, "")
@@ -211,7 +211,7 @@ def ending_of(path: FileLocation) -> str:
 
 
 def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
-    """What a name stands for; a file of just this name is meant before any pattern."""
+    """List the paths at a location; a file of exactly this name takes precedence over a pattern."""
     if isinstance(location, ObjectPath):
         try:
             location.lstat()
@@ -229,7 +229,7 @@ def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
 
 
 def _walk(folder: Path, policy: str) -> Iterator[Path]:
-    """All files below a folder, but for hidden folders; a link to a folder is an error."""
+    """All files below a folder except in hidden folders; a link to a folder is an error."""
     visited = {os.path.realpath(folder)}
     follow = policy == LINKS
     for directory, folders, names in os.walk(folder, onerror=_raise, followlinks=follow):
@@ -241,7 +241,7 @@ def _walk(folder: Path, policy: str) -> Iterator[Path]:
                     hint="Put the folder itself there, or remove the link. If links are meant to be"
                     ' followed: `foreign_files="links"`.',
                 )
-            # Links may lead around in a circle.
+            # Links may form a cycle.
             if follow and (real := os.path.realpath(below)) in visited:
                 folders.remove(below.name)
             elif follow:
@@ -268,7 +268,7 @@ def _opened(path: Path, root: FileLocation | None, policy: str) -> Iterator[Bina
 
 
 def _below(root: FileLocation, path: FileLocation) -> list[str]:
-    """The names of the folders below the root, and the file's."""
+    """The names of the folders below the root, and the file name."""
     if isinstance(path, ObjectPath):
         assert isinstance(root, ObjectPath)
         return path.key[len(root.key) :].strip("/").split("/")
@@ -279,11 +279,11 @@ def _below(root: FileLocation, path: FileLocation) -> list[str]:
 def _select_row_files(
     root: FileLocation, paths: Sequence[FileLocation], notes: bool
 ) -> list[FileLocation]:
-    """The files of rows; raises FileMalformed where something else is there that is not hidden.
+    """Select the row files; raises FileMalformed for any other file that is not hidden.
 
     Parameters
     ----------
-    notes : files of text are among them.
+    notes : whether text files are row files.
     """
     rows = []
     for path in paths:
@@ -300,7 +300,7 @@ def _select_row_files(
 
 
 def _require_no_lake(root: FileLocation) -> None:
-    """Refuse the files of a table that a log is kept of: some hold rows that were deleted."""
+    """Refuse the files of a lake table: some of them hold deleted rows."""
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for name, lake in _LAKES.items():

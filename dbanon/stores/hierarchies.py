@@ -1,4 +1,4 @@
-"""Hierarchies in a database: in tables and views, and stored by name beside the ledger."""
+"""Hierarchies in a database: in tables and views, or stored by name in the ledger's schema."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# A tree is made in memory, by Python: a few seconds for this many.
+# Python builds the tree in memory: a few seconds for this many rows.
 MAX_ROWS = 1_000_000
 
-# Nodes that one statement writes.
+# Nodes written by one statement.
 _NODES_PER_STATEMENT = 200
 _KIND = "tree"
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What the ledger says about a stored hierarchy.
+    """A stored hierarchy as the ledger describes it.
 
     Parameters
     ----------
-    created_at : when it was stored, as text.
+    created_at : the time of storage, as text.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Stored:
 def resolve(
     session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = no_pulse
 ) -> Hierarchy:
-    """The hierarchy that a specification names without a column.
+    """Load the hierarchy that a specification names, if it does not depend on a column.
 
-    ``pulse`` is called now and then: what it raises ends the reading.
+    ``pulse`` is called repeatedly; an exception that it raises stops the load.
 
     Raises
     ------
-    InvalidParameter : it is made from a column.
+    InvalidParameter : the hierarchy is built from a column.
     """
     if isinstance(source, Hierarchy):
         return source
@@ -79,18 +79,18 @@ def resolve(
 
 
 def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) -> Hierarchy:
-    """The hierarchy in a table or view, by its columns' names.
+    """Read a hierarchy from a table or view; the column names decide how.
 
-    Either ``child`` and ``parent``, the root's parent being NULL or nobody's child; or ``leaf``,
-    ``level1``, …, the last being the root, where NULL leaves a level out. Other columns are not
-    looked at, but for ``position``: the order of the rows, and so of the leaves; without it the
-    order is by code point.
+    The columns are either ``child`` and ``parent``, where the root's parent is NULL or not itself a
+    child; or ``leaf``, ``level1``, …, the last being the root, where NULL skips a level. A column
+    ``position`` orders the rows, and so the leaves; without it the order is by code point. All
+    other columns are ignored.
 
     Raises
     ------
     InvalidParameter : the columns have other names.
-    HierarchyBroken : the rows are no tree; all problems are named.
-    MemoryLimit : there are more than ``MAX_ROWS`` rows.
+    HierarchyBroken : the rows do not form a tree; the error lists all problems.
+    MemoryLimit : the table has more than ``MAX_ROWS`` rows.
     """
     source = session.find_source(name)
     columns = _columns(source)
@@ -143,7 +143,7 @@ def store(
 
     Raises
     ------
-    HierarchyExists : there is one of this name, and it shall not be replaced.
+    HierarchyExists : the name is taken, and ``replace`` is False.
     LedgerNotTrusted : the ledger belongs to another role.
     InvalidName : the name is empty or holds a NUL character.
     """
@@ -197,7 +197,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # Somebody wrote the tables by hand: say what is wrong with the tree.
+        # The tables were edited by hand: report what is wrong with the tree.
         edges = [
             (label, None if up == -1 or up >= len(labels) else labels[up], 0)
             for label, up in zip(labels, parents, strict=True)
@@ -232,7 +232,7 @@ def list_hierarchies(session: Session) -> list[Stored]:
 
 
 def _columns(source: Relation) -> tuple[Attribute, ...]:
-    """The columns that hold the tree: child and parent, or leaf and its levels in order."""
+    """The columns of the tree: child and parent, or leaf and its levels in order."""
     by_name = {attribute.name: attribute for attribute in source.schema.attributes}
     if "child" in by_name and "parent" in by_name:
         return by_name["child"], by_name["parent"]
@@ -252,7 +252,7 @@ def _parent_edges(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
 
 
 def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
-    """Edges of rows from leaf to root, in which a label that repeats is one node."""
+    """Edges from rows that run from leaf to root; a repeated label is one node."""
     edges: list[Edge] = []
     for leaf, *levels in paced(rows, pulse):
         if leaf is None:

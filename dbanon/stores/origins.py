@@ -1,7 +1,7 @@
-"""Sources that no store knows: databases by SQLAlchemy or ADBC, Arrow streams, frames in turn.
+"""Sources without a store: databases through SQLAlchemy or ADBC, Arrow streams, series of frames.
 
-Each is read once, from its beginning to its end, in batches of Arrow. Where it can be asked, its
-rows are counted before and after, and it says how sure it is that what was read was one state.
+Each is read once, from beginning to end, in Arrow batches. If possible, its rows are counted before
+and after, and it describes what makes the rows it read a consistent state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbanon.errors import (
 from dbanon.sessions.names import parse_relation, quote_list
 
 ONE = "one statement"
-# Of a decimal.
+# Digits of a decimal.
 _MOST_DIGITS = 38
 
 
@@ -37,16 +37,16 @@ def _none() -> int | None:
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows on their way.
+    """A stream of rows from a source.
 
     Parameters
     ----------
-    columns : all that the relation has, in their order.
-    batches : of those that were asked for; one at least, if without rows.
-    rows : counted before; None where nobody can.
-    count : counts them again, once all batches were taken.
-    narrow : columns of texts that are numbers of unknown size.
-    how : what makes them one state, in words.
+    columns : all columns of the relation, in order.
+    batches : the requested columns; at least one batch, which may be empty.
+    rows : the number of rows, counted before reading; None if unknown.
+    count : counts the rows again after all batches were read.
+    narrow : text columns that hold numbers of unknown size.
+    how : what makes the rows a consistent state, in words.
     """
 
     columns: tuple[str, ...]
@@ -58,19 +58,19 @@ class Flow:
 
 
 class Origin(Protocol):
-    """Where rows are drawn from."""
+    """A source that rows are drawn from."""
 
     @property
     def url(self) -> str:
-        """What it is, without secrets."""
+        """The URL of the source, without secrets."""
 
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
-        """A context that gives the ``Flow`` of these columns.
+        """Return a context manager that yields the ``Flow`` of these columns.
 
         Raises
         ------
-        TableNotFound, ColumnNotFound, UnsupportedType, DatabaseUnreachable, DatabaseFailure : it
-            does not come about.
+        TableNotFound, ColumnNotFound, UnsupportedType, DatabaseUnreachable, DatabaseFailure : the
+            source cannot be read.
         """
 
 
@@ -78,7 +78,7 @@ class Origin(Protocol):
 def translate_failures(
     message: str = "The source failed while its rows were drawn; nothing was published.",
 ) -> Iterator[None]:
-    """Raise what drivers and generators of others raise by their class: texts may quote values."""
+    """Translate foreign exceptions, reporting only their class: their text may quote values."""
     try:
         yield
     except DbanonError:
@@ -107,7 +107,7 @@ def unfit_value(name: str, kind: Any) -> UnsupportedType:
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch that says which columns there are."""
+    """An empty batch that carries the columns."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
@@ -115,9 +115,9 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class AdbcOrigin:
-    """A table of a database that an ADBC connection of the caller's leads to.
+    """A table of a database, read through the caller's ADBC connection.
 
-    Its transaction is the caller's: it is neither committed nor rolled back.
+    The transaction belongs to the caller and is neither committed nor rolled back.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -125,12 +125,12 @@ class AdbcOrigin:
 
     @property
     def url(self) -> str:
-        """What it is: the connection does not say where it leads."""
+        """The scheme only: a connection does not reveal its address."""
         return "adbc:"
 
     @contextmanager
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns by one SELECT; raises as ``Origin``."""
+        """Read the columns with one SELECT; raises as ``Origin``."""
         name = parse_relation(table).quoted
 
         def count() -> int:
@@ -157,19 +157,19 @@ class AdbcOrigin:
 
 
 class StreamOrigin:
-    """An Arrow stream, or frames in turn, of the caller's: it can be read once."""
+    """The caller's Arrow stream or series of frames; it can be read only once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: Any = stream
 
     @property
     def url(self) -> str:
-        """What it is."""
+        """The scheme only: a stream has no address."""
         return "stream:"
 
     @contextmanager
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns as they come; raises as ``Origin``."""
+        """Read the columns as they arrive; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
                 "The stream was read already.", hint="Give a new one to each call."
@@ -189,10 +189,10 @@ class StreamOrigin:
 
 
 def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
-    """Batches of a stream, a frame or frames in turn; an empty one says the columns, too."""
+    """Batches of a stream, a frame or a series of frames; the first may be empty."""
     if hasattr(stream, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(stream)
-        # A stream of no batch has columns all the same.
+        # A stream without batches still has columns.
         yield empty_batch(reader.schema)
         yield from reader
         return
@@ -211,11 +211,11 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
 def select_columns(
     batches: Iterable[pa.RecordBatch], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted columns in the types of the first batch.
+    """Select these columns of each batch, in the types of the first batch.
 
     Raises
     ------
-    ColumnNotFound, UnsupportedType : a batch has another column, or one of another type.
+    ColumnNotFound, UnsupportedType : a batch lacks a column, or its type differs.
     """
     schema: pa.Schema | None = None
     with translate_failures():
@@ -229,16 +229,16 @@ def select_columns(
 
 
 def numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Columns of numbers of unknown size that come as texts, as ADBC has them of PostgreSQL."""
+    """Columns of numbers of unknown size that arrive as text, as from PostgreSQL through ADBC."""
     return frozenset(field.name for field in schema if is_numeric_text(field.type))
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """The field with a type that the database of drawn rows has.
+    """The field with a type that DuckDB supports.
 
     Raises
     ------
-    UnsupportedType : it has none that holds the values.
+    UnsupportedType : no such type holds the values.
     """
     kind = field.type
     if pa.types.is_dictionary(kind):
@@ -266,11 +266,11 @@ def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
         raise unfit_value(name, kind) from None
 
 
-# -- which one ------------------------------------------------------------------------------------
+# -- choosing an origin ---------------------------------------------------------------------------
 
 
 def stream_of(database: Any) -> Origin | None:
-    """The origin of what is no database to SQLAlchemy; None where it is none."""
+    """Return the origin for an ADBC connection, stream or series of frames; None for others."""
     if hasattr(database, "adbc_get_table_schema"):
         return AdbcOrigin(database)
     is_turn = isinstance(database, Iterator) or (

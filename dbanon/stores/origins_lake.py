@@ -1,4 +1,4 @@
-"""Tables of lakes, Delta's and Iceberg's, as origins of rows: one version, which nobody changes."""
+"""Delta and Iceberg tables as origins of rows; a run reads one immutable version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DELTA = "delta:"
 
 
 class DeltaOrigin:
-    """A table of Delta, by its directory or the URL of one."""
+    """A Delta table in a directory or an object store."""
 
     def __init__(self, location: str, policy: str = REFUSE) -> None:
         self._folder: Path | None = None
@@ -47,16 +47,16 @@ class DeltaOrigin:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The scheme and the path of the table."""
         return f"{DELTA}{self._location}"
 
     @contextmanager
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns of the newest version; raises as ``Origin``."""
+        """Read the columns of the newest version; raises as ``Origin``."""
         with translate_failures("The Delta table cannot be read."):
             delta_table = _delta().DeltaTable(self._location)
             self._require_own_files(delta_table)
-            # Features that it does not know, such as deletion vectors, are refused here.
+            # deltalake refuses features that it does not support, such as deletion vectors.
             rows = delta_table.to_pyarrow_dataset()
             count = int(rows.count_rows())
         columns = tuple(rows.schema.names)
@@ -68,29 +68,29 @@ class DeltaOrigin:
         state = f"version {delta_table.version()} of the table"
 
         def again() -> int:
-            # Its files are opened by name: whoever exchanged one is found.
+            # The files are opened by name, so check that none was exchanged meanwhile.
             self._require_own_files(delta_table)
             return int(rows.count_rows())
 
         yield Flow(columns, batches, state, count, again)
 
     def _require_own_files(self, table: Any) -> None:
-        """Check the files that the log lists: whoever writes the log may list any file.
+        """Check the files that the log lists: its writer could list any file.
 
         Raises
         ------
-        ForeignFile : one is not below the table's folder, another account's, or a link.
+        ForeignFile : a file is outside the table's folder, another account's, or a link.
         """
         for uri in table.file_uris() if self._folder is not None else ():
             path = Path(uri.removeprefix("file://"))
-            # The log may have a name of a folder with percent signs in it.
+            # The log may percent-encode folder names.
             path = path if path.exists() else Path(unquote(str(path)))
             with opened(path, Path(os.path.abspath(self._location)), self._policy):
                 pass
 
 
 class IcebergOrigin:
-    """The tables of a catalog of Iceberg's, as pyiceberg's own settings describe it."""
+    """The tables of an Iceberg catalog, configured in pyiceberg's own settings."""
 
     def __init__(self, catalog: str) -> None:
         if not catalog.isidentifier():
@@ -103,12 +103,12 @@ class IcebergOrigin:
 
     @property
     def url(self) -> str:
-        """Which catalog it is."""
+        """The scheme and the name of the catalog."""
         return f"{ICEBERG}{self._catalog}"
 
     @contextmanager
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns of the newest snapshot; raises as ``Origin``."""
+        """Read the columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
         missing = iceberg_module("exceptions").NoSuchTableError
         with open_catalogs():
@@ -133,15 +133,15 @@ class IcebergOrigin:
 
 
 def lake_of(url: str, policy: str = REFUSE) -> Origin | None:
-    """The origin of a URL of a lake; None where it is none.
+    """Return the origin for the URL of a lake; None for other URLs.
 
     Parameters
     ----------
-    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
+    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
 
     Raises
     ------
-    DatabaseNotFound, InvalidParameter : it names no table of Delta's, or no catalog.
+    DatabaseNotFound, InvalidParameter : the URL names neither a Delta table nor a catalog.
     """
     if url.startswith(DELTA):
         return DeltaOrigin(url.removeprefix(DELTA), policy)

@@ -1,4 +1,4 @@
-"""Databases that SQLAlchemy has a dialect of, and dbanon no store, as origins of rows."""
+"""Databases with an SQLAlchemy dialect but no store of dbanon, as origins of rows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from dbanon.stores.origins import (
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine
 
-# In this order one is asked for, where the dialect lists it: a snapshot that stops nobody first.
+# Isolation levels in order of preference; a snapshot blocks no writers.
 _LEVELS = ("SNAPSHOT", "REPEATABLE READ", "SERIALIZABLE")
 
 
 class SqlOrigin:
-    """A table or view of a database that SQLAlchemy has a dialect of."""
+    """A table or view of a database with an SQLAlchemy dialect."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -46,7 +46,7 @@ class SqlOrigin:
 
     @contextmanager
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns by one SELECT, in a transaction of its own; raises as ``Origin``."""
+        """Read the columns with one SELECT in a new transaction; raises as ``Origin``."""
         from sqlalchemy import func, select
 
         with translate_failures("The source cannot be reached."):
@@ -96,14 +96,14 @@ class SqlOrigin:
             ) from None
 
     def _count_in_snapshot(self, connection: Connection, count: Any) -> tuple[int, str]:
-        """The rows, in a transaction that keeps to one state where the dialect has such a level."""
+        """Count the rows, in a transaction with a snapshot if the dialect supports one."""
         try:
             listed = connection.dialect.get_isolation_level_values(
                 connection.connection.dbapi_connection  # type: ignore[arg-type]
             )
         except NotImplementedError:
             listed = ()
-        # What was asked of the catalog has a transaction of its own.
+        # End the transaction of the catalog queries.
         connection.rollback()
         for level in [*[candidate for candidate in _LEVELS if candidate in listed][:1], None]:
             try:
@@ -111,7 +111,7 @@ class SqlOrigin:
                     connection.execution_options(isolation_level=level)
                 rows = int(connection.execute(count).scalar_one())
             except Exception:
-                # Some databases take a level only where an administrator allowed it.
+                # Some databases accept a level only if an administrator allowed it.
                 if level is None:
                     raise
                 connection.rollback()
@@ -139,7 +139,7 @@ class SqlOrigin:
 
 
 def _kind_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
-    """The Arrow type of a column, and whether it holds numbers as texts, of unknown size."""
+    """The Arrow type of a column, and whether it is text that holds numbers of unknown size."""
     from sqlalchemy import types as kinds
 
     kind = column.type
@@ -177,16 +177,16 @@ def _array(name: str, kind: pa.DataType, values: list[Any]) -> pa.Array:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    # A number without end stays what it is called: it is none that can be averaged.
+    # Infinity and NaN keep their names: they cannot be averaged.
     return f"{value:f}" if isinstance(value, Decimal) and value.is_finite() else str(value)
 
 
 def engine_of(database: Any) -> SqlOrigin:
-    """The origin of a URL or an engine that no store is for.
+    """Return the origin for a URL or an engine that no store supports.
 
     Raises
     ------
-    MissingDependency : its dialect or driver is not installed.
+    MissingDependency : the dialect or driver is not installed.
     """
     from sqlalchemy import Engine, NullPool, create_engine
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
