@@ -1,12 +1,12 @@
-"""A directory for what a run puts on a disk: named by whoever runs it, nobody else's, gone with it.
+"""Scratch directories on disk: private to a run, and removed when it ends.
 
-Files in it lose their names as soon as they are open, so that no way out leaves them behind. What a
-run that was killed leaves is an empty directory, and what a database wrote there: the next run with
-the same directory takes it away, and so does ``clear_leftovers``.
+Files are unlinked as soon as they are open, so a crash cannot leave them behind. A killed run
+leaves only an empty directory and files that a database wrote there. The next run with the same
+directory removes them, and so does ``clear_leftovers``.
 
-Java opens its files by name. So the driver of a cluster has a directory of its own among others'
-files, locked as long as its process lives; ``clear_killed`` takes away those that nobody holds.
-Its workers write a release to a directory beside its place, which ``clear_staged_in`` clears.
+Java opens its files by name, so the driver of a cluster gets a separate directory in a shared one.
+It is locked while its process lives; ``clear_killed`` removes unlocked ones. Workers write a
+release to a directory next to its destination, which ``clear_staged_in`` clears.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from dbanon.errors import (
 from dbanon.stores.interrupts import held, held_once_committed
 
 _RUN_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
-# One that is locked itself, where of the others it is the directory around it.
+# Locked itself; for a run's directory, its parent is locked instead.
 _LOCKED_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A run's own directory below the one that was named.
+    """A run's private directory below the one that the user named.
 
     Parameters
     ----------
-    path : where it is, for databases that open files by name.
-    files : closes those that are still open.
+    path : for databases that open files by name.
+    files : closes the files that are still open.
     """
 
     path: Path
     files: ExitStack
 
     def file(self) -> BinaryIO:
-        """A new file, empty, for its owner alone, without a name.
+        """Create an empty, unlinked file that only its owner can access.
 
         Raises
         ------
-        DatabaseFailure : the disk takes no more.
+        DatabaseFailure : the file cannot be created.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         path = self.path / secrets.token_hex(16)
@@ -74,7 +74,7 @@ class Scratch:
         return file
 
     def failed(self, error: OSError) -> DatabaseFailure:
-        """The error of a file that cannot be written."""
+        """The error for a file that cannot be written."""
         if DiskFull.caused_by(error):
             return DiskFull.in_directory(self.path.parent, error)
         return DatabaseFailure(
@@ -84,20 +84,20 @@ class Scratch:
 
 
 def _close(file: BinaryIO) -> None:
-    # What it could not write is no matter any more.
+    # Unwritten data does not matter any more.
     with suppress(OSError):
         file.close()
 
 
 @contextmanager
 def scratch_in(directory: str) -> Iterator[Scratch]:
-    """A run's own directory in one that is made where it is missing, and is gone afterwards.
+    """Create a run's directory in this one, which is created if missing; removed afterwards.
 
     Raises
     ------
-    InvalidParameter : it is a link or no directory, or holds files of somebody's.
-    InsufficientRights : it is another account's, others may look into it, or it cannot be made.
-    JobRunning : another run has it.
+    InvalidParameter : the directory is a link or a file, or contains other files.
+    InsufficientRights : it is another account's, accessible to others, or cannot be created.
+    JobRunning : another run uses it.
     """
     path = Path(os.path.abspath(os.path.expanduser(directory)))
     run_name = f"dbanon-{secrets.token_hex(16)}"
@@ -107,34 +107,34 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
             descriptor = _open_locked(path)
             afterwards.callback(os.close, descriptor)
             leftovers = _remove_leftovers(path, descriptor)
-            # One that was there, and empty, stays: it is somebody's.
+            # A directory that existed and was empty belongs to the user and stays.
             if is_new or leftovers:
                 afterwards.callback(_remove_if_empty, path)
             try:
                 os.mkdir(run_name, 0o700, dir_fd=descriptor)
             except OSError as error:
                 raise _creation_error(path, error) from None
-            # By number: a name might lead elsewhere meanwhile.
+            # By descriptor: the name might lead elsewhere by then.
             inside = Path(f"/dev/fd/{descriptor}")
             afterwards.callback(shutil.rmtree, inside / run_name, ignore_errors=True)
             files = afterwards.enter_context(ExitStack())
         yield Scratch(path / run_name, files)
-        # What is committed is not told as interrupted.
+        # Do not report a committed run as interrupted while cleaning up.
         with held_once_committed() as hold:
             hold()
             afterwards.close()
 
 
 def clear_leftovers(directory: str) -> list[str]:
-    """Take away what killed runs left in a directory, and the directory with it; what that was.
+    """Remove what killed runs left in a directory, and the directory; returns the removed paths.
 
-    Where nothing has the name nothing is left.
+    A missing directory has no leftovers.
 
     Raises
     ------
-    InvalidParameter : it is a link or no directory, or holds files of somebody's.
-    InsufficientRights : it is another account's, or others may look into it.
-    JobRunning : a run has it.
+    InvalidParameter : the directory is a link or a file, or contains other files.
+    InsufficientRights : it is another account's, or accessible to others.
+    JobRunning : a run uses it.
     """
     path = Path(os.path.abspath(os.path.expanduser(directory)))
     if not os.path.lexists(path):
@@ -150,11 +150,11 @@ def clear_leftovers(directory: str) -> list[str]:
 
 
 def create_locked_directory(directory: str) -> Path:
-    """A new directory, for its owner alone, below one that others use, too; it goes at exit.
+    """Create a private, locked directory below a shared one; it is removed at exit.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : it cannot be made.
+    InvalidParameter, InsufficientRights : it cannot be created.
     """
     parent = Path(os.path.abspath(directory))
     while True:
@@ -167,7 +167,7 @@ def create_locked_directory(directory: str) -> Path:
             if isinstance(error, FileNotFoundError) and parent.is_dir():
                 continue
             raise _creation_error(path, error) from None
-        # Whoever cleared it in between had the lock, and it has no name any more.
+        # A cleaner may have locked and removed it before the lock was taken here.
         if _try_lock(descriptor) and path.exists():
             break
         os.close(descriptor)
@@ -176,14 +176,14 @@ def create_locked_directory(directory: str) -> Path:
 
 
 def _remove_at_exit(path: Path, descriptor: int, process: int) -> None:
-    # A child that was forked has the same list of what to do, and not the directory.
+    # A forked child inherits the exit handlers, but does not own the directory.
     if os.getpid() == process:
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Whether nobody held a directory; it is this process's from now on."""
+    """Lock a directory for this process; False if another one holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -192,14 +192,14 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def clear_killed(directory: str) -> list[str]:
-    """Take away what killed processes left below a directory that others use, too; what that was.
+    """Remove what killed processes left below a shared directory; returns the removed paths.
 
-    Directories alone of such a name, of this account and closed to others, which nobody holds.
+    Only private, unlocked directories of this account with such a name are removed.
 
     Raises
     ------
-    InvalidParameter : it is no directory.
-    InsufficientRights : it may not be looked into, or not be changed.
+    InvalidParameter : the path is not a directory.
+    InsufficientRights : the directory cannot be read or changed.
     """
     path = Path(os.path.abspath(os.path.expanduser(directory)))
     if not os.path.lexists(path):
@@ -226,7 +226,7 @@ def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
 
 
 def _remove_if_abandoned(parent: int, name: str) -> bool:
-    """Take a directory away, if it is ours alone and its process is gone; whether that was so."""
+    """Remove a private directory whose process has ended; returns whether it was removed."""
     try:
         descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError:
@@ -238,19 +238,19 @@ def _remove_if_abandoned(parent: int, name: str) -> bool:
         shutil.rmtree(Path(f"/dev/fd/{parent}") / name)
         return True
     except FileNotFoundError:
-        # Another takes it away at this moment.
+        # Another process is removing it.
         return False
     finally:
         os.close(descriptor)
 
 
 def _is_private(status: os.stat_result) -> bool:
-    """Whether what was found is this account's, and closed to others."""
+    """Whether a directory is this account's and inaccessible to others."""
     return status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
 
 
 def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
-    """The names of what killed runs left in a directory of ours; it is gone then."""
+    """Remove what killed runs left in a private directory; returns the removed names."""
     leftovers = _require_own(path, descriptor)
     for name in leftovers:
         shutil.rmtree(Path(f"/dev/fd/{descriptor}") / name)
@@ -258,7 +258,7 @@ def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
 
 
 def _create_directory(path: Path) -> bool:
-    """Make the directory for its owner alone; False where something has the name."""
+    """Create a private directory; False if the name is taken."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -274,7 +274,7 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _open_locked(path: Path) -> int:
-    """The directory itself, open, locked and no link; for ``os.close``."""
+    """Open and lock a directory, not a link; the caller closes the descriptor."""
     try:
         descriptor = os.open(path, _DIRECTORY)
     except OSError as error:
@@ -293,7 +293,7 @@ def _open_locked(path: Path) -> int:
 
 
 def _require_own(path: Path, descriptor: int) -> list[str]:
-    """What a killed run left in a directory, after a check that it is ours alone."""
+    """Check that a directory is private; returns the names that killed runs left in it."""
     if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
             f"The directory to spill to, {path}, is another account's, or open to others.",
@@ -315,7 +315,7 @@ def _creation_error(path: Path, error: OSError) -> DbanonError:
     return kind(f"The directory {path} cannot be made.", detail=error.strerror)
 
 
-# Seconds after the last change in it that one is taken for a dead driver's.
+# Seconds without a change after which a staged directory counts as abandoned.
 OLD = 86_400
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -323,19 +323,19 @@ _STAGED_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
-    """The name of what becomes a directory of this name; hidden, so that readers pass it over."""
+    """The staging name of a directory; hidden, so that readers skip it."""
     return f".{name}.{release_id.replace('-', '')[:12]}.dbanon"
 
 
 def clear_staged_in(directory: str) -> list[str]:
-    """Take away what drivers staged in a directory and left, more than a day ago; what that was.
+    """Remove directories that drivers abandoned more than a day ago; returns the removed paths.
 
-    Of a disk of this machine. Only directories of such a name and of this account are looked at.
+    Only staged directories of this account on this machine's disks are considered.
 
     Raises
     ------
-    InvalidParameter : it is no directory, or none of this machine.
-    InsufficientRights : it may not be looked into, or not be taken away.
+    InvalidParameter : the path is not a directory, or not on this machine.
+    InsufficientRights : the directory cannot be read, or its contents not be removed.
     """
     if _SCHEME.match(directory):
         raise InvalidParameter(
@@ -366,7 +366,7 @@ def clear_staged_in(directory: str) -> list[str]:
                 continue
             shutil.rmtree(entry)
         except FileNotFoundError:
-            # Somebody is at work there.
+            # A driver is still writing there.
             continue
         except PermissionError:
             raise InsufficientRights(

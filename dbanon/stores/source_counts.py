@@ -1,7 +1,7 @@
-"""What is counted of a source in a database: persons, and what a run would refuse.
+"""Counts of a source in a database: column profiles, persons, and reasons to refuse a run.
 
-Which columns may be numbers of persons, and whose values classes hold; NULLs, and strata of fewer
-than k. Counts alone leave the database: no value is read.
+They show which columns may be person identifiers, how many persons classes hold, and where NULLs
+and strata of fewer than k are. Only counts leave the database, never values.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_forms import forms_of
 
-# Classes that are counted first: where some of these hold few persons, no others are counted.
+# Classes counted first; if some of these have too few persons, the others are not counted.
 SAMPLED = 5_000
-# Rows of which it is counted how many are different.
+# Rows compared to estimate the share of distinct rows.
 COMPARED = 1_000_000
 
 
 @dataclass(frozen=True)
 class _LeadingRows(RelationName):
-    """Some rows of a relation, as FROM has them with an alias.
+    """The first rows of a relation, as a subquery.
 
     Parameters
     ----------
-    source : what they are rows of, where that is not the relation as a whole.
+    source : the FROM item to take rows from, if not the whole relation.
     """
 
     columns: tuple[str, ...]
@@ -71,11 +71,11 @@ def profile_columns(
     keys: Collection[str] = (),
     different: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[Column, ...]]:
-    """The rows of a relation, and what one query counts of these columns.
+    """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
     ----------
-    different : SQL that counts the values of an expression.
+    different : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
         relation,
@@ -101,13 +101,13 @@ def profile_columns(
 
 
 def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-    """Why columns look like names, addresses or numbers of persons, by those that do.
+    """The columns that look like names, addresses or person identifiers, and why.
 
-    The first rows tell it, of those that are read.
+    Decided on the first rows that the run reads.
     """
     attributes = [relation.attribute(name) for name in names]
     counted = {a.name: Column(a, 0, 0) for a in attributes}
-    # Of types that no release reads, the type alone is looked at.
+    # Columns of unsupported types are judged without reading them.
     read = [a for a in attributes if a.kind is not Kind.OTHER]
     if read:
         name, columns = relation.name, tuple(a.name for a in read)
@@ -119,7 +119,7 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
 
 
 def spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
-    """The persons that an identifier tells, by how it is normalized: not at all is empty."""
+    """Count the persons that an identifier distinguishes, by normalization; empty for none."""
     kinds = dict.fromkeys(("", person.normalize, CASEFOLD))
     values = (session.value_of(replace(person, normalize=kind)) for kind in kinds)
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
@@ -128,9 +128,9 @@ def spellings(session: Session, relation: Relation, person: Attribute) -> dict[s
 
 
 def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:
-    """The share of rows whose values in these columns no row before has, of a million at most.
+    """The share of distinct value combinations in these columns, among the first million rows.
 
-    Of more rows it is less. NULLs are alike.
+    All NULLs count as equal. The share usually falls with more rows.
     """
     columns = ", ".join(session.compared(relation.attribute(name)) for name in names)
     source = f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED}) AS s"
@@ -142,9 +142,9 @@ def different_rows(session: Session, relation: Relation, names: Sequence[str]) -
 
 
 def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
-    """The columns that look like numbers of persons, and why, as ``advice.persons`` says it.
+    """The columns that look like person identifiers, and why, as in ``advice.persons``.
 
-    Columns that this role may not read are passed over.
+    Columns that this role may not read are skipped.
     """
     attributes = relation.schema.attributes
     suspected, determined = suspects(attributes), constant_within(attributes)
@@ -172,7 +172,7 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
 
 
 def _agreement(session: Session, head: RelationName, attribute: Attribute) -> float:
-    """The share of pairs of rows that have one value of a column."""
+    """The share of row pairs with equal values in a column."""
     squares, rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
@@ -184,8 +184,10 @@ def _agreement(session: Session, head: RelationName, attribute: Attribute) -> fl
 def _dependency_query(
     session: Session, relation: RelationName, number: Attribute, constant: Sequence[Attribute]
 ) -> str:
-    """Of each value that several rows share, out of some: rows with a value of each other column,
-    and how many different ones they have."""
+    """Build a query that counts, for some repeated values of a number, the values of other columns.
+
+    Each row of the result counts non-NULL and distinct values of each of those columns.
+    """
     value = session.compared(number)
     columns = (number.name, *(a.name for a in constant))
     rows = _LeadingRows(relation.schema, relation.name, columns, LOOKED_UP)
@@ -208,10 +210,10 @@ def classes_below(
     name: str,
     k: int,
 ) -> tuple[int, int]:
-    """How many classes were counted, and how many of these hold fewer than k values of a column.
+    """Count the classes, and those with fewer than k distinct values of a column.
 
-    Every NULL counts as a value of its own. Of many classes some are counted first, drawn by the
-    random numbers that they have in staging; all are where none of these holds few.
+    Each NULL counts as a separate value. If there are many classes, a random sample is counted
+    first (class numbers in staging are random), and the rest only if the sample has none below k.
     """
     session.stage_labels(microdata, partition, relation.located.types)
     rows = statements.released_rows(relation.from_clause, relation.located.expressions)
@@ -240,11 +242,11 @@ def require_feasible(
     rows: int,
     withheld: int,
 ) -> None:
-    """Refuse what a run would refuse of NULLs and strata, in its words; nothing is read.
+    """Raise the errors that a run would raise about NULLs and strata, without reading rows.
 
     Parameters
     ----------
-    rows, withheld : all rows, and those of them that are withheld for a NULL.
+    rows, withheld : the number of all rows, and of those withheld because of a NULL.
 
     Raises
     ------
@@ -265,7 +267,7 @@ def require_feasible(
 def _count_nulls(
     session: Session, relation: Relation, columns: tuple[Attribute, ...]
 ) -> dict[str, int]:
-    """The rows that are read and have a NULL, by column."""
+    """Count the NULLs by column, among the rows that a run reads."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
     query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
     [null_counts] = session.rows(query)
@@ -281,13 +283,13 @@ def _require_strata(
     rows: int,
     withheld: int,
 ) -> None:
-    """Check that each stratum has k or may be withheld, and say of the first what a run says.
+    """Check that each stratum has k or may be withheld; raises the run's error for the first.
 
-    Of merged patterns persons with rows in several count once for each: a run may still refuse.
+    A person with rows in several merged patterns counts once in each, so a run may still refuse.
     """
     k = int(policy.k)
     flags = [f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in holed]
-    # In the order of a run's strata: by the codes of their texts, NULL first.
+    # In a run's order of strata: by code point, NULL first.
     keys = []
     for column in roles.by:
         keys += [f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
@@ -318,7 +320,7 @@ def _require_strata(
     if len(rare) < len(strata) and policy.max_suppression != 0:
         require_budget(policy, withheld + sum(stratum.rows for stratum in rare), rows)
         return
-    # Of a table without rows there are no groups.
+    # An empty table has no groups.
     few = rare[0] if rare else _Stratum(0, 0, (), ())
     absent = [a.name for a, is_absent in zip(holed, few.absent, strict=False) if is_absent]
     raise too_few_counted(
@@ -335,13 +337,13 @@ def _require_strata(
 
 @dataclass(frozen=True)
 class _Stratum:
-    """Rows that agree in the columns of strata and in which quasi-identifiers are NULL.
+    """Rows with equal values in the stratum columns and NULL in the same quasi-identifiers.
 
     Parameters
     ----------
-    size : what k is compared with, records or persons; ``rows`` are its rows.
-    key : the values of its columns.
-    absent : True for quasi-identifiers that are NULL, of those that are somewhere.
+    size : the records or persons that k is compared with; ``rows`` counts the rows.
+    key : the values of the stratum columns.
+    absent : True where a quasi-identifier is NULL; only for columns that have NULLs.
     """
 
     size: int
@@ -352,7 +354,7 @@ class _Stratum:
 
 @dataclass(frozen=True, eq=False)
 class _PatternCounts:
-    """Counts patterns of NULLs by the sizes, int64 (m,), that each has."""
+    """Sums the sizes, int64 (m,), of patterns of NULLs."""
 
     sizes: NDArray[np.int64]
 
@@ -361,7 +363,7 @@ class _PatternCounts:
 
 
 def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
-    """The strata once rare patterns of NULLs have joined others; withheld ones stay apart."""
+    """Merge rare patterns of NULLs within each stratum; withheld ones stay separate."""
     merged: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
         same_key = [stratum for stratum in strata if stratum.key == key]

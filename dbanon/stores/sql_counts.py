@@ -1,4 +1,4 @@
-"""What is counted in a relation that was written: its classes, and the values in them."""
+"""Counts of a written relation: its classes, and the values in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = "CAST({} AS DOUBLE PRECISION)"
 
 
 def column_moments(session: Session, relation: RelationName, names: Sequence[str]) -> ColumnMoments:
-    """Means and covariances of columns that hold numbers."""
+    """Compute means and covariances of number columns."""
     from dbanon.measures.unpaired import ColumnMoments
 
     p = len(names)
@@ -34,7 +34,7 @@ def column_moments(session: Session, relation: RelationName, names: Sequence[str
     moments = np.array([np.nan if value is None else float(value) for value in row]).reshape(p, 3)
     means = moments[:, 0]
     covariances = np.full((p, p), np.nan)
-    # Around the means: the sums of squares of large numbers would not tell how they spread.
+    # Center first: sums of squares of large numbers would lose the variance to rounding.
     centred = ", ".join(f"{x} - {_NUMBER.format('?')} AS c{i}" for i, x in enumerate(numbers))
     for i in range(p):
         pairs = ", ".join(
@@ -62,12 +62,12 @@ def rows_of(session: Session, relation: RelationName) -> int:
 
 
 def class_sizes(session: Session, relation: RelationName, names: Sequence[str]) -> dict[int, int]:
-    """How many classes of rows there are of each size."""
+    """The number of classes of each size, by size."""
     return dict(sorted(session.recount(relation, names).histogram.items()))
 
 
 def entropy_of(session: Session, relation: RelationName, name: str) -> float:
-    """The entropy of a column of text, in bits; NULLs are left out."""
+    """The entropy of a text column in bits, without NULLs."""
     column = quote(name)
     frequencies = session.rows(
         "SELECT n, count(*) FROM (SELECT count(*) AS n"
@@ -81,11 +81,11 @@ def entropy_of(session: Session, relation: RelationName, name: str) -> float:
 
 
 def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:
-    """The classes of a written relation, by GROUP BY.
+    """Count the classes of a written relation with GROUP BY.
 
     Raises
     ------
-    RecountFailed : the sizes of the classes do not add up to the rows.
+    RecountFailed : the class sizes do not add up to the rows.
     """
 
     def recounted(columns: Sequence[str]) -> Recount:
@@ -100,11 +100,11 @@ def count_classes(session: Session, counted: RelationName, questions: Questions)
 def count_sets(
     session: Session, counted: RelationName, questions: Questions
 ) -> tuple[Recount, ...]:
-    """The combinations of other sets of columns of a written relation, by GROUP BY.
+    """Count value combinations of further column sets of a written relation with GROUP BY.
 
     Raises
     ------
-    RecountFailed : their sizes do not add up to the rows.
+    RecountFailed : the counts do not add up to the rows.
     """
     recounts = tuple(session.recount(counted, columns) for columns in questions.also)
     rows = rows_of(session, counted) if recounts else 0
@@ -114,7 +114,7 @@ def count_sets(
 
 
 def _require_all(counted: int, rows: int, description: str) -> None:
-    """Check that sizes add up to the rows: a setting of a server can cut a GROUP BY, and be silent.
+    """Check that counts add up to the rows: a server setting can truncate a GROUP BY silently.
 
     Raises
     ------
@@ -131,12 +131,12 @@ def _require_all(counted: int, rows: int, description: str) -> None:
 def cells_of(
     session: Session, relation: Relation, counted: RelationName, questions: Questions
 ) -> Mapping[str, Cells]:
-    """Classes and values of a written relation, by GROUP BY, of each sensitive column asked for.
+    """Count the values in each class, for each sensitive column in question, with GROUP BY.
 
     Parameters
     ----------
-    relation : what the columns are.
-    counted : where they are counted.
+    relation : the source, for the columns' types.
+    counted : the written relation.
     """
     cells_by_name: dict[str, Cells] = {}
     rows: int | None = None
@@ -158,11 +158,11 @@ def cells_of_rows(
     attribute: Attribute | None,
     rows: Sequence[Sequence[Any]],
 ) -> Cells:
-    """Cells of rows of class, value, size and, where they were counted, persons.
+    """Build cells from rows of class, value, size and, if counted, persons.
 
     Parameters
     ----------
-    attribute : the column of ``counted`` whose order the values have; None for that of their texts.
+    attribute : the column of ``counted`` that orders the values; None to order them as text.
     """
     texts = sorted({row[1] for row in rows if row[1] is not None})
     code_of: dict[str | None, int] = {text: index for index, text in enumerate(texts)}

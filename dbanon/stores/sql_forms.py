@@ -1,6 +1,6 @@
-"""Forms of values, counted in SQL: values stay in their database.
+"""Detection of value forms by counting in SQL, without reading values.
 
-Patterns are counted first; check digits only of columns whose values have the pattern.
+Patterns are counted first, and check digits only for columns whose values match the pattern.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dbanon.data.schema import Attribute
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-# Queries of one statement: SQLite takes 500.
+# SQLite allows 500 queries in one statement.
 _QUERIES_PER_STATEMENT = 100
-# Calls within calls that the parsers of all SQLite versions take.
+# Nested calls that the parsers of all SQLite versions accept.
 _MAX_NESTED_CALLS = 9
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -31,9 +31,9 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def forms_of(
     session: Session, relation: RelationName, attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """The form that the values of each column have, empty where they have none.
+    """Detect the form of each column's values; empty if they have none.
 
-    The first values that there are tell it, each once.
+    Decided on the first non-NULL values, each counted once.
     """
     looked_at = [a for a in attributes if may_have(a)]
     form_by_name = {}
@@ -49,7 +49,7 @@ def forms_of(
 
 
 def _patterns(session: Session, index: int, relation: RelationName, attribute: Attribute) -> str:
-    """How many values a column has, and how many of these have each pattern."""
+    """Build a query that counts a column's values, and those that match each pattern."""
     counts = ", ".join(f"sum(CASE WHEN {_matches(session, f)} THEN 1 ELSE 0 END)" for f in forms())
     return f"SELECT {index}, count(*), {counts} FROM {_values(session, relation, attribute)} AS v"
 
@@ -61,7 +61,7 @@ def _apply_check_digits(
     values: int,
     fitting: dict[int, int],
 ) -> None:
-    """Of forms with check digits, replace how many values have the pattern by how many pass."""
+    """For forms with check digits, replace the pattern's count by that of valid check digits."""
     for at, form in enumerate(forms()):
         if not form.checks:
             continue
@@ -73,8 +73,8 @@ def _apply_check_digits(
 
 
 def _check_digits_query(session: Session, form: Form, rows: str) -> str:
-    """How many of some values pass the check digits of a form."""
-    # An IBAN: the first four characters last, letters as two digits.
+    """Build a query that counts the values with valid check digits."""
+    # An IBAN is checked with its first four characters last, and letters as two digits.
     digits = "substr(v.compact, 5) || substr(v.compact, 1, 4)" if form.moved else "v.compact"
     digits_query = f"SELECT {digits} AS digits FROM {rows} AS v WHERE {_matches(session, form)}"
     for start in range(0, len(_LETTERS) if form.moved else 0, _MAX_NESTED_CALLS):
@@ -89,9 +89,9 @@ def _check_digits_query(session: Session, form: Form, rows: str) -> str:
 
 
 def _values(session: Session, relation: RelationName, attribute: Attribute) -> str:
-    """The first values of a column, each once, as they are and without separators."""
+    """Build a subquery of the first distinct values of a column, with and without separators."""
     column = quote(attribute.name)
-    # SQLite takes a column of a subquery whose name is "true" for the truth value.
+    # SQLite reads a subquery's column named "true" as the truth value, so rename it.
     value = replace(attribute, name="value")
     rows = (
         f"(SELECT s.{column} AS {quote(value.name)} FROM {relation.quoted} AS s"
@@ -111,10 +111,10 @@ def _matches(session: Session, form: Form) -> str:
 
 
 def _check(check: Check) -> str:
-    """SQL of check digits. Characters are looked up, so that no text can make it fail."""
+    """Build the check-digit condition; characters are looked up, so that no text causes errors."""
     parts = [_digit_value(f"substr(p.digits, {at}, 1)", digit_values)
              for at, digit_values in enumerate(check.places, 1)]  # fmt: skip
-    # Nothing is negative, so that databases agree on the remainder.
+    # No term is negative, so all databases agree on the remainder.
     return f"({' + '.join(parts)}) % {check.modulus} IN ({', '.join(map(str, check.remainders))})"
 
 
