@@ -1,7 +1,7 @@
-"""Synthetic rows in a database: what they are made of is read, they are written, and recounted.
+"""Synthetic rows in a database: reading their input, writing them, and recounting.
 
-Nothing here looks at a value before it is told to, and no value makes it fail: columns are read as
-numbers between public bounds, or as places in a public list.
+Columns are read as numbers between public bounds, or as indexes into a public list. So no value
+influences what is read, and none can make the query fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.enumerated_column import ListedColumn, drop_lists, index_expression, stage_lists
 
-# How a person may be told: by values that are equal or not, wherever they are looked at.
+# Kinds of person identifiers: everywhere, their values are either equal or not.
 _OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
 _KINDS = (
     Kind.INTEGER,
@@ -44,14 +44,14 @@ AnyColumn: TypeAlias = "SyntheticColumn | ListedColumn"
 
 @dataclass(frozen=True)
 class SyntheticColumn:
-    """A column as it is read and as it is released, between two values of its type.
+    """A column between public bounds, in the source and in the release.
 
     Parameters
     ----------
-    attribute : with the type that it has in the release.
-    source : as the source has it.
-    low, high : of released values, as SQL spells them; empty for truths.
-    parts : the same in whole units of the type; None for floating point and truths.
+    attribute : the column with its type in the release.
+    source : the column as the source has it.
+    low, high : the bounds of released values as SQL text; empty for booleans.
+    parts : the bounds in whole units of the type; None for floating point and booleans.
     """
 
     attribute: Attribute
@@ -62,11 +62,11 @@ class SyntheticColumn:
 
     @property
     def ends(self) -> list[str]:
-        """Low and high, where there are any."""
+        """Low and high; empty for booleans."""
         return [self.low, self.high] if self.low else []
 
     def released(self, values: NDArray[Any]) -> ReleasedColumn:
-        """Values as staging holds them, within the bounds."""
+        """Convert values for staging, clipped to the bounds."""
         kind = self.attribute.kind
         if kind is Kind.BOOLEAN:
             return ReleasedColumn(self.attribute, np.where(values, "1", "0").astype(object))
@@ -91,7 +91,7 @@ def require_kind(attribute: Attribute) -> None:
 
     Raises
     ------
-    UnsupportedType : it is no number, truth, moment or text.
+    UnsupportedType : it is not a number, boolean, date, timestamp or text.
     """
     if attribute.kind not in _KINDS:
         raise UnsupportedType(
@@ -102,7 +102,7 @@ def require_kind(attribute: Attribute) -> None:
 
 
 def dtype_of(attribute: Attribute) -> np.dtype[Any]:
-    """The type of a column's values, as far as synthesis knows it; object for others."""
+    """The NumPy type of a column's values; object for types unknown to synthesis."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
         return np.dtype({16: np.int16, 32: np.int32}.get(attribute.bits, np.int64))
@@ -119,19 +119,19 @@ def dtype_of(attribute: Attribute) -> np.dtype[Any]:
 def synthetic_column(
     session: Session, source: Attribute, bounds: tuple[float, float]
 ) -> SyntheticColumn:
-    """A column between public bounds, in the type that this database has for it.
+    """Choose the type that this database has for a column between public bounds.
 
     Parameters
     ----------
-    bounds : of moments in days or microseconds since 1970; of truths they are not looked at.
+    bounds : days or microseconds since 1970 for dates and timestamps; ignored for booleans.
 
     Raises
     ------
-    InvalidParameter : its type has no two values between them.
+    InvalidParameter : the type does not have two values between the bounds.
     """
     kind = source.kind
-    # A numeric without a scale gets its own type and no other digits than a double has; what its
-    # values' scale is, is an answer.
+    # A numeric without a declared scale keeps its type, with the digits of a double: the scale of
+    # its values would disclose something about them.
     loose = kind is Kind.DECIMAL and source.scale < 0
     attribute = replace(
         source,
@@ -160,12 +160,12 @@ def synthetic_column(
 
 
 def _unit(attribute: Attribute) -> int:
-    """Of a moment: how many days or microseconds its type tells apart."""
+    """The resolution of a date in days, or of a timestamp in microseconds."""
     return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
 
 
 def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
-    """The bounds in whole units of the type, inside of what was given."""
+    """Convert the bounds to whole units of the type, rounded inwards."""
     low, high = (Decimal(repr(float(end))) for end in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
     unit = _unit(attribute)
@@ -188,7 +188,7 @@ def _has_room(attribute: Attribute, parts: tuple[int, int]) -> bool:
 
 
 def _sql_text(attribute: Attribute, part: int) -> str:
-    """A number or moment as SQL spells it."""
+    """Write a number, date or timestamp as SQL text."""
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(part, "D"))
     if attribute.kind is Kind.TIMESTAMP:
@@ -205,11 +205,11 @@ def _sql_text(attribute: Attribute, part: int) -> str:
 
 
 def require_entity(entity: Attribute) -> None:
-    """Check that a column can say whose a row is.
+    """Check that a column can identify the person a row belongs to.
 
     Raises
     ------
-    UnsupportedType : it may hold NULL, or values that are not told apart everywhere.
+    UnsupportedType : it may hold NULL, or the equality of its values is not well-defined.
     """
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
@@ -224,7 +224,7 @@ def require_entity(entity: Attribute) -> None:
 
 
 def count_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
-    """How many rows there are, or values of the column of persons: it is taken as public."""
+    """Count the rows, or the values of the person column; the count is considered public."""
     distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
     query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
@@ -237,9 +237,9 @@ def read_figures(
     persons: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """The columns, float64 (p, rows), NaN where NULL; whose each row is, int64 (rows,), from 1.
+    """Read the columns, float64 (p, rows), NaN where NULL, and the persons, int64 (rows,), from 1.
 
-    Of listed values their places are read, and ``UNLISTED`` for others.
+    Listed columns are read as indexes into their list, ``UNLISTED`` for other values.
     """
     lists = [column for column in columns if isinstance(column, ListedColumn)]
     parts: list[str] = []
@@ -275,7 +275,7 @@ def write_rows(
     columns: Sequence[AnyColumn],
     rows: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write rows into a table that nobody else sees, in the order in which they were drawn."""
+    """Write rows to a hidden table, in the order in which they were generated."""
     session.make_schema(output.name)
     released = [synthetic.released(rows[synthetic.attribute.name]) for synthetic in columns]
     session.load_classes(released, len(released[0].values))
@@ -295,13 +295,13 @@ def write_rows(
 
 @dataclass(frozen=True)
 class ColumnDomain:
-    """What is counted again of a released column.
+    """The allowed values of a released column, which the recount checks.
 
     Parameters
     ----------
-    attribute : as it is released.
-    low, high : as SQL spells them; empty for truths and listed values.
-    listed : all that its values may be; empty where they are no list.
+    attribute : the released column.
+    low, high : the bounds as SQL text; empty for booleans and listed values.
+    listed : the allowed values; empty for a column with bounds.
     """
 
     attribute: Attribute
@@ -311,7 +311,7 @@ class ColumnDomain:
 
     @classmethod
     def of(cls, column: AnyColumn) -> ColumnDomain:
-        """That of a column that is being released."""
+        """The domain of a column to release."""
         if isinstance(column, ListedColumn):
             return cls(column.attribute, listed=column.labels)
         return cls(column.attribute, column.low, column.high)
@@ -320,7 +320,7 @@ class ColumnDomain:
 def recount(
     session: Session, relation: RelationName, domains: Sequence[ColumnDomain]
 ) -> tuple[int, int]:
-    """How many rows a relation has, and how many with a NULL or what no value of it may be."""
+    """Count the rows of a relation, and those with a NULL or a value outside its domain."""
     outside: list[str] = []
     values: list[Any] = []
     for domain in domains:
@@ -345,7 +345,7 @@ def recount(
 def require_recount(
     session: Session, relation: RelationName, domains: Sequence[ColumnDomain], n: int
 ) -> None:
-    """Count what was written; raises RecountFailed where it is not n rows within the bounds."""
+    """Recount the written rows; raises RecountFailed unless all n are within their domains."""
     names = [name for name, _ in session.columns_of(relation)]
     rows, wrong = recount(session, relation, domains)
     if rows != n or wrong or names != [domain.attribute.name for domain in domains]:

@@ -1,4 +1,4 @@
-"""A data frame as the target of a run: a new frame, that nobody has before it was counted."""
+"""A data frame as the target of a run: a new frame, handed over only after it was recounted."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from dbanon.stores.ports import Draft, LastCounts, Progress, Source, Written
 
 
 def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
-    """The column with no more categories than its rows have.
+    """Drop the categories that no row has.
 
-    Those of an ordered column keep their order; others come in the order of the rows, which is that
-    of the release: the old order may be that of the original rows.
+    Ordered categories keep their order. Others are reordered by first occurrence in the release,
+    since the old order may reveal the order of the original rows.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -49,7 +49,7 @@ def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _without_unused_arrow_categories(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
-    """The same for a column of Arrow's dictionaries; other nested types stay as they are."""
+    """Do the same for an Arrow dictionary column; other nested types stay unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(kind):
@@ -66,7 +66,7 @@ def _without_unused_arrow_categories(series: pd.Series[Any], kind: Any) -> pd.Se
 
 
 def _recode_used(codes: Any, ordered: bool) -> tuple[Any, Any]:
-    """Codes among those that occur, -1 for NULL, and which these are."""
+    """Renumber the codes that occur, keeping -1 for NULL; also returns the old codes in order."""
     used, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.arange(len(used)) if ordered else np.argsort(first)
     order = order[used[order] >= 0]
@@ -81,17 +81,17 @@ def labels_as(
     missing: NDArray[np.bool_] | None,
     labels: NDArray[np.int32],
 ) -> pd.Series[Any]:
-    """Labels of generalization under the type of the column that they stand for, if it takes them.
+    """Build a column of generalized labels, in the source column's type if it allows.
 
-    Text stays text of its type; of type ``object`` it gets the one that pandas has for texts.
-    Categories stay categories: the column's own where each label is one of them, with their
-    order, or else the labels. Whole numbers and truths stay what they are
-    where each label is a value of the column. All else is text, as pandas' type ``object``.
+    Text keeps its type; type ``object`` becomes pandas' text type. Categories remain categories:
+    the source's own, in their order, if each label is one of them, or else the labels. Integers and
+    booleans keep their type if each label is a value of the column. Everything else becomes text of
+    type ``object``.
 
     Parameters
     ----------
-    source : the values that the released rows had.
-    values, missing : the label of each class, and where it is NULL.
+    source : the original values of the released rows.
+    values, missing : the label of each class, and whether it is NULL.
     labels : int32 (r,), the class of each row.
     """
     texts = values.astype(object)
@@ -101,7 +101,7 @@ def labels_as(
     categories = isinstance(source_dtype, pd.CategoricalDtype)
     dtype: Any = source_dtype if isinstance(source_dtype, pd.StringDtype) else object
     if pd.api.types.is_object_dtype(source_dtype):
-        # One row that is withheld, and holds no text, would show by the type.
+        # Otherwise the type would reveal a withheld row that held no text.
         dtype = pd.Series(["text"]).dtype
     if (
         categories
@@ -119,14 +119,14 @@ def labels_as(
     class_labels: pd.Series[Any] = pd.Series(texts, dtype=object).astype(dtype)
     rows = class_labels.iloc[labels].reset_index(drop=True)
     if dtype == "category":
-        # Sorted labels, without those of classes that are withheld.
+        # The labels are sorted; drop those of withheld classes.
         return rows.cat.remove_unused_categories()
     return without_unused_categories(rows)
 
 
 @dataclass(frozen=True, eq=False)
 class FrameWritten(Written):
-    """A release in a frame of its own.
+    """A release in a new frame.
 
     Parameters
     ----------
@@ -139,15 +139,15 @@ class FrameWritten(Written):
 
 
 class FrameTarget:
-    """Where a released frame is put.
+    """Receives a released frame.
 
     Parameters
     ----------
-    rows : ``input`` to keep order and index; else rows stand in random order under a new one.
+    rows : ``input`` keeps order and index; otherwise rows get a random order and a new index.
 
     Attributes
     ----------
-    released, places : the frame, and int64 (r,), which row of the source each of its rows was; None
+    released, places : the frame, and the source position of each of its rows, int64 (r,); None
         until it is published.
     """
 
@@ -158,7 +158,7 @@ class FrameTarget:
         self._rows = rows
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """The output: a frame in memory stands in nobody's way. Raises as ``require_ranges``."""
+        """Plan the output: a frame in memory has no conflicts. Raises as ``require_ranges``."""
         if job.policy.intervals == RANGE:
             raise _no_ranges()
         name = RelationName(None, NAME)
@@ -167,7 +167,7 @@ class FrameTarget:
     def earlier(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """None is known: frames have no ledger."""
+        """Empty: frames have no ledger."""
         return NO_HISTORY
 
     def joint_histories(
@@ -191,20 +191,20 @@ class FrameTarget:
         raise _no_ranges()
 
     def copies_from(self, source: Source) -> bool:
-        """False: a frame is made from a frame."""
+        """False for frames: a frame is released from a frame."""
         return not isinstance(source, FrameSource)
 
     def require_type(self, attribute: Attribute) -> None:
-        """Nothing to check: a frame takes values of every type."""
+        """Nothing to check: a frame holds values of any type."""
 
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Refuse it: a frame is the client's own; raises InvalidParameter."""
+        """Refuse: a frame is already in the client; raises InvalidParameter."""
         raise passthrough_refused()
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
-        """The released rows; raises as ``ports.Target``."""
+        """Build the released rows; raises as ``ports.Target``."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
         if self._rows != INPUT:
@@ -215,7 +215,7 @@ class FrameTarget:
         return FrameWritten(draft, released, records)
 
     def count(self, written: FrameWritten, questions: Questions) -> Counts:
-        """The answers, by groups of rows with equal values."""
+        """Answer the questions by grouping rows with equal values."""
         frame = written.frame
         rows = questions.recounted(lambda columns: _recount(frame, columns))
         also = tuple(_recount(frame, columns) for columns in questions.also)
@@ -242,19 +242,19 @@ class FrameTarget:
         return Counts(rows, persons, cells, also=also)
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Nothing to check: Python makes them."""
+        """Nothing to check: Python computes pseudonyms."""
 
     def different(self, written: FrameWritten, name: str) -> tuple[int, int]:
-        """The released rows with a value in a column, and how many different ones they have."""
+        """Count the released rows with a value in a column, and its distinct values."""
         values = written.frame[name].dropna()
         return len(values), values.nunique()
 
     def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
-        """None: all rows are counted."""
+        """Empty: all rows are counted, not a sample."""
         return {}
 
     def profiles(self, written: FrameWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The groups of several rows with one value, and those that are alone with their rows."""
+        """Count values that several rows share, and those with unique profiles."""
         frame = written.frame
         present = frame[name].notna().to_numpy()
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
@@ -264,7 +264,7 @@ class FrameTarget:
     def homogeneity(
         self, written: FrameWritten, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
-        """The classes in which all rows share one value of a column."""
+        """Count the classes in which all rows share one value of a column."""
         classes, values = (
             group_by_display(written.frame, names).ngroup().to_numpy(np.int64)
             for names in (columns, [name])
@@ -272,7 +272,7 @@ class FrameTarget:
         return ClassHomogeneity.of_groups(name, classes, values)
 
     def digest(self, written: FrameWritten) -> str | None:
-        """None: nobody looks a frame up again."""
+        """None: a frame cannot be verified later."""
         return None
 
     def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
@@ -290,7 +290,7 @@ def _no_ranges() -> InvalidParameter:
 
 
 def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
-    """The released rows in the frame's order of columns; bounds stand where their column stood."""
+    """Build the released rows with the frame's column order; bounds replace their column."""
     labels = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
@@ -316,7 +316,7 @@ def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64
 
 
 def _pseudonyms(values: pd.Series[Any], draft: Draft) -> pd.Series[Any]:
-    """The pseudonyms of values, under the type that pandas has for texts."""
+    """Compute the pseudonyms of values, in pandas' text type."""
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
     plain = values.astype(object).where(values.notna(), None)
@@ -369,7 +369,7 @@ def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
 def _persons(
     classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, Cells]
 ) -> EntityCount:
-    """The persons in each class; ``classes``, ``persons`` and the cells are each row's."""
+    """Count the persons in each class; all arguments have one entry per row."""
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     in_class = np.bincount(pairs[:, 0])
     return EntityCount(
@@ -384,7 +384,7 @@ def _persons(
 
 
 def _mark_first_rows(cells: Cells, persons: NDArray[np.int32]) -> Cells:
-    """The cells of each row with 1 for its person, or 0 where an earlier row is theirs, too."""
+    """Mark each row with 1 if it is its person's first in its cell, and 0 otherwise."""
     key = np.column_stack((cells.classes, cells.column.codes, persons))
     first = np.zeros(len(key), np.int64)
     first[np.unique(key, axis=0, return_index=True)[1]] = 1
