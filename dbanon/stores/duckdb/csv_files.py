@@ -1,8 +1,8 @@
-"""CSV files before DuckDB reads them: their header, their characters, and where one is broken.
+"""CSV files before DuckDB reads them: header, encoding, and the location of errors.
 
-DuckDB guesses what it is not told, gives columns of one name others, and quotes lines in its
-errors. So the header is read here, DuckDB is told everything, and a file that it refuses is looked
-at again for the line and the column. No value is told.
+DuckDB guesses unspecified options, renames duplicate columns, and quotes lines in its errors. So
+the header is read here, all options are passed to DuckDB, and a rejected file is parsed again to
+find the line and the column. Errors never quote a value.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_
 from dbanon.job.reading import RENAME, UTF_8, Reading
 from dbanon.stores.folders import FileLocation, require_room
 
-# A table of more is none of records: each column costs time when its types are looked for.
+# No table of records has more columns, and detecting each column's type takes time.
 MAX_COLUMNS = 4096
 _DELIMITERS = ",;\t|"
-# What is looked at to find the delimiter; a header is no longer.
+# The sample that determines the delimiter; a header must fit into it.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
 _PIECE = 2**20
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _SINGLE_BYTE = ("latin-1", "windows-1252")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# Half characters, which stand for bytes that are none, and what UTF-16 has for them.
+# Lone surrogates, which stand for undecodable bytes, and the replacement character of UTF-16.
 _UNDECODABLE = re.compile("[\udc80-\udcff\ufffd]")
 _FORM = (
     "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
@@ -41,14 +41,14 @@ _FORM = (
 
 @dataclass(frozen=True)
 class CsvHeader:
-    """What is known of a CSV file before its rows are read.
+    """The header of a CSV file.
 
     Parameters
     ----------
-    cells : the header as it is written.
-    names : of the columns; one without a name is called by its place.
-    skipped : lines before the header in which nothing stands, or that are to be skipped.
-    has_header : the first line names the columns.
+    cells : the header as written.
+    names : the column names; an empty one becomes ``column`` and its position.
+    skipped : the number of lines before the header that are empty or skipped by option.
+    has_header : whether the first line names the columns.
     """
 
     delimiter: str
@@ -59,11 +59,11 @@ class CsvHeader:
 
 
 def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> CsvHeader:
-    """The header of an open file, which is at its beginning again then.
+    """Read the header of an open file, and rewind it.
 
     Raises
     ------
-    FileMalformed : it has none, two columns of one name, or too many.
+    FileMalformed : the file has no header, duplicate columns, or too many.
     """
     sample = file.read(_SAMPLE_BYTES)
     file.seek(0)
@@ -73,14 +73,14 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
     if reading.skip_lines:
         lines = _LINE.findall(text)
         if any('"' in line for line in lines[: reading.skip_lines]):
-            # DuckDB counts rows, which may have several lines where there are quotes.
+            # DuckDB skips rows, not lines; a quoted row may span several lines.
             raise FileMalformed(
                 f"A line before the header of the file {path} has quotes.",
                 hint="Remove the lines before the header.",
             )
         text = "".join(lines[reading.skip_lines :])
     read = {mark: _rows(text, mark, is_complete, reading) for mark in _DELIMITERS}
-    # The one by which the header has columns, and the first rows as many as it.
+    # Prefer a delimiter that splits the header into columns, and the first rows into as many.
     delimiter = max(_DELIMITERS, key=lambda mark: _column_fit(read[mark][0]))
     rows, skipped = read[delimiter]
     skipped += reading.skip_lines
@@ -119,10 +119,10 @@ def _codec(reading: Reading) -> str:
 def _rows(
     text: str, delimiter: str, is_complete: bool, reading: Reading
 ) -> tuple[list[list[str]], int]:
-    """The first rows, and how many lines before them are empty."""
+    """Return the first rows, and the number of empty lines before them."""
     rows: list[list[str]] = []
     skipped = 0
-    # What is cut off in the middle is no row.
+    # Drop an incomplete last line.
     end = len(text) if is_complete else max(text.rfind("\n"), text.rfind("\r")) + 1
     lines = io.StringIO(text[:end], newline="")
     with suppress(csv.Error):
@@ -137,7 +137,7 @@ def _rows(
 
 
 def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each one that was there before with a number behind it."""
+    """Append numbers to repeated names."""
     numbered: list[str] = []
     existing = {name.lower() for name in names}
     seen: set[str] = set()
@@ -156,7 +156,7 @@ def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
 
 
 def _require_mark(sample: bytes, path: FileLocation, reading: Reading) -> None:
-    """Check that the mark at a file's beginning, if any, is of the encoding that was said."""
+    """Check that a byte order mark matches the declared encoding."""
     mark = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
     mark = "utf-16" if sample.startswith(_UTF_16_MARKS) else mark
     if mark and mark != reading.encoding:
@@ -179,7 +179,7 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
     for position, name in enumerate(names):
         first = seen.setdefault(name.lower(), position)
         if first != position:
-            # Without a header its first row stands there, and values are not told.
+            # The line may be a row of a file without a header, so do not quote it.
             raise FileMalformed(
                 f"Line {line} of the file {path} names two columns alike: columns"
                 f" {first + 1} and {position + 1}.",
@@ -192,14 +192,14 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
 def open_as_utf8(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory: int
 ) -> Iterator[int]:
-    """The number of an open file with the characters in UTF-8, in memory where they are not.
+    """Yield the descriptor of a UTF-8 file; other encodings are converted in memory.
 
     Raises
     ------
-    MemoryLimit : it would take more bytes there than ``memory``.
-    FileMalformed : it is not written in the encoding that was said.
+    MemoryLimit : the converted file would be larger than ``memory`` bytes.
+    FileMalformed : the file is not in the declared encoding.
     """
-    # Every file has a reading in these: UTF-8 would become other letters, without an error.
+    # Any bytes are valid in these encodings: UTF-8 would become wrong letters without an error.
     misread = _MaybeUtf8() if reading.encoding in _SINGLE_BYTE else None
     if reading.encoding == UTF_8:
         yield file.fileno()
@@ -229,9 +229,9 @@ def open_as_utf8(
 
 
 class _MaybeUtf8:
-    """Tells UTF-8 from an encoding of one byte a letter.
+    """Distinguishes UTF-8 from single-byte encodings.
 
-    Text of the latter is hardly ever valid as UTF-8, unless it is ASCII, which is the same in both.
+    Text in the latter is hardly ever valid UTF-8 unless it is ASCII, which is the same in both.
     """
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class _MaybeUtf8:
         self._is_ascii = self._is_valid = True
 
     def feed(self, piece: bytes, final: bool = False) -> None:
-        """Look at the next bytes."""
+        """Examine the next bytes."""
         self._is_ascii &= piece.isascii()
         if self._is_valid:
             try:
@@ -248,7 +248,7 @@ class _MaybeUtf8:
                 self._is_valid = False
 
     def is_utf8(self) -> bool:
-        """Whether all bytes are valid as UTF-8, with a letter beyond ASCII; call it at the end."""
+        """Whether the bytes are valid UTF-8 and not just ASCII; call it at the end."""
         self.feed(b"", final=True)
         return self._is_valid and not self._is_ascii
 
@@ -256,7 +256,7 @@ class _MaybeUtf8:
 def malformed_file_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> FileMalformed:
-    """What is wrong with a file that cannot be read: the first line that is, and the column."""
+    """Build the error for an unreadable file; names the first bad line and its column."""
     for line, problem, hint in _problems(file, reading, csv_header):
         return FileMalformed(f"Line {line} of the file {path}{problem}", hint=hint)
     return FileMalformed(f"The file {path} cannot be read as what its name says.", hint=_FORM)
@@ -265,9 +265,9 @@ def malformed_file_error(
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """The error of a file whose header stands among its rows, and whether the line was found."""
+    """Build the error for a header among the rows; also returns whether its line was found."""
     where = "A line"
-    # DuckDB may have read what this reader does not.
+    # DuckDB may accept files that this reader rejects.
     with suppress(csv.Error):
         for line, row in records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row
@@ -309,11 +309,11 @@ def _problems(
 def records(
     file: BinaryIO, reading: Reading, csv_header: CsvHeader, *, header: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with the line that it begins in.
+    """Yield the rows of a file, each with the number of its first line.
 
     Parameters
     ----------
-    header : with the header as the first of them.
+    header : whether to yield the header, too.
     """
     file.seek(0)
     errors = "replace" if reading.encoding == "utf-16" else "surrogateescape"
@@ -332,5 +332,5 @@ def records(
                 yield line, row
             line = rows.line_num + 1 + reading.skip_lines
     finally:
-        # The file is its owner's to close.
+        # Leave the file open for the caller.
         text.detach()

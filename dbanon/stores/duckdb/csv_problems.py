@@ -24,8 +24,8 @@ class LoadedFile:
 
     Parameters
     ----------
-    rows : in that table, up to the end of the file.
-    opened : the file as plain CSV, once more.
+    rows : the number of rows in that table up to the end of the file.
+    opened : opens the file again, as plain CSV.
     """
 
     path: FileLocation
@@ -36,7 +36,7 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The error of a column that has no type yet."""
+    """The error for a column without a type."""
 
     name: str
     message: str
@@ -44,7 +44,7 @@ class Refusal:
     is_ambiguous: bool
 
     def error(self, others: Sequence[str]) -> FileMalformed | AmbiguousValues:
-        """The error, which names other columns of the kind."""
+        """Build the error; ``others`` are further columns with the same problem."""
         kind = AmbiguousValues if self.is_ambiguous else FileMalformed
         named = ", ".join(f'"{name}"' for name in others)
         detail = f"There is a question about these columns, too: {named}." if others else None
@@ -52,12 +52,12 @@ class Refusal:
 
 
 def require_types(refusals: Mapping[str, Refusal], names: Iterable[str]) -> None:
-    """Check that the columns of these names have a type.
+    """Check that these columns have a type.
 
     Raises
     ------
-    AmbiguousValues : one can be read in several ways.
-    FileMalformed : a value of one is not as the others, or not as its type says.
+    AmbiguousValues : a column can be read in several ways.
+    FileMalformed : a value differs from the others in format, or from the declared type.
     """
     affected = [refusals[name] for name in dict.fromkeys(names) if name in refusals]
     if affected:
@@ -71,11 +71,11 @@ def refusals_of(
     files: Sequence[LoadedFile],
     reading: Reading,
 ) -> dict[str, Refusal]:
-    """The errors of columns that have no type yet, by name.
+    """Build the errors of the columns without a type, by name.
 
     Parameters
     ----------
-    table : of texts, the rows in their order.
+    table : the table of texts, in row order.
     """
     refusals = {}
     for name, typed in types.items():
@@ -115,12 +115,12 @@ def _malformed(name: str, problem: Problem, location: str) -> Refusal:
 
 
 def _line_and_column(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
-    """The line and the column of a row of the table, in words."""
+    """Describe the line and the column of a row of the table."""
     loaded_file = next(file for file in files if row < file.rows)
     before = max((file.rows for file in files if file.rows <= row), default=0)
     column = f", column {loaded_file.csv_header.names.index(name) + 1} ({name}),"
     several = len(loaded_file.csv_header.names) > 1
-    # DuckDB may have read what this reader does not.
+    # DuckDB may accept files that this reader rejects.
     with suppress(csv.Error), loaded_file.opened() as file:
         rows_left = row - before
         for line, cells in records(file, reading, loaded_file.csv_header):

@@ -1,4 +1,4 @@
-"""CSV files on their way into DuckDB: blanks around fields, lines before a header, no header."""
+"""Reading CSV files with DuckDB: blanks around fields, lines before a header, missing headers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.folders import FileLocation, require_room
 
 _PIECE = 2**20
-# Rows that DuckDB looks at to tell a header.
+# Rows that DuckDB samples to detect a header.
 _SNIFFED_ROWS = 2048
 
 
 def _sniff(
     connection: duckdb.DuckDBPyConnection, number: int, delimiter: str = ""
 ) -> tuple[bool, int]:
-    """Whether the first line is a header, and the lines before it, as DuckDB sees them."""
+    """Detect with DuckDB whether there is a header, and the number of lines before it."""
     more = f", delim = {literal(delimiter)}" if delimiter else ""
     try:
         row = connection.execute(
@@ -55,7 +55,7 @@ def require_header(
 def with_skip_hint(
     connection: duckdb.DuckDBPyConnection, number: int, csv_header: CsvHeader, error: FileMalformed
 ) -> FileMalformed:
-    """The error; with the hint to skip the lines before the header, if there seem to be any."""
+    """Add a hint to skip the lines before the header, if there seem to be any."""
     has_header, skipped = _sniff(connection, number)
     if has_header and skipped > csv_header.skipped:
         error.hint = (
@@ -66,7 +66,7 @@ def with_skip_hint(
 
 
 def has_quotes(number: int) -> bool:
-    """Whether a file has quotes anywhere."""
+    """Whether a file contains quotes."""
     offset = 0
     while piece := os.pread(number, _PIECE, offset):
         if b'"' in piece:
@@ -79,14 +79,14 @@ def has_quotes(number: int) -> bool:
 def without_blanks(
     number: int, path: FileLocation, csv_header: CsvHeader, memory: int
 ) -> Iterator[int]:
-    """The number of a file with the same fields, without the blanks around them, in memory.
+    """Strip blanks around fields into a memory file; yields its descriptor.
 
-    Blanks within quotes stay.
+    Blanks within quotes are kept.
 
     Raises
     ------
-    MemoryLimit : it would take more bytes there than ``memory``.
-    FileMalformed : this system has no files in memory.
+    MemoryLimit : this would take more than ``memory`` bytes.
+    FileMalformed : this system has no memory files.
     """
     if sys.platform != "linux":
         raise FileMalformed(
@@ -105,7 +105,7 @@ def without_blanks(
 
 
 def _fields_of(delimiter: str) -> re.Pattern[bytes]:
-    """A field with the blanks around it: quoted, or not, and what ends it."""
+    """Match a field, quoted or not, with surrounding blanks and its terminator."""
     blank, end = "[ ]" if delimiter == "\t" else r"[ \t]", re.escape(delimiter)
     return re.compile(
         rf'{blank}*+(?:("(?:[^"]|"")*+")|([^{end}\r\n]*?)){blank}*+({end}|\r\n|\r|\n|\Z)'.encode()
@@ -113,7 +113,7 @@ def _fields_of(delimiter: str) -> re.Pattern[bytes]:
 
 
 def read_arguments(csv_header: CsvHeader) -> str:
-    """The arguments of DuckDB's ``read_csv``, which has nothing to guess then: all as texts."""
+    """Build arguments of ``read_csv`` that read all columns as text and leave nothing to guess."""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in csv_header.names)
     return (
         f"auto_detect = false, header = {str(csv_header.has_header).lower()},"
@@ -124,11 +124,11 @@ def read_arguments(csv_header: CsvHeader) -> str:
 
 
 def text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False) -> str:
-    """The columns as they are read, NULL where a word stands for it.
+    """Select the columns as text, with words for missing values as NULL.
 
     Parameters
     ----------
-    trim : without blanks around them; what is nothing but blanks is NULL.
+    trim : strip blanks; text of blanks only becomes NULL.
     """
     if not reading.null_words and not trim:
         return "*"
@@ -143,7 +143,7 @@ def text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False)
 
 
 def has_blanks(csv_header: CsvHeader) -> str:
-    """Whether a text has blanks around it, as an expression of an aggregate."""
+    """Build an aggregate that is true if a text has leading or trailing blanks."""
     conditions = (f"coalesce({_has_blank_end(quote(name))}, false)" for name in csv_header.names)
     return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
 
@@ -154,7 +154,7 @@ def _has_blank_end(name: str) -> str:
 
 
 def is_header(csv_header: CsvHeader) -> str:
-    """True of a row that is the header again, as a condition; with the mark of its file, too."""
+    """Build the condition that a row repeats the header, possibly with a byte order mark."""
     first, *others = (
         (quote(name), literal(cell) if cell else "NULL")
         for name, cell in zip(csv_header.names, csv_header.cells, strict=True)

@@ -1,4 +1,4 @@
-"""What the texts of a column of a CSV file look like, where they are of no other type."""
+"""Descriptions of the text columns of a CSV file by the format of most of their values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NULL_WORDS = "null_words"
 
 @dataclass(frozen=True)
 class _TextFormat:
-    """A way of writing that is not the column's type.
+    """A format that many values of a text column may have.
 
     Parameters
     ----------
-    name : in words.
-    condition : on each value, as SQL.
-    some : on one value at least; empty for no more than the first.
-    option : what would read it; empty where nothing does.
+    name : a description.
+    condition : SQL that a matching value satisfies.
+    some : SQL that at least one value must satisfy; empty for no such requirement.
+    option : the option that would read the format; empty if there is none.
     """
 
     name: str
@@ -31,7 +31,7 @@ class _TextFormat:
 
 
 def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
-    # Of two orders that fit, the one that somebody stated is meant.
+    # If two orders fit, prefer the declared one.
     orders = sorted((DMY, MDY), key=lambda order: order != reading.dates)
     formats = []
     for order in orders:
@@ -65,7 +65,7 @@ def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
 
 
 def description_query(column: str, reading: Reading) -> str:
-    """What ``describe_texts`` needs to know of a column of texts, as expressions of one SELECT."""
+    """Build the SELECT expressions that ``describe_texts`` needs for a text column."""
     counts = [f"count({column})"]
     for text_format in _text_formats(column, reading):
         counts.append(f"count(*) FILTER (WHERE {text_format.condition})")
@@ -74,7 +74,7 @@ def description_query(column: str, reading: Reading) -> str:
 
 
 def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> ColumnReading:
-    """What most texts of a column look like."""
+    """Describe the format of most texts of a column."""
     n_values, *format_counts = counts
     best = ColumnReading(name, "VARCHAR")
     for text_format, count, some in zip(

@@ -1,4 +1,4 @@
-"""Columns of CSV files: the types that their texts are written in."""
+"""Type inference for columns of CSV files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from dbanon.stores.duckdb.csv_forms import (
 from dbanon.stores.duckdb.dialect import literal
 
 TEXT = "text"
-# Columns whose types are looked for in one statement.
+# Columns whose types are inferred in one statement.
 _COLUMNS_PER_QUERY = 32
-# Values of a text column that are looked at before all are.
+# Values of a text column that are examined before all values are.
 _SAMPLE = 2048
-# Of fewer values nothing can be said of the one that is not as the others.
+# With fewer values, one in another format is not evidence of a mistake.
 _MIN_VALUES_WITH_OUTLIER = 20
-# Digits of decimals: of few widths, so that a larger value seldom makes another type.
+# Few widths of decimals, so that a larger value rarely changes the type.
 _WIDTHS = (15, 18, 38)
 _FORM_OF_OTHER_VALUES = "of the form that other values have ({})"
 _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
@@ -45,14 +45,14 @@ _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a column has no type yet.
+    """The reason why a column has no type.
 
     Parameters
     ----------
-    expected : what a value is not, in words; empty where the column can be read in several ways.
-    condition : what all values but some keep to, as SQL.
-    readings : the ways to read the column: in words, and the option as hints have it.
-    other_type : a type that all values are of.
+    expected : the format that some value lacks, in words; empty for an ambiguous column.
+    condition : SQL that all values except a few satisfy.
+    readings : the possible readings: a description, and the option in a hint.
+    other_type : a type that fits all values.
     """
 
     expected: str = ""
@@ -63,16 +63,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class InferredType:
-    """What a column of texts is read as.
+    """The type that a text column is converted to.
 
     Parameters
     ----------
-    sql_type : of DuckDB.
-    value : the column in this type, as SQL.
-    by : the option by which it is, as in ``dates: dmy``; empty where it is anyway.
-    kind : the type by its name in ``types``.
-    decided : the option that would decide in the same way for all files, and its argument.
-    problem : why nothing else than text can be said yet; None where there is no question.
+    sql_type : the type in DuckDB.
+    value : SQL of the converted column.
+    by : the option that selected the type, such as ``dates: dmy``; empty if none was needed.
+    kind : the type's name in ``types``.
+    decided : the option, and its argument, that would give all files this type.
+    problem : why the column stays text; None if there is no doubt.
     """
 
     sql_type: str
@@ -84,13 +84,13 @@ class InferredType:
 
 
 class ColumnTypes:
-    """The types of the columns of a table of texts, by all of their values.
+    """Infers the column types of a table of texts from all values.
 
     Parameters
     ----------
-    table : as SQL.
-    reading : how the texts are written.
-    is_plain : the texts are made by programs: forms that need no option are the only ones.
+    table : the table, as SQL.
+    reading : the options for reading the texts.
+    is_plain : whether programs wrote the texts, so that only formats without options occur.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ColumnTypes:
         self._is_plain = is_plain
 
     def of(self, names: Sequence[str]) -> list[InferredType]:
-        """What columns are read as; names are not quoted."""
+        """Infer the types of these columns; names are not quoted."""
         types_by_name: dict[str, InferredType] = {}
         stated = [name for name in names if name in self._reading.types]
         for name in stated:
@@ -120,7 +120,7 @@ class ColumnTypes:
         [row] = self._connection.execute(query).fetchall()
         return tuple(row)
 
-    # -- types that are stated --------------------------------------------------------------------
+    # -- declared types ---------------------------------------------------------------------------
 
     def _require_stated(self, name: str, kind: str) -> InferredType:
         column = quote(name)
@@ -144,16 +144,16 @@ class ColumnTypes:
         return replace(self._resolve(name, fitting, kind), by=f"types: {kind}", kind=base_kind)
 
     def _fits_all(self, name: str, kind: str) -> bool:
-        """Whether one form of a type fits all values."""
+        """Whether a format of this type fits all values."""
         column = quote(name)
         forms = _forms_of(column, kind, self._reading)
         not_null = f"FILTER (WHERE {column} IS NOT NULL)"
         return any(self._row([f"bool_and({form.condition}) {not_null}" for form in forms]))
 
-    # -- types that follow from the values --------------------------------------------------------
+    # -- inferred types ---------------------------------------------------------------------------
 
     def _infer_usual(self, names: Sequence[str]) -> dict[str, InferredType]:
-        """Types that need no option; of others as ``_infer_other`` finds them."""
+        """Infer types that need no option; ``_infer_other`` infers the rest."""
         forms = {name: self._first_forms(quote(name)) for name in names}
         expressions = [
             f"bool_and({form.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
@@ -183,7 +183,7 @@ class ColumnTypes:
         return [*pattern, *usual_forms(column, self._reading)]
 
     def _check_ambiguity(self, name: str, form: Form) -> InferredType:
-        """The type of a form that fits, unless the values can be read in another way as well."""
+        """Return the type of a format that fits, unless the values have another reading."""
         column = quote(name)
         if form.kind == INTEGER:
             condition, pattern = csv_forms.compact_day(column)
@@ -204,7 +204,7 @@ class ColumnTypes:
         return self._type_with_form(column, form)
 
     def _infer_other(self, name: str) -> InferredType:
-        """The type of a column in another form; text where there is none."""
+        """Infer the type of a column in another format; text if none fits."""
         column = quote(name)
         forms = [*usual_forms(column, self._reading), *other_forms(column, self._reading)]
         expressions = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
@@ -250,7 +250,7 @@ class ColumnTypes:
         return InferredType("VARCHAR", column, problem=problem)
 
     def _text_or_mixed_forms(self, name: str, forms: Sequence[Form]) -> InferredType:
-        """Text; with a problem where all values are numbers, or days, in forms that differ."""
+        """Return text; with a problem if all values are numbers, or dates, in mixed formats."""
         column = quote(name)
         for kinds in (NUMBERS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
             family = [form for form in forms if form.kind in kinds]
@@ -269,7 +269,7 @@ class ColumnTypes:
         return f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
 
     def _text_or_contradiction(self, name: str) -> InferredType:
-        """Text; with a problem where all values have a form that the options rule out."""
+        """Return text; with a problem if all values have a format that the options rule out."""
         column, reading = quote(name), self._reading
         text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
@@ -289,14 +289,14 @@ class ColumnTypes:
         words = f"{form.name}, which the options do not allow"
         return _ambiguous(column, (words, option))
 
-    # -- one of the forms that fit ----------------------------------------------------------------
+    # -- choosing among formats that fit ----------------------------------------------------------
 
     def _resolve(self, name: str, forms: Sequence[Form], kind: str = "") -> InferredType:
-        """The type of a column that is of each of these forms; a problem where they differ.
+        """Return the type of a column that several formats fit; with a problem if they differ.
 
         Parameters
         ----------
-        kind : the type that was stated; empty where none was.
+        kind : the declared type; empty if there is none.
         """
         column, first = quote(name), forms[0]
         if first.kind == PERCENT and not kind:
@@ -359,7 +359,7 @@ class ColumnTypes:
 
 
 def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
-    """The forms that a stated type allows, the usual ones first."""
+    """The formats that a declared type allows, the usual ones first."""
     if "%" in kind:
         return csv_forms.pattern_forms(column, kind, "types")
     usual, others = usual_forms(column, reading), other_forms(column, reading)
@@ -387,12 +387,12 @@ def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
 
 
 def _option(name: str, value: object) -> str:
-    """An option as hints have it."""
+    """Write an option for a hint."""
     return f"`{name}={json_text(value)}`"
 
 
 def type_option(name: str, kind: str) -> str:
-    """The option that states the type of a column, as hints have it."""
+    """Write the option that declares the type of a column, for a hint."""
     return _option("types", {name: kind})
 
 

@@ -1,4 +1,4 @@
-"""Rows of a source that no store knows, drawn once into a DuckDB in memory to be read there."""
+"""Rows of a source without a store, drawn once into DuckDB in memory and read from there."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from dbanon.stores.origins import Flow, Origin
 _RAW = quote("dbanon_raw")
 _BATCH = "dbanon_batch"
 
-# Called with a phase and the share of it that is done.
+# Called with a phase and its completed share.
 ProgressReport = Callable[[str, float], None]
 
 
 class DrawnStore(DuckdbStore):
-    """The rows of a source as a table; the order in which they came is the row key.
+    """The rows of a source as a table; their order of arrival is the row key.
 
-    What is written into it is gone with the run: it is for exports, or another target.
+    Releases written here vanish with the run; they are exported or copied to another target.
 
     Parameters
     ----------
-    table : the relation that is read, as people write it.
+    table : the relation to read, as in the job.
     columns : the columns to draw; the others are known by name only.
-    chunk_rows : rows that are asked for at a time.
-    memory : bytes that they may take; None for no limit.
+    chunk_rows : the number of rows per request.
+    memory : the memory limit in bytes; None for the default.
     """
 
     lasting = False
@@ -62,7 +62,7 @@ class DrawnStore(DuckdbStore):
 
     @property
     def url(self) -> str:
-        """Where they come from."""
+        """The URL of the source."""
         return self._origin.url
 
     @contextmanager
@@ -71,8 +71,8 @@ class DrawnStore(DuckdbStore):
 
         Raises
         ------
-        SourceChanged : others were drawn than were counted.
-        DbanonError : they could not be drawn.
+        SourceChanged : the rows drawn are not as many as were counted.
+        DbanonError : the rows could not be drawn.
         """
         self._draw()
         with super().session(write=write, create=create) as session:
@@ -80,13 +80,13 @@ class DrawnStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """The same: nothing that lasts can be changed."""
+        """The same: nothing permanent can be changed."""
         self._draw()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """None: the target has one."""
+        """No lock: the target has one."""
         return nullcontext()
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
@@ -113,7 +113,7 @@ class DrawnStore(DuckdbStore):
         self._drawn = {"rows": rows, "how": how}
 
     def _fill(self, flow: Flow) -> int:
-        """Take all rows, as they come."""
+        """Load all rows as they arrive; returns their number."""
         rows, is_created = 0, False
         self._report_progress(0, flow)
         for batch in flow.batches:
@@ -136,7 +136,7 @@ class DrawnStore(DuckdbStore):
                 self._connection.unregister(_BATCH)
 
     def _unsupported(self, schema: pa.Schema) -> UnsupportedType:
-        """The error of the first column whose type the database does not have."""
+        """The error for the first column whose type DuckDB does not support."""
         for field in schema:
             with duckdb.connect() as connection:
                 connection.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
@@ -152,13 +152,13 @@ class DrawnStore(DuckdbStore):
 
     def _report_progress(self, rows: int, flow: Flow) -> None:
         if ending().asked_to_end:
-            # Its own statements end by themselves; those of the source nobody else ends.
+            # Statements on DuckDB are interrupted elsewhere; reading the source ends only here.
             raise Cancelled
         if self._progress is not None:
             self._progress("draw", min(1.0, rows / flow.rows) if flow.rows else 0.0)
 
     def _create_table(self, flow: Flow) -> None:
-        """The table, with the names of what was not drawn, too: all of a relation has a role."""
+        """Create the table, with NULL columns for those not drawn: each column has a role."""
         with translated("The rows that were drawn could not be kept."):
             narrow = [name for name in self._drawn_columns if name in flow.narrow]
             inferred_types = ColumnTypes(self._connection, _RAW, is_plain=True).of(narrow)
@@ -188,7 +188,7 @@ class DrawnStore(DuckdbStore):
 
 
 class _DrawnSession(DuckdbSession):
-    """A session that knows how its rows were drawn."""
+    """A session that reports how its rows were drawn."""
 
     def __init__(
         self,

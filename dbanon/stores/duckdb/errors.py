@@ -1,7 +1,4 @@
-"""Errors of a DuckDB database.
-
-DuckDB's own are raised in dbanon's terms, without their text: it may quote a value.
-"""
+"""Translation of DuckDB's errors into dbanon's, without their text, which may quote a value."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import RelationName
 
-# Of DuckDB's: the error, its words where they are not those of whoever asked, and its hint.
+# By DuckDB's class: dbanon's class, the message (None for the caller's), and the hint.
 _KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
     (duckdb.PermissionException, InsufficientRights, None, None),
     (duckdb.TransactionException, SourceChanged, "Another session changed what this one needs.",
@@ -52,13 +49,13 @@ class OutOfMemory(MemoryLimit):
 
 @contextmanager
 def translated(message: str = "The database refused a statement.") -> Iterator[None]:
-    """Raise DuckDB's errors as dbanon's own."""
+    """Translate DuckDB's errors into dbanon's own."""
     try:
         yield
     except DbanonError:
         raise
     except RuntimeError as error:
-        # What Ctrl-C raises inside a query comes out as this.
+        # DuckDB raises this for Ctrl-C during a query.
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None
         raise
@@ -112,12 +109,12 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
 def source_not_found(
     rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
 ) -> TableNotFound | SchemaNotFound:
-    """Say why a source is not in the database: it is temporary, or its schema or itself is missing.
+    """Build the error for a missing source: temporary, in a missing schema, or not there at all.
 
     Parameters
     ----------
     rows : runs a query with its parameters.
-    schema : the one that was searched.
+    schema : the schema that was searched.
     """
     if rows(
         "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = ? UNION ALL"

@@ -1,4 +1,4 @@
-"""Packed files and spreadsheets of rows, as plain CSV in memory."""
+"""Conversion of compressed row files and spreadsheets to plain CSV in memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
 from dbanon.stores.duckdb.file_memory import memory_of_workbook
 from dbanon.stores.folders import GZIP, PACKED, XLSX
 
-# What is unpacked at once.
+# Bytes that are decompressed at a time.
 _PIECE = 2**20
-# Rows of a sheet between two looks at how large it has become.
+# Rows of a sheet between two checks of its size.
 _ROWS = 4096
-# The first bytes of .xls files, and of .xlsx files with a password.
+# The magic number of .xls files, and of .xlsx files with a password.
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# What is raised for a file that is not what its name says, is cut off, or has a password.
+# Exceptions for files with a wrong ending, truncated files, and files with a password.
 _NOT_READ = (
     EOFError, gzip.BadGzipFile, zlib.error, OSError, zipfile.BadZipFile, NotImplementedError,
     RuntimeError,
@@ -33,11 +33,11 @@ _NOT_READ = (
 
 
 class TooLarge(Exception):
-    """A file needs more memory than it may use.
+    """A file needs more memory than allowed.
 
     Parameters
     ----------
-    needed : bytes, at least.
+    needed : the minimum memory in bytes.
     """
 
     def __init__(self, needed: int) -> None:
@@ -47,20 +47,20 @@ class TooLarge(Exception):
 
 @contextmanager
 def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iterator[BinaryIO]:
-    """A file of CSV that is not packed, with a number: the file itself, or one in memory.
+    """Yield plain CSV with a file descriptor: the file itself, or a memory file.
 
     Parameters
     ----------
-    name : by which its form is known; for messages, too.
-    sheet : of a spreadsheet; the only one that has rows when None.
-    memory : bytes that it may use there.
+    name : the file name, which determines the format; used in messages, too.
+    sheet : the sheet of a spreadsheet; None for the only one with rows.
+    memory : the memory limit in bytes.
 
     Raises
     ------
-    TooLarge : it needs more.
-    FileMalformed : it is not what its name says.
-    InvalidParameter : there is no such sheet, or several have rows.
-    MissingDependency : no package reads it.
+    TooLarge : the file needs more memory.
+    FileMalformed : the contents do not match the name.
+    InvalidParameter : the sheet does not exist, or several have rows.
+    MissingDependency : the package that reads the format is not installed.
     """
     path = PurePosixPath(name.lower())
     if path.suffix not in (*PACKED, f".{XLSX}"):
@@ -147,17 +147,17 @@ def _write_sheet(
             if number % _ROWS == 0:
                 _require_room(memory_file.tell(), memory)
     finally:
-        # The file is its owner's to close.
+        # Leave the file open for the caller.
         text.detach()
     _require_room(memory_file.tell(), memory)
 
 
 def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
-    """The rows of the one sheet that has any, of which one at a time is in memory.
+    """Read the only sheet that has rows; one sheet at a time is in memory.
 
     Raises
     ------
-    InvalidParameter : several have rows.
+    InvalidParameter : several sheets have rows.
     """
     filled = [
         sheet_name for sheet_name in book.sheet_names if book.get_sheet_by_name(sheet_name).height
@@ -172,12 +172,12 @@ def _sheet_hint(names: Sequence[str]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as CSV has it, so that it has one reading."""
+    """Write a value for CSV so that it has only one reading."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         text = f"{value:.15g}"
-        # With three decimals, the point could be one between thousands.
+        # With three decimals, the point could be read as a thousands separator.
         return text + "0" if len(text.partition(".")[2]) == 3 and "e" not in text else text
     if isinstance(value, datetime):
         return value.isoformat(" ")

@@ -1,4 +1,4 @@
-"""Files of rows, one or many, as one table of DuckDB: read by number, one after the other."""
+"""Loading of one or more row files into one table of DuckDB."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _PARTS = quote("dbanon_parts")
 
 
 class FileRows:
-    """The table of some files; after it was loaded, with errors of columns that have no type yet.
+    """Loads row files into a table; afterwards ``refusals`` has the errors of untyped columns.
 
     Parameters
     ----------
-    name : what it is called.
-    reading : how CSV files are written.
-    memory : bytes that a file may use which has to be in memory to be read.
+    name : the name of the table.
+    reading : the options for CSV files.
+    memory : the limit in bytes for files that must be read in memory.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class FileRows:
         self.refusals: Mapping[str, Refusal] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
-        """Load all rows; what columns were read as whose files say no types.
+        """Load all rows; returns the inferred types of columns from untyped files.
 
         Raises
         ------
-        FileMalformed : one cannot be read, or has other columns than the first.
+        FileMalformed : a file cannot be read, or its columns differ from those of the first.
         """
         if self._name.schema is not None:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(self._name.schema)}")
         if kind == PARQUET:
             return self._load_parquet(source_files)
         if kind == XLSX:
-            # What is made of a sheet is.
+            # Sheets are converted to CSV in UTF-8.
             self._reading = replace(self._reading, encoding=UTF_8)
         return self._load_csv(source_files)
 
@@ -89,7 +89,7 @@ class FileRows:
         columns: dict[str, str] = {}
         for source_file in source_files:
             with source_file.opened(self._memory) as file, _read(source_file.path):
-                # By number: what stands in a name might be taken for a pattern.
+                # By descriptor: a file name could be taken for a pattern.
                 rows = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
                 self._require_few(source_file.path, file.fileno())
                 describe_query = f"SELECT * FROM (DESCRIBE SELECT * FROM {rows})"
@@ -122,7 +122,7 @@ class FileRows:
             )
 
     def _parts_of(self, source_files: Sequence[SourceFile]) -> Mapping[str, InferredType]:
-        """What the columns of folders are read as, by all of them."""
+        """Infer the types of the columns in folder names, from all folders."""
         names = [name for name, _ in source_files[0].parts]
         if not names:
             return {}
@@ -147,7 +147,7 @@ class FileRows:
 
     @contextmanager
     def _opened(self, source_file: SourceFile) -> Iterator[BinaryIO]:
-        """A file as plain CSV, with a number; raises as ``Piece.opened`` and ``plain_csv``."""
+        """Open a file as plain CSV; raises as ``Piece.opened`` and ``plain_csv``."""
         try:
             with (
                 source_file.opened(self._memory) as file,
@@ -159,9 +159,9 @@ class FileRows:
             raise
 
     def _load_csv(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
-        """Texts first, then types that all values of a column have.
+        """Load all columns as text, then convert them to the types that all their values have.
 
-        A number with a leading zero is a code, and stays text.
+        A number with a leading zero is a code and stays text.
         """
         csv_headers: list[CsvHeader] = []
         files: list[LoadedFile] = []
@@ -212,7 +212,7 @@ class FileRows:
         return dict(zip(names, inferred_types, strict=True))
 
     def _require_stated(self, names: Sequence[str], path: FileLocation) -> None:
-        """Check that each column whose type is stated is there; raises InvalidParameter."""
+        """Check that each column with a declared type exists; raises InvalidParameter."""
         for name in self._reading.types:
             if name not in names:
                 raise InvalidParameter(
@@ -229,9 +229,9 @@ class FileRows:
         *,
         is_first: bool,
     ) -> None:
-        """Add the rows of a file in UTF-8 to the table of texts, without blanks around fields.
+        """Add the rows of a UTF-8 file to the table of texts, without blanks around fields.
 
-        What has quotes is looked at field by field, as blanks within them stay; once there are any.
+        A file with blanks and quotes is stripped field by field, to keep blanks within quotes.
         """
         add = partial(self._add_fields, csv_header=csv_header, more=more, is_first=is_first)
         if not self._reading.trim:
@@ -240,14 +240,14 @@ class FileRows:
         table = f"read_csv('/dev/fd/{number}', {read_arguments(csv_header)})"
         try:
             if is_first:
-                # Most files have none, and are read once.
+                # Most files have no blanks, and are read once.
                 add(number)
                 table = _RAW
             [(blanks,)] = self._connection.execute(
                 f"SELECT {has_blanks(csv_header)} FROM {table}"
             ).fetchall()
         except duckdb.InvalidInputException:
-            # A blank before a quote hides it.
+            # A blank before a quote makes the quote invalid.
             blanks = True
         if blanks and has_quotes(number):
             with without_blanks(number, source_file.path, csv_header, self._memory) as trimmed:
@@ -269,7 +269,7 @@ class FileRows:
     ) -> None:
         if not csv_headers[0].has_header:
             return
-        # One column may hold its own name.
+        # A single column may contain its own name as a value.
         again = f"SELECT 1 FROM {_RAW} WHERE {is_header(csv_headers[0])} LIMIT 1"
         if len(csv_headers[0].names) == 1 or not self._connection.execute(again).fetchall():
             return
@@ -289,19 +289,19 @@ class FileRows:
 
 
 def _as_column(name: str, text: str | None) -> str:
-    """What a folder says, as a column of text."""
+    """Build a text column from a folder name."""
     return f"CAST({'NULL' if text is None else literal(text)} AS VARCHAR) AS {quote(name)}"
 
 
 @contextmanager
 def _read(path: FileLocation) -> Iterator[None]:
-    """Raise DuckDB's errors as those of a file."""
+    """Translate DuckDB's errors into errors about a file."""
     refused = f"The file {path} cannot be read as what its name says."
     with translated(refused):
         try:
             yield
         except duckdb.InvalidInputException:
-            # Not a failure of a database, which would be tried again.
+            # Not a database failure, which would be retried.
             raise FileMalformed(refused) from None
 
 
@@ -311,11 +311,11 @@ def _require_same(
     first: SourceFile,
     expected: Mapping[str, str],
 ) -> None:
-    """Check that a file has the columns of the first one, and none that its folders have, too.
+    """Check that a file has the columns of the first one, and none of its folders' columns.
 
     Raises
     ------
-    FileMalformed : it does not; the first column that differs is named.
+    FileMalformed : a column differs; the error names the first one.
     """
     lower = {name.lower() for name in columns}
     for name, _ in source_file.parts:

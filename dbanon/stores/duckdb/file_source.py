@@ -1,4 +1,4 @@
-"""Files of rows as databases: CSV and Parquet, loaded into a DuckDB in memory to be read."""
+"""Row files as databases: loaded into DuckDB in memory and read from there."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from dbanon.stores.folders import (
 
 
 class FileStore(DuckdbStore):
-    """The rows of files as a table; their number in the order of the files is the row key.
+    """The rows of files as a table; a row's number in file order is the row key.
 
-    What is written into it is gone with the run: it is for exports, or another target.
+    Releases written here vanish with the run; they are exported or copied to another target.
 
     Parameters
     ----------
-    url : of a file, a folder or a pattern, here (``file:``) or in an object store.
-    reading : how a CSV file is written.
-    table : what the table is called, as people write it; as the file without ending when None.
-    memory : bytes that the rows may use; half of what the process may have when None.
+    url : a file, folder or pattern, on this machine (``file:``) or in an object store.
+    reading : the options for CSV files.
+    table : the name of the table; None for the file name without its ending.
+    memory : the memory limit in bytes; None for half of the process's limit.
     """
 
     lasting = False
@@ -90,7 +90,7 @@ class FileStore(DuckdbStore):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the files."""
         return url_of(self._location)
 
     @contextmanager
@@ -99,8 +99,8 @@ class FileStore(DuckdbStore):
 
         Raises
         ------
-        DatabaseNotFound, InsufficientRights : there is no such file, or it may not be read.
-        ForeignFile : one is reached by a link, or is another account's.
+        DatabaseNotFound, InsufficientRights : a file is missing, or may not be read.
+        ForeignFile : a file is reached through a link, or belongs to another account.
         """
         self._load()
         with super().session(write=write, create=create) as session:
@@ -108,13 +108,13 @@ class FileStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """The same: nothing that lasts can be changed."""
+        """The same: nothing permanent can be changed."""
         self._load()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock file beside the file or folder; none where an object store has them."""
+        """Lock a file next to the file or folder; no lock for an object store."""
         path = root_of(self._location)
         return job_lock(path, job) if isinstance(path, Path) else nullcontext()
 
@@ -152,7 +152,7 @@ class FileStore(DuckdbStore):
 
 
 class _FileSession(DuckdbSession):
-    """A session that knows what columns were read as."""
+    """A session that knows the inferred types of its columns."""
 
     is_lasting: ClassVar[bool] = False
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
@@ -172,7 +172,7 @@ class _FileSession(DuckdbSession):
         require_types(self._refusals, columns)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that each column that is used has a type; raises as ``require_typed``."""
+        """Check that each column to read has a type; raises as ``require_typed``."""
         self.require_typed(columns)
         super().require_rights(source, columns)
 

@@ -1,4 +1,4 @@
-"""One transaction on DuckDB, through its own client, with Arrow for what is large."""
+"""Sessions on DuckDB, through its own client, with Arrow for large data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger: RelationName | None = None
         self._attached: tuple[str, frozenset[str]] | None = None
-        # Settings that this session has changed, as its store sets them again.
+        # Previous values of settings that this session changed, for its store to restore.
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -86,7 +86,7 @@ class DuckdbSession(FileSession):
             yield from self._reader
 
     def stop_reading(self) -> None:
-        """Close what is still read: as long as it is open, the file is, even behind an error."""
+        """Close the current reader, which would keep the file open even after an error."""
         if self._reader is not None:
             self._reader.close()
 
@@ -122,7 +122,7 @@ class DuckdbSession(FileSession):
         return frozenset(names[0] for names in keys if len(names) == 1)
 
     def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
-        """The columns of each constraint of these kinds."""
+        """The columns of each constraint of this kind."""
         rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -155,14 +155,14 @@ class DuckdbSession(FileSession):
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        # An enum sorts by its place in the type; text by code point on every database.
+        # Enum values would sort in declared order; text sorts by code point on every database.
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def text_of(self, attribute: Attribute) -> str:
         return types.text(attribute)
 
     def spelled(self, attribute: Attribute, value: str) -> str:
-        # UUID has no replace(); a cast of a VARCHAR would lose its collation.
+        # replace() does not accept a UUID; casting a VARCHAR would lose its collation.
         if attribute.normalize and attribute.sql_type == "UUID":
             value = f"CAST({value} AS VARCHAR)"
         return super().spelled(attribute, value)
@@ -209,11 +209,11 @@ class DuckdbSession(FileSession):
         return self._batches(query, chunk_rows)
 
     def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that moments lose nothing where they go, which is in microseconds.
+        """Check that timestamps can be copied in microseconds without loss.
 
         Raises
         ------
-        UnsupportedType : one has nanoseconds.
+        UnsupportedType : a column has nanoseconds.
         """
         fine = [n for n in columns if source.attribute(n).sql_type == "TIMESTAMP_NS"]
         if not fine:
@@ -255,7 +255,7 @@ class DuckdbSession(FileSession):
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
         finally:
-            # In a transaction that failed, even this is refused.
+            # Refused in a failed transaction.
             with suppress(duckdb.Error):
                 self._connection.unregister(_INCOMING)
 
@@ -294,7 +294,7 @@ class DuckdbSession(FileSession):
             self._append(statements.ROWS, table_of(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
-        # Rows of files stay in memory: what is put on the disk would outlast a run that is killed.
+        # Rows of files stay in memory: on disk they would survive a killed run.
         [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
         with suppress(duckdb.Error):
             self._connection.execute("SET temp_directory = ''")
@@ -406,7 +406,7 @@ class DuckdbSession(FileSession):
         return types.row_hash(columns, secrets.randbits(62) + 1)
 
     def shuffled(self, alias: str) -> str:
-        # Its own random functions can be steered by setseed.
+        # DuckDB's random functions can be controlled with setseed.
         if not self._shuffles:
             self._shuffles = True
             self.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
