@@ -202,7 +202,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
 
 
 def ending_of(path: FileLocation) -> str:
-    """The kind of a file by its name: ``csv``, ``xlsx``, ``parquet``, or empty."""
+    """The kind of a file, from its name: ``csv``, ``xlsx``, ``parquet``, or empty."""
     name = PurePosixPath(path.name.lower())
     if name.suffix not in PACKED:
         return ENDINGS.get(name.suffix, "")

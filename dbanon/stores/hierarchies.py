@@ -197,7 +197,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # The tables were edited by hand: report what is wrong with the tree.
+        # The tables were edited by hand: report the errors in the tree.
         edges = [
             (label, None if up == -1 or up >= len(labels) else labels[up], 0)
             for label, up in zip(labels, parents, strict=True)

@@ -1,7 +1,7 @@
 """Synthetic rows in a database: reading their input, writing them, and recounting.
 
-Columns are read as numbers between public bounds, or as indexes into a public list. So no value
-influences what is read, and none can make the query fail.
+Columns are read as numbers between public bounds, or as indexes into a public list. No value
+outside them is read, and none can make the query fail.
 """
 
 from __future__ import annotations

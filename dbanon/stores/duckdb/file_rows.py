@@ -147,7 +147,7 @@ class FileRows:
 
     @contextmanager
     def _opened(self, source_file: SourceFile) -> Iterator[BinaryIO]:
-        """Open a file as plain CSV; raises as ``Piece.opened`` and ``plain_csv``."""
+        """Open a file as plain CSV; raises as ``SourceFile.opened`` and ``plain_csv``."""
         try:
             with (
                 source_file.opened(self._memory) as file,
