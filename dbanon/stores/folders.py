@@ -113,7 +113,7 @@ class SourceFile:
                 path = self.path
                 if isinstance(path, ObjectPath):
                     require_room(path.lstat().st_size, memory, path)
-                    file = stack.enter_context(path.fetched())
+                    file = stack.enter_context(path.download())
                 else:
                     file = stack.enter_context(_opened(path, self.root, self.policy))
                     if _state_of_status(os.fstat(file.fileno())) != self.state:

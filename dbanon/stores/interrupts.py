@@ -53,7 +53,7 @@ _Arrived = tuple[int, FrameType | None]
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Defer signals to the end of the block, so that the caller learns what the block created.
 
     Raises
@@ -62,7 +62,7 @@ def held() -> Iterator[None]:
     """
     arrived: list[_Arrived] = []
     before: dict[int, Any] = {}
-    _keep(arrived, before)
+    _record_signals(arrived, before)
     try:
         yield
     finally:
@@ -87,7 +87,7 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
     before: dict[int, Any] = {}
 
     def hold() -> None:
-        _keep(arrived, before)
+        _record_signals(arrived, before)
         ending().lift_limit()
 
     try:
@@ -134,7 +134,7 @@ def ended_by_signals() -> Iterator[None]:
         _restore(before)
 
 
-def _keep(arrived: list[_Arrived], before: dict[int, Any]) -> None:
+def _record_signals(arrived: list[_Arrived], before: dict[int, Any]) -> None:
     """Record signals instead of handling them; saves their handlers in ``before``."""
 
     def keep(number: int, frame: FrameType | None) -> None:

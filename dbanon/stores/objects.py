@@ -127,7 +127,7 @@ class ObjectPath:
 
     def lstat(self) -> ObjectStat:
         """Return its status; raises OSError, or FileNotFoundError if it does not exist."""
-        with reached():
+        with translate_client_errors():
             info = self.system.info(self.key)
         if info["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, "there is no such object")
@@ -136,21 +136,21 @@ class ObjectPath:
 
     def age(self, now: float) -> float:
         """Seconds since it was written, by the store's clock; raises OSError."""
-        with reached():
+        with translate_client_errors():
             return now - float(self.system.modified(self.key).timestamp())
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open it for reading; raises OSError."""
         assert mode == "rb"
-        with reached():
+        with translate_client_errors():
             opened: BinaryIO = self.system.open(self.key, mode)
         return opened
 
-    def fetched(self) -> BinaryIO:
+    def download(self) -> BinaryIO:
         """Download it into a memory file with a file descriptor; raises OSError."""
         memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
-            with reached():
+            with translate_client_errors():
                 self.system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
         except BaseException:
             memory_file.close()
@@ -159,14 +159,14 @@ class ObjectPath:
 
     def put(self, file: BinaryIO, size: int) -> None:
         """Upload a file; readers see all of it or nothing. Raises OSError."""
-        with reached():
+        with translate_client_errors():
             self.system.put_file(f"/dev/fd/{file.fileno()}", self.key)
         if self.lstat().st_size != size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
     def copy_to(self, target: ObjectPath) -> None:
         """Copy it within its store; readers see all of it or nothing. Raises OSError."""
-        with reached():
+        with translate_client_errors():
             self.system.cp_file(self.key, target.key)
         if target.lstat().st_size != self.lstat().st_size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
@@ -174,7 +174,7 @@ class ObjectPath:
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete it; raises OSError."""
         try:
-            with reached():
+            with translate_client_errors():
                 self.system.rm_file(self.key)
         except FileNotFoundError:
             if not missing_ok:
@@ -182,7 +182,7 @@ class ObjectPath:
 
     def below(self) -> list[ObjectPath]:
         """All objects below it, as in a folder, without folder markers; raises OSError."""
-        with reached():
+        with translate_client_errors():
             objects = self.system.find(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
@@ -192,7 +192,7 @@ class ObjectPath:
 
     def matching(self) -> list[ObjectPath]:
         """The objects that match it as a pattern, without folder markers; raises OSError."""
-        with reached():
+        with translate_client_errors():
             objects = self.system.glob(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
@@ -229,7 +229,7 @@ def iceberg_module(module: str) -> Any:
 
 
 @contextmanager
-def reached() -> Iterator[None]:
+def translate_client_errors() -> Iterator[None]:
     """Translate errors of a store's client into OSError, reporting only their class.
 
     Raises

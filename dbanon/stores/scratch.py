@@ -34,7 +34,7 @@ from dbanon.errors import (
     InvalidParameter,
     JobRunning,
 )
-from dbanon.stores.interrupts import held, held_once_committed
+from dbanon.stores.interrupts import defer_signals, held_once_committed
 
 _RUN_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
 # Locked itself; for a run's directory, its parent is locked instead.
@@ -102,7 +102,7 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
     path = Path(os.path.abspath(os.path.expanduser(directory)))
     run_name = f"dbanon-{secrets.token_hex(16)}"
     with ExitStack() as afterwards:
-        with held():
+        with defer_signals():
             is_new = _create_directory(path)
             descriptor = _open_locked(path)
             afterwards.callback(os.close, descriptor)

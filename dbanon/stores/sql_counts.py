@@ -15,7 +15,7 @@ from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.sql_source import in_order
+from dbanon.stores.sql_source import ordered_by_value
 
 if TYPE_CHECKING:
     from dbanon.measures.unpaired import ColumnMoments
@@ -169,7 +169,7 @@ def cells_of_rows(
     code_of[None] = -1
     column = Coded(np.array([code_of[row[1]] for row in rows], np.int32), tuple(texts))
     if attribute is not None:
-        column = in_order(session, counted, attribute, column)
+        column = ordered_by_value(session, counted, attribute, column)
     classes, sizes, *persons = (
         np.array([int(row[index]) for row in rows], np.int64)
         for index in range(len(rows[0]) if rows else 3)

@@ -148,7 +148,7 @@ class SqlSource:
             return False
         return True
 
-    def narrowed(
+    def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
         """Apply one more condition, of dbanon's own, to the rows that a job selects."""
@@ -265,7 +265,9 @@ class SqlSource:
             )
         )
         ranked = {
-            name: in_order(self.session, relation.relation, relation.attribute(name), column)
+            name: ordered_by_value(
+                self.session, relation.relation, relation.attribute(name), column
+            )
             for name, column in microdata.sensitive.items()
             if name not in roles.leaves
         }
@@ -375,7 +377,7 @@ def _filtered_relation(
     )
 
 
-def in_order(
+def ordered_by_value(
     session: Session, relation: RelationName, attribute: Attribute, column: Coded
 ) -> Coded:
     """Recode a column in its own order; numbers do not sort like their texts.

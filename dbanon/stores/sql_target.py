@@ -107,7 +107,7 @@ class SqlTarget:
         session, copied = self.session, self.copies_from(source)
         session.make_schema(draft.output.name)
         partition = draft.release.partition
-        columns = [self.typed(column, copied) for column in draft.release.columns]
+        columns = [self.with_sql_type(column, copied) for column in draft.release.columns]
         if copied:
             attributes = copied_columns(draft)
             rows = copied_rows(
@@ -123,8 +123,8 @@ class SqlTarget:
         salt = None if copied else self._person_salt(draft)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied, salt)
         reads_from = None if copied else draft.relation
-        typed = [(name, sql_type) for name, sql_type, _ in written.columns]
-        session.create_released(draft.output, typed, draft.output.release_id)
+        column_types = [(name, sql_type) for name, sql_type, _ in written.columns]
+        session.create_released(draft.output, column_types, draft.output.release_id)
         if draft.wanted.passthrough is not None:
             passthrough = written.kept
             of_classes = [column for column in written.columns if column[0] not in passthrough]
@@ -148,7 +148,7 @@ class SqlTarget:
             [release for release in history if release.normalize == job.entity_normalize]
         )
 
-    def typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
+    def with_sql_type(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
         """Set the column's SQL type in the release."""
         attribute = column.attribute
         if column.upper is not None:
