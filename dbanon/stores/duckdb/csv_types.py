@@ -107,12 +107,12 @@ class ColumnTypes:
     def of(self, names: Sequence[str]) -> list[InferredType]:
         """Infer the types of these columns; names are not quoted."""
         types_by_name: dict[str, InferredType] = {}
-        stated = [name for name in names if name in self._reading.types]
-        for name in stated:
-            types_by_name[name] = self._require_stated(name, self._reading.types[name])
-        unstated = [name for name in names if name not in stated]
-        for first in range(0, len(unstated), _COLUMNS_PER_QUERY):
-            types_by_name |= self._infer_usual(unstated[first : first + _COLUMNS_PER_QUERY])
+        declared = [name for name in names if name in self._reading.types]
+        for name in declared:
+            types_by_name[name] = self._declared_type(name, self._reading.types[name])
+        undeclared = [name for name in names if name not in declared]
+        for first in range(0, len(undeclared), _COLUMNS_PER_QUERY):
+            types_by_name |= self._infer_usual(undeclared[first : first + _COLUMNS_PER_QUERY])
         return [types_by_name[name] for name in names]
 
     def _row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
@@ -122,7 +122,7 @@ class ColumnTypes:
 
     # -- declared types ---------------------------------------------------------------------------
 
-    def _require_stated(self, name: str, kind: str) -> InferredType:
+    def _declared_type(self, name: str, kind: str) -> InferredType:
         column = quote(name)
         if kind == TEXT:
             return InferredType("VARCHAR", column)
@@ -173,7 +173,9 @@ class ColumnTypes:
                 )
             else:
                 types_by_name[name] = (
-                    self._check_ambiguity(name, fitting[0]) if fitting else self._infer_other(name)
+                    self._type_unless_ambiguous(name, fitting[0])
+                    if fitting
+                    else self._infer_other(name)
                 )
         return types_by_name
 
@@ -182,7 +184,7 @@ class ColumnTypes:
         pattern = csv_forms.pattern_forms(column, dates) if dates and "%" in dates else []
         return [*pattern, *usual_forms(column, self._reading)]
 
-    def _check_ambiguity(self, name: str, form: Form) -> InferredType:
+    def _type_unless_ambiguous(self, name: str, form: Form) -> InferredType:
         """Return the type of a format that fits, unless the values have another reading."""
         column = quote(name)
         if form.kind == INTEGER:
