@@ -59,11 +59,11 @@ class FileSource(SqlSource):
         """As ``SqlSource``; the condition is one on the file."""
         return self._staged.takes(columns, condition)
 
-    def narrowed(
+    def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
         """As ``SqlSource``; the condition of the job has chosen what was staged."""
-        return super().narrowed(relation, replace(job, where=None), names, condition)
+        return super().with_condition(relation, replace(job, where=None), names, condition)
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
         """The types of its columns; a file has no number, and nobody counts writes to it."""

@@ -264,7 +264,7 @@ def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Rela
     condition = state.stage_newcomers()
     if state.matched is not None:
         return copy_newcomers(state, planned.relation, names)
-    return source.narrowed(planned.relation, job, names, condition)
+    return source.with_condition(planned.relation, job, names, condition)
 
 
 def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:
@@ -304,7 +304,7 @@ def _advanced(
     kept = [attribute for part in parts for attribute in part.kept]
     by = [whole.attribute(name) for name in job.by]
     target = SqlTarget(session)
-    typed = tuple(target.typed(column, False) for column in release.columns)
+    typed = tuple(target.with_sql_type(column, False) for column in release.columns)
     release = replace(release, columns=typed)
     came, first = None, 0
     if chain.definition is None:

@@ -21,7 +21,7 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.sql_counts import class_sizes, entropy_of, rows_of, side_of
+from dbanon.stores.sql_counts import class_sizes, column_moments, entropy_of, rows_of
 
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 ALONE = "from source and release alone, without pairs"
@@ -205,7 +205,7 @@ def _compared(
         elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
             texts.append(name)
     if numbers:
-        sides = [side_of(session, one.relation, numbers) for one in (source, released)]
+        sides = [column_moments(session, one.relation, numbers) for one in (source, released)]
         note = f"{ALONE}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
             yield FoundFigure(measure, None, figure.value, _noted(note, figure.value, figure.note))

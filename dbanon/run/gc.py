@@ -85,7 +85,7 @@ def clear_spilled(directories: Sequence[str]) -> list[str]:
     InvalidParameter, InsufficientRights : one is not a directory of runs, or not ours alone.
     JobRunning : a run has one.
     """
-    return [left for directory in directories for left in scratch.clear_left(directory)]
+    return [left for directory in directories for left in scratch.clear_leftovers(directory)]
 
 
 def clear_staged(directories: Sequence[str]) -> list[str]:

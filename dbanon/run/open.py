@@ -157,7 +157,7 @@ def open_source(
         origin,
         on_sql,
         table=job.table,
-        wanted=(*job.read, *job.guarantee.looked_at),
+        columns=(*job.read, *job.guarantee.looked_at),
         chunk_rows=job.chunk_rows,
         memory=job.memory_limit and job.memory_limit // 2,
         progress=progress,

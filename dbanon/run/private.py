@@ -37,7 +37,13 @@ from dbanon.sessions.store import Store
 from dbanon.stores import digest
 from dbanon.stores.enumerated_column import ListedColumn
 from dbanon.stores.sql_target import run_of
-from dbanon.stores.synthetic import Kept, dtype_of, read_figures, require_recount, write_rows
+from dbanon.stores.synthetic import (
+    ColumnDomain,
+    dtype_of,
+    read_figures,
+    require_recount,
+    write_rows,
+)
 from dbanon.synthesis.columns import Table
 from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import private_rows
@@ -146,7 +152,9 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
         begun.release_id,
     )
     write_rows(session, output, begun.columns, rows.columns)
-    require_recount(session, output.written, [Kept.of(one) for one in begun.columns], begun.n)
+    require_recount(
+        session, output.written, [ColumnDomain.of(one) for one in begun.columns], begun.n
+    )
     report = _report(spender, output, rows, digest.take(session, output.written))
     return _published(session, begun, output, report, time.perf_counter() - started)
 

@@ -27,7 +27,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.statements import recount_for_people
 from dbanon.sessions.store import Store
 from dbanon.stores.sql_counts import count_classes, count_sets
-from dbanon.stores.synthetic import Kept
+from dbanon.stores.synthetic import ColumnDomain
 from dbanon.stores.synthetic import recount as recount_synthetic
 
 _NO_RELEASE = (
@@ -386,7 +386,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
             own = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             low, high = entry.between.get(name) or ("", "")
             listed = tuple(entry.listed.get(name, ()))
-            kept.append(Kept(replace(attribute, sql_type=own), low, high, listed))
+            kept.append(ColumnDomain(replace(attribute, sql_type=own), low, high, listed))
         rows, wrong = recount_synthetic(session, name_now, kept)
         if rows != entry.rows or wrong:
             raise RecountFailed(

@@ -21,7 +21,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.spark.tasks import translated
-from dbanon.stores.scratch import held_among_others
+from dbanon.stores.scratch import create_locked_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def _private_directories(master: str, settings: Mapping[str, str]) -> str:
         conf.set(_LOCAL_DIR, settings[_LOCAL_DIR])
     configured = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
     directories = local_dirs.split(",") if local_dirs else [str(path) for path in configured]
-    return ",".join(str(held_among_others(path)) for path in directories)
+    return ",".join(str(create_locked_directory(path)) for path in directories)
 
 
 def _require_localhost() -> None:

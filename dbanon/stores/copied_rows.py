@@ -1,4 +1,4 @@
-"""Rows of a source that are copied into another database: values with the class of their record."""
+"""Rows copied from the source into another database: values with the class of their record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.stores.ports import Draft, Progress, Source
 
 
 def copied_columns(draft: Draft) -> list[Attribute]:
-    """The columns whose values travel, as they are staged, in the order of the source."""
+    """The columns to copy, with their staged types, in source order."""
     hidden = draft.job.pseudonyms
     return [
         pseudonymous(a) if a.name in hidden else a
@@ -27,16 +27,20 @@ def copied_columns(draft: Draft) -> list[Attribute]:
 
 
 def person_column(draft: Draft) -> list[Attribute]:
-    """The column that stands for the entity beside rows that are copied."""
+    """The staged column of person numbers; empty if the job has no entity."""
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.wanted.persons]
 
 
 def copied_rows(
-    session: Session, draft: Draft, source: Source, kept: Sequence[Attribute], progress: Progress
+    session: Session,
+    draft: Draft,
+    source: Source,
+    attributes: Sequence[Attribute],
+    progress: Progress,
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-    """Kept values with the class and the random place of their record, in pieces.
+    """Yield retained values with the class and random position of their record, in batches.
 
-    Identifiers never travel: a person has a random number beside the rows.
+    Person identifiers are never copied: each person gets a random number instead.
     """
     microdata, partition = draft.microdata, draft.release.partition
     released = np.flatnonzero(partition.labels >= 0)
@@ -53,15 +57,15 @@ def copied_rows(
     ) -> Sequence[tuple[Any, ...]]:
         if numbers is None:
             return rows
-        own = numbers[records].tolist()
-        return [(*row, number) for row, number in zip(rows, own, strict=True)]
+        row_numbers = numbers[records].tolist()
+        return [(*row, number) for row, number in zip(rows, row_numbers, strict=True)]
 
-    if not kept:
+    if not attributes:
         rows = with_persons(released, [()] * len(released))
         yield classes[released], positions[released], rows
         return
-    names, done = [attribute.name for attribute in kept], 0
-    for keys, read in _pseudonymized(draft, source, names):
+    names, done = [attribute.name for attribute in attributes], 0
+    for keys, read in _rows_with_pseudonyms(draft, source, names):
         records = find_records(microdata.keys, keys)
         chosen = np.flatnonzero(partition.labels[records] >= 0)
         records = records[chosen]
@@ -74,24 +78,29 @@ def copied_rows(
         )
 
 
-def _pseudonymized(
+def _rows_with_pseudonyms(
     draft: Draft, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
-    """Keys and values as ``kept_rows``, pseudonyms in place of what they stand for."""
+    """Yield keys and values like ``kept_rows``, with pseudonyms in place of their values."""
     rows = source.kept_rows(draft.relation, names, draft.job.chunk_rows)
     key = draft.pseudonym_key
     if key is None:
         yield from rows
         return
-    own = [draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names]
-    hidden = [None if one is None else (one, source.pads(one)) for one in own]
+    hidden_attributes = [
+        draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
+    ]
+    hidden = [
+        None if pseudonym is None else (pseudonym, source.pads(pseudonym))
+        for pseudonym in hidden_attributes
+    ]
     for keys, read in rows:
         yield (
             keys,
             [
                 tuple(
-                    value if one is None else key.of(one[0], value, one[1])
-                    for one, value in zip(hidden, row, strict=True)
+                    value if pseudonym is None else key.of(pseudonym[0], value, pseudonym[1])
+                    for pseudonym, value in zip(hidden, row, strict=True)
                 )
                 for row in read
             ],

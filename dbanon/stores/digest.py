@@ -1,10 +1,10 @@
-"""A digest of a relation's rows, whatever their order: what ``verify`` knows a release by.
+"""Order-independent digests of a table's rows, by which ``verify`` recognizes a release.
 
-The database adds up one hash a row, so that the order of rows changes nothing and equal rows do
-not cancel each other out. A row's hash depends on every value, on its column's place, and on a salt
-that each digest draws anew. The text of a digest is ``WAY:SALT:PROBE:ROWS:SUM``: the way it was
-computed, and the hash of fixed values, by which another version of the database that hashes in
-another way is told from rows that changed.
+The database adds up one hash per row, so row order is irrelevant and equal rows do not cancel each
+other out. A row's hash depends on every value, on each column's position, and on a salt drawn anew
+for each digest. A digest reads ``WAY:SALT:PROBE:ROWS:SUM``. ``WAY`` names the method, and ``PROBE``
+is the hash of fixed values: it distinguishes a database version that hashes differently from rows
+that changed.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ OTHER_VERSION = "recorded by another version of the database"
 
 
 def take(session: Session, relation: RelationName) -> str:
-    """The digest of a relation as it is now, under a salt of its own."""
-    return _taken(session, relation, random_salt())
+    """Compute the digest of a relation's current rows under a new salt."""
+    return _compute(session, relation, random_salt())
 
 
 def of_columns(
     session: Session, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[str | int, ...]:
-    """What tells the rows that are read of a relation, by these columns, from others; no text.
+    """Fingerprint the rows that a run reads, over these columns only.
 
-    It is a sum that can be subtracted from another one under the same salt: never to be kept.
+    Sums under the same salt can be subtracted from each other, so never store the result.
     """
     rows, total = session.digest_columns(relation, names, salt)
     return session.digest_way, session.digest_probe(), rows, total
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
-    """One of the four words above: what a recorded digest says of a relation as it is now."""
+    """Compare a recorded digest with the current rows; returns one of the four states above."""
     if recorded is None:
         return NOT_RECORDED
-    way, salt, probe, *_ = recorded.split(":")
-    if (way, probe) != (session.digest_way, session.digest_probe()):
+    method, salt, probe, *_ = recorded.split(":")
+    if (method, probe) != (session.digest_way, session.digest_probe()):
         return OTHER_VERSION
-    return UNCHANGED if _taken(session, relation, int(salt)) == recorded else CHANGED
+    return UNCHANGED if _compute(session, relation, int(salt)) == recorded else CHANGED
 
 
-def _taken(session: Session, relation: RelationName, salt: int) -> str:
+def _compute(session: Session, relation: RelationName, salt: int) -> str:
     rows, total = session.digest_rows(relation, salt)
     return f"{session.digest_way}:{salt}:{session.digest_probe()}:{rows}:{total}"

@@ -1,7 +1,7 @@
-"""Columns of a public list of values in a database: read as places in the list, and released.
+"""Columns with a public list of values: read as indexes into the list, and released.
 
-The list is staged, and the database looks each value up in it: no value travels that is not in the
-list, and none makes the reading fail.
+The list is staged, and the database looks each value up in it. A value outside the list is never
+read and cannot make the query fail.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dbanon.sessions import statements
 from dbanon.sessions.names import quote
 from dbanon.sessions.session import Session
 
-# What the place of a value is that is in no list.
+# The index of a value that is not in the list.
 UNLISTED = -1
 
 
 @dataclass(frozen=True)
 class ListedColumn:
-    """A column as it is read and as it is released, of listed values.
+    """A column with a list of values, in the source and in the release.
 
     Parameters
     ----------
-    attribute : with the type that it has in the release.
-    source : as the source has it.
-    labels : all that released values may be, in order.
+    attribute : the column with its type in the release.
+    source : the column as the source has it.
+    labels : the allowed values, in order.
     """
 
     attribute: Attribute
@@ -42,26 +42,26 @@ class ListedColumn:
 
     @property
     def ends(self) -> list[str]:
-        """Nothing: a list has no bounds."""
+        """Empty: a list has no bounds."""
         return []
 
     def released(self, values: NDArray[Any]) -> ReleasedColumn:
         """Values as staging holds them."""
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 
-    def values(self, places: NDArray[np.float64]) -> NDArray[Any]:
-        """The values at places as they were read, objects (n,): None for what is in no list."""
-        known = np.array([*self.labels, None], object)
-        # -1 is the last one.
-        found: NDArray[Any] = known[np.nan_to_num(places, nan=UNLISTED).astype(np.int64)]
-        return found
+    def values(self, indexes: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the values at these indexes, objects (n,); None for ``UNLISTED``."""
+        listed = np.array([*self.labels, None], object)
+        # UNLISTED, -1, picks the None at the end.
+        texts: NDArray[Any] = listed[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
+        return texts
 
 
 def listed_column(session: Session, source: Attribute, labels: Sequence[str]) -> ListedColumn:
-    """A column of listed values, in the type that this database has for it.
+    """Choose the type that this database has for a column of listed values.
 
-    An enumerated type stays where its own labels are the list; else it is text, as lengths and
-    collations are not those of other values.
+    An enumerated type stays if its labels are the list. Otherwise the column is text: a declared
+    length or collation need not suit the listed values.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def listed_column(session: Session, source: Attribute, labels: Sequence[str]) ->
         order=(),
         nullable=False,
     )
-    if not all(is_text(label) and "\0" not in label for label in labels) or not _held(
+    if not all(is_text(label) and "\0" not in label for label in labels) or not _round_trips(
         session, labels
     ):
         raise InvalidParameter(
@@ -86,49 +86,51 @@ def listed_column(session: Session, source: Attribute, labels: Sequence[str]) ->
     return ListedColumn(attribute, source, tuple(labels))
 
 
-def _held(session: Session, labels: Sequence[str]) -> bool:
-    """Whether the database gives these texts back as they are."""
-    query, given = session.texts(labels)
+def _round_trips(session: Session, labels: Sequence[str]) -> bool:
+    """Whether the database returns these texts unchanged."""
+    query, parameter = session.texts(labels)
     try:
-        return {text for (text,) in session.rows(query, (given,))} == set(labels)
+        return {text for (text,) in session.rows(query, (parameter,))} == set(labels)
     except DatabaseFailure:
         return False
 
 
 def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
-    """Stage the lists beside each other, each value at its place."""
-    most = max(len(one.labels) for one in columns)
+    """Stage the lists as columns of one table, each value in the row of its index."""
+    most = max(len(column.labels) for column in columns)
     session.load_classes(
         [
             ReleasedColumn(
-                Attribute(one.attribute.name, Kind.CATEGORY),
-                np.array([*one.labels, *[""] * (most - len(one.labels))], object),
+                Attribute(column.attribute.name, Kind.CATEGORY),
+                np.array([*column.labels, *[""] * (most - len(column.labels))], object),
             )
-            for one in columns
+            for column in columns
         ],
         most,
     )
 
 
 def drop_lists(session: Session) -> None:
-    """Make room for what is released."""
+    """Drop the staged lists; released values use the same table name."""
     session.run(f"DROP TABLE {quote(statements.CLASSES)}")
 
 
-def place_of(session: Session, place: int, one: ListedColumn) -> tuple[str, str]:
-    """SQL of a value's place in its list as a double, NULL where it is; and the JOIN of that list.
+def index_expression(session: Session, list_index: int, listed: ListedColumn) -> tuple[str, str]:
+    """Build SQL for a value's index in its list, as a double, and the JOIN to that list.
+
+    The index is NULL where the value is.
 
     Parameters
     ----------
-    place : of the list among those that are staged.
+    list_index : the position of the list among the staged lists.
     """
-    alias, value = f"d{place}", statements.value_column(place)
-    found = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
-    column = f"s.{quote(one.source.name)}"
+    alias, value = f"d{list_index}", statements.value_column(list_index)
+    index = f"CAST(coalesce({alias}.class, {UNLISTED}) AS DOUBLE PRECISION)"
+    column = f"s.{quote(listed.source.name)}"
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
-        f" ON {session.text_of(one.source)} = {alias}.{value}"
-        # Below it stands what only fills up the longest list.
-        f" AND {alias}.class < {len(one.labels)}"
+        f" ON {session.text_of(listed.source)} = {alias}.{value}"
+        # Rows beyond that are padding up to the longest list.
+        f" AND {alias}.class < {len(listed.labels)}"
     )
-    return f"CASE WHEN {column} IS NOT NULL THEN {found} END", join
+    return f"CASE WHEN {column} IS NOT NULL THEN {index} END", join

@@ -1,4 +1,4 @@
-"""What databases that are files have in common: how they are opened and locked, and no roles."""
+"""What file databases have in common: they are opened and locked as files, and have no roles."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from dbanon.sessions.session import Session
 from dbanon.stores.files import file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
 
-# What a lock says of its holder, who made the file: nobody else can write it.
-_TOLD = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
+# The holder's line in a lock file; only the account that created the file can write it.
+_HOLDER_LINE = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
 
 
 @contextmanager
 def job_lock(database: Path | None, job: str) -> Iterator[None]:
-    """Hold the lock of a job; the system lets go of it when the process ends, however it ends.
+    """Hold the lock of a job; the system releases it when the process ends, even after a crash.
 
     Parameters
     ----------
-    database : the file; None for a database in memory, which nobody else has.
+    database : the file; None for a database in memory, which needs no lock.
 
     Raises
     ------
-    JobRunning : it is held.
-    DatabaseNotFound, InsufficientRights : no file can be made beside the database.
+    JobRunning : another process holds the lock.
+    DatabaseNotFound, InsufficientRights : the lock file cannot be created next to the database.
     """
     if database is None:
         yield
         return
-    place = database.resolve()
-    path = place.with_name(f".{place.name}.{job}.lock")
-    held = _take(path, job)
+    resolved = database.resolve()
+    path = resolved.with_name(f".{resolved.name}.{job}.lock")
+    descriptor = _acquire(path, job)
     try:
         yield
     finally:
-        # Whoever opened it meanwhile finds that it is not the one that stands there.
+        # A process that opened the file meanwhile sees that the path no longer leads to it.
         path.unlink(missing_ok=True)
-        os.close(held)
+        os.close(descriptor)
 
 
-def _take(path: Path, job: str) -> int:
+def _acquire(path: Path, job: str) -> int:
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -79,7 +79,7 @@ def _take(path: Path, job: str) -> int:
                 os.pwrite(file, f"{os.getpid()} {now:%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0)
                 return file
         except FileNotFoundError:
-            # Who held it took it away; the next round makes another one.
+            # The holder removed the file; the next round creates a new one.
             os.close(file)
         except BlockingIOError:
             holder = _holder(file)
@@ -90,18 +90,18 @@ def _take(path: Path, job: str) -> int:
 
 
 def _holder(file: int) -> Holder:
-    """Whose the lock is, as its file says."""
+    """Read the holder of a lock from its file."""
     account = os.fstat(file).st_uid
     try:
         role = pwd.getpwuid(account).pw_name
     except KeyError:
         role = str(account)
-    told = _TOLD.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
-    return Holder(int(told[1]), role, told[2]) if told else Holder(None, role)
+    line = _HOLDER_LINE.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
+    return Holder(int(line[1]), role, line[2]) if line else Holder(None, role)
 
 
 class FileDatabase(ABC):
-    """A database that is a file, or a connection that the caller keeps."""
+    """A database in a file, or a connection that belongs to the caller."""
 
     kind: ClassVar[str]
     lasting = True
@@ -111,7 +111,7 @@ class FileDatabase(ABC):
     @property
     @abstractmethod
     def _path(self) -> Path | None:
-        """The file; None for a database that is none, and for a connection: it is open."""
+        """The file; None for a database in memory and for an open connection."""
 
     @abstractmethod
     def _session(
@@ -121,13 +121,13 @@ class FileDatabase(ABC):
 
     @abstractmethod
     def _empty(self) -> AbstractContextManager[Session]:
-        """A session on an empty database that is gone with it."""
+        """A session on an empty temporary database."""
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
-        """One transaction; a file is made for it where it is missing and ``create`` is True."""
+        """Run one transaction; with ``create``, a missing file is created first."""
         with (
-            # Around the file, too: one that was made goes when what follows raises.
+            # Entered before the file, so that a new file is removed if the block fails.
             held_once_committed() as hold,
             file_for(self._path, self.kind, write=write, create=create),
             self._session(write, hold) as session,
@@ -137,9 +137,9 @@ class FileDatabase(ABC):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """A transaction that changes nothing; for a file that is to be made, on an empty database.
+        """Run a transaction that changes nothing; on an empty database if the file is missing.
 
-        A file is opened read-only, which takes temporary tables.
+        An existing file is opened read-only, which still allows temporary tables.
         """
         if create and will_be_made(self._path, self.kind):
             with self._empty() as session:
@@ -153,23 +153,23 @@ class FileDatabase(ABC):
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock file beside the database; none where that is no file."""
+        """Lock a file next to the database; no lock if the database is not a file."""
         return job_lock(self._path, job)
 
 
 class FileSession(Session):
-    """One transaction on a database that is a file."""
+    """One transaction on a file database."""
 
-    # Where temporary tables are.
+    # The schema of temporary tables.
     temporary: ClassVar[str] = "temp"
 
-    # False where temporary tables go with the connection, which is closed behind the transaction.
+    # False if the connection is closed after the transaction, which drops temporary tables.
     stays_open = True
 
-    # SQL of whether nothing can be written through this connection; empty where none tells it.
+    # A query that is true for a read-only connection; empty if the database has none.
     read_only_query: ClassVar[str] = ""
 
-    # Whether the store knows that a run could only read.
+    # Whether the store knows that the file is read-only.
     may_only_read = False
 
     _ledger_was_there = False
@@ -189,13 +189,13 @@ class FileSession(Session):
         return self.digest(relation.relation, [relation.attribute(name) for name in names], salt)
 
     def has_ledger(self) -> bool:
-        # It is asked for each entry, and nobody drops it within this transaction.
+        # Asked for each entry; the ledger cannot be dropped within this transaction.
         if not self._ledger_was_there:
             self._ledger_was_there = super().has_ledger()
         return self._ledger_was_there
 
     def has_schema(self, name: RelationName) -> bool:
-        """Whether the schema of a relation is there; always where a database has none."""
+        """Whether the schema of a relation exists; True for databases without schemas."""
         return True
 
     def create_schema(self, name: RelationName) -> None:
@@ -210,7 +210,7 @@ class FileSession(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # A file that dbanon opens itself is opened to write, or only read where this is a plan.
+        # dbanon opens its own files for writing, or read-only for a plan; ask only for others.
         asks = self.stays_open and self.read_only_query
         if self.may_only_read or (asks and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
@@ -225,20 +225,20 @@ class FileSession(Session):
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
-        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        """Drop the tables that link rows to classes; the caller's connection would keep them."""
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
 
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        return str(one).lower() == str(other).lower()
+    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+        return str(name).lower() == str(other_name).lower()
 
     def analyze(self, relation: RelationName) -> None:
-        """Statistics are kept by themselves, or are the owner's to collect."""
+        """Do nothing: statistics are automatic, or the owner's task."""
 
     def current_user(self) -> str | None:
         return None
 
-    # Who may open the file may read and write all of it.
+    # Anyone who can open the file can read and write all of it.
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """There are no roles."""
@@ -247,7 +247,7 @@ class FileSession(Session):
         """There are no roles."""
 
     def require_trusted_ledger(self) -> None:
-        """There are no roles whose code it could run."""
+        """There are no roles whose code could run."""
 
     def tie_releases(self) -> None:
-        """Relations have no numbers that an entry could be tied to."""
+        """Do nothing: tables have no identifiers that an entry could be tied to."""

@@ -1,8 +1,7 @@
-"""Databases that are files: what is one, what is none, and what a failed run leaves of one.
+"""Checks of database files, their creation and removal after failed runs, and database URLs.
 
-A client that is given another file may open an empty database in memory in its place, and a release
-into that is verified and gone. So the file is looked at before the client is. URLs are read as
-people write them.
+Given a file of another kind, a client may open an empty database in memory instead; a release
+written there would pass verification and vanish. So the file is checked before the client is used.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ DUCKDB, SQLITE = "duckdb", "sqlite"
 
 _ENDINGS = {DUCKDB: "duckdb", SQLITE: "db"}
 _HEADER_BYTES = 16
-# Whoever this process acts as, where the system can tell.
+# Check access for the effective user where the system supports it.
 _EFFECTIVE = os.access in os.supports_effective_ids
-# What DuckDB and SQLite put beside a database file while it is written.
+# Files that DuckDB and SQLite write next to a database file.
 _FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
-# Files of rows: nobody means a database by such a name.
+# Endings of row files; no database has such a name.
 _LOADED = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"))
 _ROW_FILES = _LOADED | {".txt", ".xlsx", ".arrow", ".feather"}
 _PACKED = frozenset((".gz", ".zst", ".bz2", ".xz", ".zip"))
@@ -46,20 +45,20 @@ _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_+-]+:")
 
 @contextmanager
 def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iterator[None]:
-    """Refuse what is no database file, or let a missing one be made: it goes when the block raises.
+    """Require a database file, or create a missing one, which is removed if the block raises.
 
     Parameters
     ----------
-    path : the file; None for a database that is none.
+    path : the file; None for a database in memory.
     kind : ``duckdb`` or ``sqlite``.
     write : the file will be written.
-    create : a missing file is made.
+    create : create a missing file.
 
     Raises
     ------
-    NotADatabase : there is something else, or the name is that of a file of rows.
-    InsufficientRights : it may not be read, or written.
-    DatabaseNotFound : there is no such file, or no directory for it.
+    NotADatabase : the file is not a database, or the name is that of a row file.
+    InsufficientRights : the file may not be read, or not be written.
+    DatabaseNotFound : the file or its directory is missing.
     """
     if path is None:
         yield
@@ -74,25 +73,25 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
     if not create:
         raise DatabaseNotFound(f"There is no file {path}.")
     _require_place(path, kind)
-    beside = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
-    beside = [name for name in beside if not name.exists()]
+    companions = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
+    companions = [name for name in companions if not name.exists()]
     if not _claim(path, kind):
-        # Another process was faster: the file is its own.
+        # Another process created the file first and owns it.
         require_database(path, kind)
         yield
         return
-    made = path.stat().st_ino
+    inode = path.stat().st_ino
     try:
         yield
     except BaseException:
-        if path.exists() and path.stat().st_ino == made:
-            for name in (path, *beside):
+        if path.exists() and path.stat().st_ino == inode:
+            for name in (path, *companions):
                 name.unlink(missing_ok=True)
         raise
 
 
 def will_be_made(path: Path | None, kind: str) -> bool:
-    """True for a file that is missing and may be made; raises as ``file_for`` where it may not."""
+    """Whether a file is missing and can be created; raises as ``file_for`` if it cannot."""
     if path is None or path.exists():
         return False
     _require_local(path, kind)
@@ -124,7 +123,7 @@ def _require_place(path: Path, kind: str) -> None:
 
 
 def _claim(path: Path, kind: str) -> bool:
-    """Make an empty database; False when something has that name already."""
+    """Create an empty database; False if the name is taken."""
     if kind == SQLITE:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -135,8 +134,8 @@ def _claim(path: Path, kind: str) -> bool:
         return True
     import duckdb
 
-    # DuckDB takes no empty file for a database, and would take one that appears meanwhile for ours.
-    # A link fails where a name is taken.
+    # DuckDB rejects an empty file, and would open a file that another process created meanwhile.
+    # Linking a finished database fails if the name is taken.
     unique = path.with_name(f".{path.name[:100]}-{uuid.uuid4().hex[:12]}")
     try:
         duckdb.connect(str(unique)).close()
@@ -151,19 +150,19 @@ def _claim(path: Path, kind: str) -> bool:
 
 
 def _not_made(path: Path, error: Exception) -> DbanonError:
-    # DuckDB says no more than that; a full disk may have room later.
+    # DuckDB gives no reason; after a full disk, a retry may succeed.
     denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE)
     kind = InsufficientRights if denied else DatabaseUnreachable
     return kind(f"The database file {path} cannot be made.", detail=type(error).__name__)
 
 
 def require_database(path: Path, kind: str) -> None:
-    """Check that an existing file is a database of this kind, by its first bytes.
+    """Check the first bytes of an existing file for a database of this kind.
 
     Raises
     ------
-    NotADatabase : it is not; the hint says what to do with it.
-    InsufficientRights : it may not be read.
+    NotADatabase : the file is something else; the hint says how to read it.
+    InsufficientRights : the file may not be read.
     """
     if not path.is_file():
         raise NotADatabase(f"{path} is no file.", hint="Name a database file.")
@@ -172,13 +171,13 @@ def require_database(path: Path, kind: str) -> None:
             header = file.read(_HEADER_BYTES)
     except PermissionError:
         raise InsufficientRights(f"The database file {path} may not be read.") from None
-    found = _kind_of(header)
+    actual_kind = _kind_of(header)
     # To SQLite an empty file is an empty database.
-    if found == kind or (kind == SQLITE and not header):
+    if actual_kind == kind or (kind == SQLITE and not header):
         return
-    if found is not None:
+    if actual_kind is not None:
         raise NotADatabase(
-            f"{path} is a database file of another kind.", hint=f"Write {found}:///{path}."
+            f"{path} is a database file of another kind.", hint=f"Write {actual_kind}:///{path}."
         )
     if not header:
         raise NotADatabase(
@@ -202,7 +201,7 @@ def _holds_rows(path: Path, endings: frozenset[str] = _ROW_FILES) -> bool:
 
 
 def _load_first(path: Path) -> str:
-    """How a file of rows gets into a database: two commands, as a shell takes them."""
+    """Write the shell commands that load a row file into a database."""
     if not _holds_rows(path, _LOADED) or not re.fullmatch(r"[\w./-]+", str(path)):
         return "Name a file that DuckDB or SQLite made."
     stem = path.name.partition(".")[0]
@@ -217,7 +216,7 @@ def _load_first(path: Path) -> str:
 
 
 def _require_one_at(url: URL) -> None:
-    """Refuse a password that ends at its first @: the rest would be shown as host or database."""
+    """Refuse a second @ after a password: part of the password would be shown as the host."""
     behind = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in behind):
         raise InvalidParameter(
@@ -227,19 +226,19 @@ def _require_one_at(url: URL) -> None:
         )
 
 
-def hint_for_path(given: object) -> str | None:
+def hint_for_path(path_text: object) -> str | None:
     """A hint with the URL of a path, if a database or files of rows are there; None otherwise."""
-    path = Path(given).expanduser() if isinstance(given, str) and given else None
+    path = Path(path_text).expanduser() if isinstance(path_text, str) and path_text else None
     try:
         if path is None or not path.exists():
             return None
         if path.is_dir() or _holds_rows(path):
-            return f"Write file:{given}."
+            return f"Write file:{path_text}."
         with path.open("rb") as file:
             kind = _kind_of(file.read(_HEADER_BYTES))
     except (OSError, ValueError):
         return None
-    return f"Write {kind}:///{given}." if kind else None
+    return f"Write {kind}:///{path_text}." if kind else None
 
 
 _OTHER_NAMES = {"postgres": "postgresql"}
@@ -247,32 +246,32 @@ _FILES = ("duckdb", "sqlite")
 
 
 def duckdb_file(url: str) -> str | None:
-    """The file that a URL of DuckDB names in so many words; None where SQLAlchemy is to read it.
+    """Return the file of a plain DuckDB URL; None if SQLAlchemy has to parse the URL.
 
-    To load that takes longer than a small release.
+    Importing SQLAlchemy takes longer than a small release.
     """
     start, _, path = url.partition(":///")
     return os.path.expanduser(path) if start == DUCKDB and not set("?%") & set(path) else None
 
 
-def read_url(given: object) -> URL:
-    """The URL: ``postgres://`` is PostgreSQL, too, and ``~`` in a file's name the home directory.
+def read_url(url_text: object) -> URL:
+    """Parse a database URL; accepts ``postgres://``, and ``~`` in file names.
 
     Raises
     ------
-    InvalidParameter : it is none.
+    InvalidParameter : the URL cannot be parsed.
     """
     from sqlalchemy import URL, make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        if not isinstance(given, (URL, str)):
+        if not isinstance(url_text, (URL, str)):
             raise ArgumentError
-        url = make_url(given)
+        url = make_url(url_text)
     except (ArgumentError, ValueError):
         raise InvalidParameter(
             "The database URL cannot be read.",
-            hint=hint_for_path(given)
+            hint=hint_for_path(url_text)
             or "Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db; or"
             " file:people.csv, to read a file of rows.",
         ) from None

@@ -1,8 +1,8 @@
-"""Folders, patterns and single files of rows: which files they are, and what their folders say.
+"""Row files named by a single path, a folder or a pattern, and columns from folder names.
 
-A folder ``year=2025`` is a column of all files below it, as Hive has it. Names that begin with a
-dot or a low line are passed over, as readers of lakes do; anything else that is no file of rows is
-refused, so that no row is left out without a word.
+A folder ``year=2025`` is a column of all files below it, as in Hive. Names that begin with a dot or
+an underscore are skipped, as lake readers do. Any other file that does not hold rows is an error,
+so that no rows are left out silently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 FILE = "file:"
 CSV, PARQUET, XLSX = "csv", "parquet", "xlsx"
 ENDINGS = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".xlsx": XLSX, ".parquet": PARQUET}
-# Named by people; among other files of a folder it is a note.
+# Read only when named explicitly; a .txt file in a folder is taken for a note.
 _NOTE = ".txt"
 _KINDS = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
 GZIP, ZSTD = PACKED = (".gz", ".zst")
@@ -40,16 +40,16 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _LAKES = {"_delta_log": "Delta", "metadata": "Iceberg"}
 _READ = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
-Place: TypeAlias = "Path | ObjectPath"
+FileLocation: TypeAlias = "Path | ObjectPath"
 
 
 def is_of_files(url: str) -> bool:
-    """True for a URL of files of rows, here or in an object store."""
+    """Whether a URL names row files, on this machine or in an object store."""
     return url.startswith(FILE) or is_object(url)
 
 
-def place_of(url: str) -> Place:
-    """What a URL of files names; raises InvalidParameter."""
+def location_of(url: str) -> FileLocation:
+    """Parse a URL of row files; raises InvalidParameter."""
     if is_object(url):
         return ObjectPath.of(url)
     path = Path(url.removeprefix(FILE)).expanduser()
@@ -58,86 +58,86 @@ def place_of(url: str) -> Place:
     return path
 
 
-def url_of(place: Place) -> str:
-    """The URL of a place."""
-    return str(place) if isinstance(place, ObjectPath) else f"{FILE}{place}"
+def url_of(location: FileLocation) -> str:
+    """The URL of a location."""
+    return str(location) if isinstance(location, ObjectPath) else f"{FILE}{location}"
 
 
-def is_pattern(place: Place) -> bool:
-    """True where a name may stand for several."""
-    return glob.has_magic(place.key if isinstance(place, ObjectPath) else str(place))
+def is_pattern(location: FileLocation) -> bool:
+    """Whether a path contains wildcards."""
+    return glob.has_magic(location.key if isinstance(location, ObjectPath) else str(location))
 
 
-def root_of(place: Place) -> Place:
-    """The folder that a pattern begins in; a file or folder itself."""
-    while is_pattern(place):
-        place = place.parent
-    return place
+def root_of(location: FileLocation) -> FileLocation:
+    """The folder above the first wildcard; a path without wildcards itself."""
+    while is_pattern(location):
+        location = location.parent
+    return location
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A file of rows.
+class SourceFile:
+    """A row file.
 
     Parameters
     ----------
-    state : tells whether it is as it was.
-    parts : what its folders say: names of columns, and their texts; None for NULL.
-    root : the folder that was named, if it was not the file itself.
-    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
+    state : changes whenever the file does.
+    parts : columns from folder names, with their texts; None for NULL.
+    root : the folder that the user named; None if the user named the file.
+    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
     """
 
-    path: Place
+    path: FileLocation
     state: tuple[object, ...]
     parts: tuple[tuple[str, str | None], ...]
-    root: Place | None = None
+    root: FileLocation | None = None
     policy: str = REFUSE
 
     @contextmanager
     def opened(self, memory: int) -> Iterator[BinaryIO]:
-        """The file with a number; one of an object store is in memory.
+        """Open the file with a file descriptor; an object is downloaded into memory.
 
         Parameters
         ----------
-        memory : bytes that it may use there.
+        memory : the memory limit of a download, in bytes.
 
         Raises
         ------
-        DatabaseNotFound, InsufficientRights, DatabaseUnreachable : it cannot be had.
-        ForeignFile : it is another account's, or a link by now.
-        SourceChanged : it is another file than the one that was listed.
-        MemoryLimit : it is larger than the limit.
+        DatabaseNotFound, InsufficientRights, DatabaseUnreachable : the file cannot be opened.
+        ForeignFile : the file now belongs to another account, or is a link.
+        SourceChanged : the file changed since it was listed.
+        MemoryLimit : the object is larger than the limit.
         """
         with ExitStack() as stack:
-            with translated(self.path):
+            with translate_file_errors(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
                     require_room(path.lstat().st_size, memory, path)
-                    file = stack.enter_context(path.fetched())
+                    file = stack.enter_context(path.download())
                 else:
                     file = stack.enter_context(_opened(path, self.root, self.policy))
-                    if _state_of(os.fstat(file.fileno())) != self.state:
-                        raise changed(path)
+                    if _state_of_status(os.fstat(file.fileno())) != self.state:
+                        raise files_changed(path)
             yield file
 
 
 @contextmanager
-def translated(place: Place) -> Iterator[None]:
-    """Raise what a disk or an object store raises as dbanon's own."""
+def translate_file_errors(location: FileLocation) -> Iterator[None]:
+    """Translate errors of a disk or an object store into dbanon's own."""
     try:
         yield
     except FileNotFoundError:
-        raise DatabaseNotFound(f"There is no file {place}.") from None
+        raise DatabaseNotFound(f"There is no file {location}.") from None
     except PermissionError as error:
         raise InsufficientRights(
-            f"The file {place} may not be read.", detail=error.strerror
+            f"The file {location} may not be read.", detail=error.strerror
         ) from None
     except OSError as error:
-        raise DatabaseUnreachable(f"{place} cannot be read.", detail=error.strerror) from None
+        raise DatabaseUnreachable(f"{location} cannot be read.", detail=error.strerror) from None
 
 
-def require_room(needed: int, memory: int, path: Place) -> None:
-    """Check that a file has room in memory; raises MemoryLimit."""
+def require_room(needed: int, memory: int, path: FileLocation) -> None:
+    """Check that a file fits into memory; raises MemoryLimit."""
     if needed > memory:
         raise MemoryLimit.over(
             f"The file {path} is read from memory, and needs",
@@ -146,57 +146,63 @@ def require_room(needed: int, memory: int, path: Place) -> None:
         )
 
 
-def changed(place: Place) -> SourceChanged:
-    """The error of files that changed between two looks at them."""
+def files_changed(location: FileLocation) -> SourceChanged:
+    """The error for files that changed while they were read."""
     return SourceChanged(
-        f"Files of {place} changed while they were read; nothing was published.",
+        f"Files of {location} changed while they were read; nothing was published.",
         hint="Run it again when the program that writes them is done.",
     )
 
 
-def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
-    """The files that a name stands for, in the order of their names, all of one ending.
+def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[SourceFile, ...]:
+    """List the files at a location in name order; all must be of one kind.
 
     Parameters
     ----------
-    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
+    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
 
     Raises
     ------
-    DatabaseNotFound : there is none.
-    FileMalformed : there is something else, too, or folders name different columns.
-    InsufficientRights, DatabaseUnreachable : nobody can tell.
-    ForeignFile : one is another account's, or a link.
+    DatabaseNotFound : the location has no row files.
+    FileMalformed : other files are among them, or folders name different columns.
+    InsufficientRights, DatabaseUnreachable : the location cannot be listed.
+    ForeignFile : a file belongs to another account, or is a link.
     """
-    with translated(place):
-        found = _found(place, policy)
-        root = place if found == [place] else root_of(place)
-        folder = None if found == [place] else root
+    with translate_file_errors(location):
+        paths = _list_paths(location, policy)
+        root = location if paths == [location] else root_of(location)
+        folder = None if paths == [location] else root
         if folder is not None:
-            found = _rows_of(root, found, str(place).endswith(_NOTE))
+            paths = _select_row_files(root, paths, str(location).endswith(_NOTE))
             _require_no_lake(root)
-        pieces = tuple(
-            Piece(path, _state(path, folder, policy), _parts(root, path), folder, policy)
-            for path in found
+        source_files = tuple(
+            SourceFile(
+                path,
+                _state_of_path(path, folder, policy),
+                _folder_values(root, path),
+                folder,
+                policy,
+            )
+            for path in paths
         )
-    if not pieces:
+    if not source_files:
         raise DatabaseNotFound(
-            f"No file of rows is at {place}.",
+            f"No file of rows is at {location}.",
             hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
             " or more; names that begin with a dot or an underscore are skipped.",
         )
-    kinds = sorted({ending_of(piece.path) for piece in pieces})
+    kinds = sorted({ending_of(source_file.path) for source_file in source_files})
     if len(kinds) > 1:
         raise InvalidParameter(
-            f"{place} holds {' and '.join(_KINDS[kind] for kind in kinds)}.",
+            f"{location} holds {' and '.join(_KINDS[kind] for kind in kinds)}.",
             hint="Read one kind: file:data/**/*.parquet.",
         )
-    _require_same_parts(pieces)
-    return pieces
+    _require_same_folder_columns(source_files)
+    return source_files
 
 
-def ending_of(path: Place) -> str:
-    """``csv``, ``xlsx``, ``parquet``, or nothing."""
+def ending_of(path: FileLocation) -> str:
+    """The kind of a file, from its name: ``csv``, ``xlsx``, ``parquet``, or empty."""
     name = PurePosixPath(path.name.lower())
     if name.suffix not in PACKED:
         return ENDINGS.get(name.suffix, "")
@@ -204,26 +210,26 @@ def ending_of(path: Place) -> str:
     return inner if inner == CSV else ""
 
 
-def _found(place: Place, policy: str) -> list[Place]:
-    """What a name stands for; a file of just this name is meant before any pattern."""
-    if isinstance(place, ObjectPath):
+def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
+    """List the paths at a location; a file of exactly this name takes precedence over a pattern."""
+    if isinstance(location, ObjectPath):
         try:
-            place.lstat()
+            location.lstat()
         except FileNotFoundError:
-            return [*(place.matching() if is_pattern(place) else place.below())]
-        return [place]
-    if place.is_file():
-        return [place]
-    if place.is_dir():
-        return [*_walk(place, policy)]
-    if not is_pattern(place):
+            return [*(location.matching() if is_pattern(location) else location.below())]
+        return [location]
+    if location.is_file():
+        return [location]
+    if location.is_dir():
+        return [*_walk(location, policy)]
+    if not is_pattern(location):
         raise FileNotFoundError
-    names = sorted(glob.glob(str(place), recursive=True))
+    names = sorted(glob.glob(str(location), recursive=True))
     return [Path(name) for name in names if not os.path.isdir(name)]
 
 
 def _walk(folder: Path, policy: str) -> Iterator[Path]:
-    """All files below a folder, but for hidden folders; a link to a folder is an error."""
+    """All files below a folder except in hidden folders; a link to a folder is an error."""
     visited = {os.path.realpath(folder)}
     follow = policy == LINKS
     for directory, folders, names in os.walk(folder, onerror=_raise, followlinks=follow):
@@ -235,7 +241,7 @@ def _walk(folder: Path, policy: str) -> Iterator[Path]:
                     hint="Put the folder itself there, or remove the link. If links are meant to be"
                     ' followed: `foreign_files="links"`.',
                 )
-            # Links may lead around in a circle.
+            # Links may form a cycle.
             if follow and (real := os.path.realpath(below)) in visited:
                 folders.remove(below.name)
             elif follow:
@@ -255,14 +261,14 @@ def _raise(error: OSError) -> None:
 
 
 @contextmanager
-def _opened(path: Path, root: Place | None, policy: str) -> Iterator[BinaryIO]:
+def _opened(path: Path, root: FileLocation | None, policy: str) -> Iterator[BinaryIO]:
     assert root is None or isinstance(root, Path)
     with opened(path, root, policy) as file:
         yield file
 
 
-def _below(root: Place, path: Place) -> list[str]:
-    """The names of the folders below the root, and the file's."""
+def _below(root: FileLocation, path: FileLocation) -> list[str]:
+    """The names of the folders below the root, and the file name."""
     if isinstance(path, ObjectPath):
         assert isinstance(root, ObjectPath)
         return path.key[len(root.key) :].strip("/").split("/")
@@ -270,15 +276,17 @@ def _below(root: Place, path: Place) -> list[str]:
     return [*path.relative_to(root).parts]
 
 
-def _rows_of(root: Place, found: Sequence[Place], notes: bool) -> list[Place]:
-    """The files of rows; raises FileMalformed where something else is there that is not hidden.
+def _select_row_files(
+    root: FileLocation, paths: Sequence[FileLocation], notes: bool
+) -> list[FileLocation]:
+    """Select the row files; raises FileMalformed for any other file that is not hidden.
 
     Parameters
     ----------
-    notes : files of text are among them.
+    notes : whether text files are row files.
     """
     rows = []
-    for path in found:
+    for path in paths:
         below = _below(root, path)
         if any(map(_is_hidden, below)):
             continue
@@ -291,12 +299,12 @@ def _rows_of(root: Place, found: Sequence[Place], notes: bool) -> list[Place]:
     return rows
 
 
-def _require_no_lake(root: Place) -> None:
-    """Refuse the files of a table that a log is kept of: some hold rows that were deleted."""
+def _require_no_lake(root: FileLocation) -> None:
+    """Refuse the files of a lake table: some of them hold deleted rows."""
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for name, lake in _LAKES.items():
-            inside: Place = folder / name if isinstance(folder, Path) else folder.with_name(
+            inside: FileLocation = folder / name if isinstance(folder, Path) else folder.with_name(
                 f"{folder.name}/{name}"
             )  # fmt: skip
             if _is_log(inside, lake):
@@ -308,45 +316,47 @@ def _require_no_lake(root: Place) -> None:
         folder = folder.parent
 
 
-def _is_log(inside: Place, lake: str) -> bool:
+def _is_log(inside: FileLocation, lake: str) -> bool:
     pattern = "*.metadata.json" if lake == "Iceberg" else "*"
     if isinstance(inside, Path):
         return inside.is_dir() and any(inside.glob(pattern))
     return bool(ObjectPath(inside.scheme, f"{inside.key}/{pattern}").matching())
 
 
-def _state(path: Place, root: Place | None, policy: str) -> tuple[object, ...]:
+def _state_of_path(
+    path: FileLocation, root: FileLocation | None, policy: str
+) -> tuple[object, ...]:
     if isinstance(path, ObjectPath):
-        return _state_of(path.lstat())
+        return _state_of_status(path.lstat())
     with _opened(path, root, policy) as file:
-        return _state_of(os.fstat(file.fileno()))
+        return _state_of_status(os.fstat(file.fileno()))
 
 
-def _state_of(found: os.stat_result | ObjectStat) -> tuple[object, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _state_of_status(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _parts(root: Place, path: Place) -> tuple[tuple[str, str | None], ...]:
+def _folder_values(root: FileLocation, path: FileLocation) -> tuple[tuple[str, str | None], ...]:
     if root == path:
         return ()
     parts = []
     for name in _below(root, path)[:-1]:
-        column, found, text = name.partition("=")
-        if found:
+        column, separator, text = name.partition("=")
+        if separator:
             parts.append((unquote(column), None if text == _NULL else unquote(text)))
     return tuple(parts)
 
 
-def _require_same_parts(pieces: Sequence[Piece]) -> None:
-    first = pieces[0]
-    wanted = [name for name, _ in first.parts]
-    if len({name.lower() for name in wanted}) < len(wanted):
+def _require_same_folder_columns(source_files: Sequence[SourceFile]) -> None:
+    first = source_files[0]
+    names = [name for name, _ in first.parts]
+    if len({name.lower() for name in names}) < len(names):
         raise FileMalformed(f"The folders of {first.path} name a column twice.")
-    for piece in pieces:
-        differing = {*wanted} ^ {name for name, _ in piece.parts}
+    for source_file in source_files:
+        differing = {*names} ^ {name for name, _ in source_file.parts}
         if differing:
             raise FileMalformed(
-                f"The folders of {piece.path} and those of {first.path} do not both name column"
-                f' "{min(differing)}".',
+                f"The folders of {source_file.path} and those of {first.path} do not both name"
+                f' column "{min(differing)}".',
                 hint="All files of a table lie equally deep, in folders of the same names.",
             )

@@ -1,4 +1,4 @@
-"""Hierarchies in a database: in tables and views, and stored by name beside the ledger."""
+"""Hierarchies in a database: in tables and views, or stored by name in the ledger's schema."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# A tree is made in memory, by Python: a few seconds for this many.
+# Python builds the tree in memory: a few seconds for this many rows.
 MAX_ROWS = 1_000_000
 
-# Nodes that one statement writes.
-_PIECE = 200
+# Nodes written by one statement.
+_NODES_PER_STATEMENT = 200
 _KIND = "tree"
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What the ledger says about a stored hierarchy.
+    """A stored hierarchy as the ledger describes it.
 
     Parameters
     ----------
-    created_at : when it was stored, as text.
+    created_at : the time of storage, as text.
     """
 
     name: str
@@ -54,24 +54,24 @@ class Stored:
 
 
 def resolve(
-    session: Session, given: Hierarchy | HierarchySpec, pulse: Pulse = no_pulse
+    session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = no_pulse
 ) -> Hierarchy:
-    """The hierarchy that a specification names without a column.
+    """Load the hierarchy that a specification names, if it does not depend on a column.
 
-    ``pulse`` is called now and then: what it raises ends the reading.
+    ``pulse`` is called repeatedly; an exception that it raises stops the load.
 
     Raises
     ------
-    InvalidParameter : it is made from a column.
+    InvalidParameter : the hierarchy is built from a column.
     """
-    if isinstance(given, Hierarchy):
-        return given
-    if given.kind == TABLE:
-        return read_table(session, parse_relation(given.value), pulse)
-    if given.kind == NAME:
-        return load(session, given.value)
+    if isinstance(source, Hierarchy):
+        return source
+    if source.kind == TABLE:
+        return read_table(session, parse_relation(source.value), pulse)
+    if source.kind == NAME:
+        return load(session, source.value)
     raise InvalidParameter(
-        f'A hierarchy of kind "{given.kind}" is made from a column.',
+        f'A hierarchy of kind "{source.kind}" is made from a column.',
         hint=(
             "Give it where the column is anonymized. Here give a tree, levels, a table or a file."
         ),
@@ -79,23 +79,23 @@ def resolve(
 
 
 def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) -> Hierarchy:
-    """The hierarchy in a table or view, by its columns' names.
+    """Read a hierarchy from a table or view; the column names decide how.
 
-    Either ``child`` and ``parent``, the root's parent being NULL or nobody's child; or ``leaf``,
-    ``level1``, …, the last being the root, where NULL leaves a level out. Other columns are not
-    looked at, but for ``position``: the order of the rows, and so of the leaves; without it the
-    order is by code point.
+    The columns are either ``child`` and ``parent``, where the root's parent is NULL or not itself a
+    child; or ``leaf``, ``level1``, …, the last being the root, where NULL skips a level. A column
+    ``position`` orders the rows, and so the leaves; without it the order is by code point. All
+    other columns are ignored.
 
     Raises
     ------
     InvalidParameter : the columns have other names.
-    HierarchyBroken : the rows are no tree; all problems are named.
-    MemoryLimit : there are more than ``MAX_ROWS`` rows.
+    HierarchyBroken : the rows do not form a tree; the error lists all problems.
+    MemoryLimit : the table has more than ``MAX_ROWS`` rows.
     """
     source = session.find_source(name)
     columns = _columns(source)
-    known = {attribute.name for attribute in source.schema.attributes}
-    position = [source.attribute("position")] if "position" in known else []
+    column_names = {attribute.name for attribute in source.schema.attributes}
+    position = [source.attribute("position")] if "position" in column_names else []
     session.require_rights(source, [a.name for a in (*columns, *position)])
     columns = session.inspect(source, columns)
     for attribute in columns:
@@ -108,21 +108,23 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
     if position and position[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is no whole number.')
     texts = [session.text_of(attribute) for attribute in (*columns, *position)]
-    found = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
-    if len(found) > MAX_ROWS:
+    text_rows = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
+    if len(text_rows) > MAX_ROWS:
         raise MemoryLimit(f"The hierarchy in {source.name} has more than {MAX_ROWS} rows.")
     if position:
-        found = [row[:-1] for row in sorted(found, key=lambda row: _by_position(row[-1], row[:-1]))]
+        text_rows = [
+            row[:-1] for row in sorted(text_rows, key=lambda row: _by_position(row[-1], row[:-1]))
+        ]
     else:
-        found.sort(key=_by_code_point)
+        text_rows.sort(key=_by_code_point)
     rows = [
         [
             None if text is None else leaf_text(text, attribute)
             for text, attribute in zip(row, columns, strict=True)
         ]
-        for row in paced(found, pulse)
+        for row in paced(text_rows, pulse)
     ]
-    edges = _pairs(rows) if columns[0].name == "child" else _ways(rows, pulse)
+    edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     nameless = sum(row[0] is None for row in rows)
     problems = [Problem("empty label", 0, "a row has no label", "")] * nameless
     return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
@@ -141,7 +143,7 @@ def store(
 
     Raises
     ------
-    HierarchyExists : there is one of this name, and it shall not be replaced.
+    HierarchyExists : the name is taken, and ``replace`` is False.
     LedgerNotTrusted : the ledger belongs to another role.
     InvalidName : the name is empty or holds a NUL character.
     """
@@ -172,8 +174,8 @@ def store(
     parents: list[int | None] = tree.parents.tolist()
     parents[0] = None
     numbered = list(zip(range(len(parents)), parents, tree.labels, strict=True))
-    for start in range(0, len(numbered), _PIECE):
-        piece = [(name, *node) for node in numbered[start : start + _PIECE]]
+    for start in range(0, len(numbered), _NODES_PER_STATEMENT):
+        piece = [(name, *node) for node in numbered[start : start + _NODES_PER_STATEMENT]]
         session.insert_rows(nodes, columns, piece)
 
 
@@ -184,18 +186,18 @@ def load(session: Session, name: str) -> Hierarchy:
     ------
     HierarchyNotFound : there is none.
     """
-    _require(session, name)
-    found = session.rows(
+    _require_stored(session, name)
+    nodes = session.rows(
         f"SELECT label, parent FROM {session.ledger_name('hierarchy_node').quoted}"
         " WHERE hierarchy = ? ORDER BY node",
         (name,),
     )
-    labels = [label for label, _ in found]
-    parents = [-1 if parent is None else parent for _, parent in found]
+    labels = [label for label, _ in nodes]
+    parents = [-1 if parent is None else parent for _, parent in nodes]
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # Somebody wrote the tables by hand: say what is wrong with the tree.
+        # The tables were edited by hand: report the errors in the tree.
         edges = [
             (label, None if up == -1 or up >= len(labels) else labels[up], 0)
             for label, up in zip(labels, parents, strict=True)
@@ -210,7 +212,7 @@ def drop(session: Session, name: str) -> None:
     ------
     HierarchyNotFound : there is none.
     """
-    _require(session, name)
+    _require_stored(session, name)
     _delete(session, name)
 
 
@@ -219,18 +221,18 @@ def list_hierarchies(session: Session) -> list[Stored]:
     if not _has_table(session):
         return []
     nodes = session.ledger_name("hierarchy_node").quoted
-    found = session.rows(
+    stored_rows = session.rows(
         "SELECT h.name, count(n.node), count(n.node) - count(DISTINCT n.parent), h.description,"
         " CAST(h.created_at AS VARCHAR(40)), h.created_by"
         f" FROM {session.ledger_name('hierarchy').quoted} AS h"
         f" JOIN {nodes} AS n ON n.hierarchy = h.name"
         " GROUP BY h.name, h.description, h.created_at, h.created_by"
     )
-    return sorted((Stored(*row) for row in found), key=lambda stored: stored.name)
+    return sorted((Stored(*row) for row in stored_rows), key=lambda stored: stored.name)
 
 
 def _columns(source: Relation) -> tuple[Attribute, ...]:
-    """The columns that hold the tree: child and parent, or leaf and its levels in order."""
+    """The columns of the tree: child and parent, or leaf and its levels in order."""
     by_name = {attribute.name: attribute for attribute in source.schema.attributes}
     if "child" in by_name and "parent" in by_name:
         return by_name["child"], by_name["parent"]
@@ -245,21 +247,21 @@ def _columns(source: Relation) -> tuple[Attribute, ...]:
     )
 
 
-def _pairs(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
+def _parent_edges(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
     return [(child, parent, 0) for child, parent in rows if child is not None]
 
 
-def _ways(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
-    """Edges of rows from leaf to root, in which a label that repeats is one node."""
+def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
+    """Edges from rows that run from leaf to root; a repeated label is one node."""
     edges: list[Edge] = []
     for leaf, *levels in paced(rows, pulse):
         if leaf is None:
             continue
-        way = [leaf]
-        way += [label for label in levels if label is not None]
-        way = [label for at, label in enumerate(way) if not at or label != way[at - 1]]
-        edges += [(child, parent, 0) for child, parent in pairwise(way)]
-        edges += [(way[-1], None, 0), (leaf, leaf, 0)]
+        path = [leaf]
+        path += [label for label in levels if label is not None]
+        path = [label for i, label in enumerate(path) if not i or label != path[i - 1]]
+        edges += [(child, parent, 0) for child, parent in pairwise(path)]
+        edges += [(path[-1], None, 0), (leaf, leaf, 0)]
     return edges
 
 
@@ -277,15 +279,15 @@ def _has_table(session: Session) -> bool:
 
 
 def _names(session: Session) -> list[str]:
-    found = session.rows(f"SELECT name FROM {session.ledger_name('hierarchy').quoted}")
-    return [name for (name,) in found]
+    name_rows = session.rows(f"SELECT name FROM {session.ledger_name('hierarchy').quoted}")
+    return [name for (name,) in name_rows]
 
 
-def _require(session: Session, name: str) -> None:
-    known = _names(session) if _has_table(session) else []
-    if name not in known:
+def _require_stored(session: Session, name: str) -> None:
+    names = _names(session) if _has_table(session) else []
+    if name not in names:
         raise HierarchyNotFound(
-            f'There is no stored hierarchy "{name}".', hint=nearest_names(name, known)
+            f'There is no stored hierarchy "{name}".', hint=nearest_names(name, names)
         )
 
 

@@ -1,4 +1,4 @@
-"""Signals that arrive at a moment that must not be torn apart wait until it is over."""
+"""Defer signals while a block that must not be interrupted runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def transaction_open(of: str) -> InvalidParameter:
-    """The error for a connection that has a transaction open, which a run would end with its own.
+    """The error for a connection with an open transaction, which a run would end.
 
     Parameters
     ----------
-    of : the database, as in ``SQLite``.
+    of : the name of the database, such as ``SQLite``.
     """
-    # sqlite3 calls it autocommit, with False for one that is begun again by itself.
+    # With autocommit=False, sqlite3 begins the next transaction by itself.
     always = "; a connection with autocommit off has one open always" if of == "SQLite" else ""
     return InvalidParameter(
         f"The {of} connection has a transaction open, and a run has one of its own.",
@@ -32,20 +32,20 @@ def transaction_open(of: str) -> InvalidParameter:
 
 
 def shared_driver(engine: Engine) -> Any | None:
-    """The driver's connection that all who use an engine share; None where each has its own.
+    """Return the driver connection that all users of an engine share; None if they share none.
 
-    It is looked at without being taken from the pool: what is given back there is rolled back.
+    The pool is inspected, not used: it would roll back the connection when it is returned.
     """
     from sqlalchemy import StaticPool
 
     if not isinstance(engine.pool, StaticPool):
         return None
-    # Its connection is made when it is first asked for, and has no transaction before.
+    # The pool connects on first use; before that, no transaction can be open.
     record = vars(engine.pool).get("connection")
     return None if record is None else record.driver_connection
 
 
-# What an operator sends, and not a limit of time.
+# Signals sent by an operator; SIGALRM is the time limit.
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -53,16 +53,16 @@ _Arrived = tuple[int, FrameType | None]
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Let signals wait for the end of the block: what it makes is told of before one ends the run.
+def defer_signals() -> Iterator[None]:
+    """Defer signals to the end of the block, so that the caller learns what the block created.
 
     Raises
     ------
-    KeyboardInterrupt : or what else the handler of a signal raises that arrived meanwhile.
+    KeyboardInterrupt : or whatever else the handler of a deferred signal raises.
     """
     arrived: list[_Arrived] = []
     before: dict[int, Any] = {}
-    _keep(arrived, before)
+    _record_signals(arrived, before)
     try:
         yield
     finally:
@@ -72,23 +72,22 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def held_once_committed() -> Iterator[Callable[[], None]]:
-    """Let signals end the block until it calls the function that it is given; then no more.
+    """Let signals interrupt the block until it calls the yielded function.
 
-    What is committed cannot be taken back: who is told "interrupted" would take it for undone, and
-    a scheduler would run it again. Who only reads never calls it. So a signal that arrives
-    afterwards becomes a warning, or is raised after all when the block fails. Python runs handlers
-    in the main thread only, and a signal without a handler of Python's ends the process or does
-    nothing: neither is changed.
+    A commit cannot be undone. If a run reported "interrupted" after it, users would believe that
+    nothing happened, and a scheduler would run the job again. So a later signal becomes a warning,
+    or is raised after all if the block fails. Blocks that only read never call the function.
+    Python runs handlers in the main thread only. Signals without a Python handler are left alone.
 
     Raises
     ------
-    KeyboardInterrupt : or what else the handler raises, when the block failed.
+    KeyboardInterrupt : or whatever else the handler raises, if the block failed.
     """
     arrived: list[_Arrived] = []
     before: dict[int, Any] = {}
 
     def hold() -> None:
-        _keep(arrived, before)
+        _record_signals(arrived, before)
         ending().lift_limit()
 
     try:
@@ -97,10 +96,10 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
         _restore(before)
         _raise(arrived, before)
         raise
-    # A limit on the run's time is none on what follows the commit.
+    # The time limit ends with the commit.
     for handler in before.values():
         getattr(handler, "over", lambda: None)()
-    arrived = [one for one in arrived if one[0] != signal.SIGALRM]
+    arrived = [arrival for arrival in arrived if arrival[0] != signal.SIGALRM]
     _restore(before)
     if arrived:
         warn_caller(
@@ -113,11 +112,11 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let a signal end the block though others are held: of work that can be left to a later run.
+    """Let signals interrupt the block even while others are deferred; a later run can redo it.
 
     Raises
     ------
-    KeyboardInterrupt : one arrived.
+    KeyboardInterrupt : a signal arrived.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -135,8 +134,8 @@ def ended_by_signals() -> Iterator[None]:
         _restore(before)
 
 
-def _keep(arrived: list[_Arrived], before: dict[int, Any]) -> None:
-    """Note signals instead of handling them; the handlers they had go to ``before``."""
+def _record_signals(arrived: list[_Arrived], before: dict[int, Any]) -> None:
+    """Record signals instead of handling them; saves their handlers in ``before``."""
 
     def keep(number: int, frame: FrameType | None) -> None:
         arrived.append((number, frame))
@@ -144,7 +143,7 @@ def _keep(arrived: list[_Arrived], before: dict[int, Any]) -> None:
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
             handler = signal.getsignal(number)
-            # The system's own (end the process, ignore) are numbers.
+            # The system's handlers (terminate, ignore) are integers.
             if callable(handler) and not isinstance(handler, int):
                 before[number] = signal.signal(number, keep)
 

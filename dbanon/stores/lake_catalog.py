@@ -1,7 +1,7 @@
-"""Catalogs of Iceberg: open while a block uses them, and closed at its end.
+"""Iceberg catalogs: open while a block uses them, and closed at its end.
 
-A catalog holds connections to a database or a server. Left to the garbage collector, they end at a
-moment that nobody chooses, and Python 3.13 warns of each.
+A catalog holds connections to a database or a server. The garbage collector would close them at an
+arbitrary time, and Python 3.13 warns about each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Objects of S3, Google Cloud Storage and Azure, by fsspec's file systems, with a path's manners.
+"""Path-like access to objects in S3, Google Cloud Storage and Azure, through fsspec.
 
-What a store answers with may hold names of accounts and signed addresses: of its errors the class
-alone is told. Credentials come from the environment and the files of each cloud, never from a URL.
+Error messages of a store may contain account names and signed addresses, so only the exception's
+class is reported. Credentials come from the environment and each cloud's own configuration files,
+never from a URL.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from typing import Any, BinaryIO
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
 
-# By scheme: the package that knows it, which is also the extra's name but for the "fs".
+# The package for each scheme.
 SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
-# What Hadoop and others call them.
+# The schemes' names in Hadoop and elsewhere.
 _ALIASES = {
     "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "az", "wasbs": "az",
 }  # fmt: skip
 _EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
-# What tells one state of an object from another, as the file systems call it.
+# The keys by which the file systems report an object's version.
 _STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")
-# What begins the query of a URL; a ? alone is a pattern for one character.
+# The start of a URL's query; a ? alone is a wildcard for one character.
 _ARGUMENT = re.compile(r"\?[A-Za-z][\w.%-]*=")
 _FROM_ENVIRONMENT = (
     "Credentials and addresses come from the environment, as each cloud has it: AWS_ACCESS_KEY_ID,"
@@ -39,24 +40,24 @@ _DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 
 def is_object(url: str) -> bool:
-    """True for the URL of an object, or of some; raises InvalidParameter for another's scheme."""
-    scheme, found, _ = url.partition("://")
-    if found and scheme.lower() in _ALIASES:
+    """Whether a URL names objects; raises InvalidParameter for an alias of a scheme."""
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme.lower() in _ALIASES:
         raise InvalidParameter(
             f"An object store is not named {scheme}:// here.",
             hint=f"Write {_ALIASES[scheme.lower()]}:// and the same bucket and name.",
         )
-    return bool(found) and scheme in SCHEMES
+    return bool(separator) and scheme in SCHEMES
 
 
 def _is_folder_marker(name: str, info: Mapping[str, Any]) -> bool:
-    """Whether an object only shows a folder in consoles or to Hadoop, and holds nothing."""
+    """Whether an object is empty and only marks a folder for consoles or Hadoop."""
     return not info.get("size") and name.endswith(("/", "_$folder$"))
 
 
 @dataclass(frozen=True)
 class ObjectStat:
-    """What is known of an object, by the names that a file's state has."""
+    """The status of an object, with the field names of ``os.stat_result``."""
 
     st_size: int
     st_ino: str
@@ -67,11 +68,11 @@ class ObjectStat:
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """The place of an object.
+    """The path of an object.
 
     Parameters
     ----------
-    key : bucket or container, and name in it.
+    key : the bucket or container, and the name in it.
     """
 
     scheme: str
@@ -79,7 +80,7 @@ class ObjectPath:
 
     @classmethod
     def of(cls, url: str) -> ObjectPath:
-        """The place that a URL names; raises InvalidParameter."""
+        """Parse a URL; raises InvalidParameter."""
         scheme, _, key = url.partition("://")
         bucket, _, name = key.partition("/")
         if ":" in bucket or (bucket.count("@") and scheme != "abfs"):
@@ -114,88 +115,88 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """What stands before the last part."""
+        """The path without its last part."""
         return ObjectPath(self.scheme, self.key.rpartition("/")[0])
 
     def with_name(self, name: str) -> ObjectPath:
-        """The place beside it."""
+        """The path with another last part."""
         return ObjectPath(self.scheme, f"{self.parent.key}/{name}")
 
     def make_parent(self) -> None:
-        """Nothing: an object needs no directory above it."""
+        """Do nothing: an object needs no parent directory."""
 
     def lstat(self) -> ObjectStat:
-        """What is known of it; raises OSError, FileNotFoundError where there is none."""
-        with reached():
-            found = self.system.info(self.key)
-        if found["type"] != "file":
+        """Return its status; raises OSError, or FileNotFoundError if it does not exist."""
+        with translate_client_errors():
+            info = self.system.info(self.key)
+        if info["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, "there is no such object")
-        state = "|".join(str(found.get(name, "")) for name in _STATES)
-        return ObjectStat(int(found["size"]), state)
+        state = "|".join(str(info.get(name, "")) for name in _STATES)
+        return ObjectStat(int(info["size"]), state)
 
     def age(self, now: float) -> float:
-        """Seconds since it was written, as its store has the time; raises OSError."""
-        with reached():
+        """Seconds since it was written, by the store's clock; raises OSError."""
+        with translate_client_errors():
             return now - float(self.system.modified(self.key).timestamp())
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        """Its bytes, to be read; raises OSError."""
+        """Open it for reading; raises OSError."""
         assert mode == "rb"
-        with reached():
+        with translate_client_errors():
             opened: BinaryIO = self.system.open(self.key, mode)
         return opened
 
-    def fetched(self) -> BinaryIO:
-        """Its bytes in memory, as a file with a number; raises OSError."""
-        held = os.fdopen(os.memfd_create("dbanon"), "w+b")
+    def download(self) -> BinaryIO:
+        """Download it into a memory file with a file descriptor; raises OSError."""
+        memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
-            with reached():
-                self.system.get_file(self.key, f"/dev/fd/{held.fileno()}")
+            with translate_client_errors():
+                self.system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
         except BaseException:
-            held.close()
+            memory_file.close()
             raise
-        return held
+        return memory_file
 
     def put(self, file: BinaryIO, size: int) -> None:
-        """Write a file's bytes there, at once for whoever looks; raises OSError."""
-        with reached():
+        """Upload a file; readers see all of it or nothing. Raises OSError."""
+        with translate_client_errors():
             self.system.put_file(f"/dev/fd/{file.fileno()}", self.key)
         if self.lstat().st_size != size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
-    def copy_to(self, place: ObjectPath) -> None:
-        """Copy it within its store, at once for whoever looks; raises OSError."""
-        with reached():
-            self.system.cp_file(self.key, place.key)
-        if place.lstat().st_size != self.lstat().st_size:
+    def copy_to(self, target: ObjectPath) -> None:
+        """Copy it within its store; readers see all of it or nothing. Raises OSError."""
+        with translate_client_errors():
+            self.system.cp_file(self.key, target.key)
+        if target.lstat().st_size != self.lstat().st_size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Take it away; raises OSError."""
+        """Delete it; raises OSError."""
         try:
-            with reached():
+            with translate_client_errors():
                 self.system.rm_file(self.key)
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
     def below(self) -> list[ObjectPath]:
-        """All objects below it, as below a folder, without markers of folders; raises OSError."""
-        with reached():
-            found = self.system.find(self.key, detail=True)
+        """All objects below it, as in a folder, without folder markers; raises OSError."""
+        with translate_client_errors():
+            objects = self.system.find(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
-            for name, info in sorted(found.items())
+            for name, info in sorted(objects.items())
             if not _is_folder_marker(name, info)
         ]
 
     def matching(self) -> list[ObjectPath]:
-        """The objects that it stands for as a pattern, without markers; raises OSError."""
-        with reached():
-            found = self.system.glob(self.key, detail=True)
+        """The objects that match it as a pattern, without folder markers; raises OSError."""
+        with translate_client_errors():
+            objects = self.system.glob(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
-            for name, info in sorted(found.items())
+            for name, info in sorted(objects.items())
             if info["type"] == "file" and not _is_folder_marker(info["name"], info)
         ]
 
@@ -210,7 +211,7 @@ def _system(scheme: str) -> Any:
     package = SCHEMES[scheme]
     try:
         fsspec = import_module("fsspec")
-        # A list that was kept would hide what others wrote meanwhile.
+        # A cached listing would hide objects that others write meanwhile.
         return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
     except ImportError:
         extra = _EXTRAS.get(package, package)
@@ -228,8 +229,8 @@ def iceberg_module(module: str) -> Any:
 
 
 @contextmanager
-def reached() -> Iterator[None]:
-    """Raise what a store's client raises as OSError, with the class of it alone.
+def translate_client_errors() -> Iterator[None]:
+    """Translate errors of a store's client into OSError, reporting only their class.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Sources that no store knows: databases by SQLAlchemy or ADBC, Arrow streams, frames in turn.
+"""Sources without a store: databases through SQLAlchemy or ADBC, Arrow streams, series of frames.
 
-Each is read once, from its beginning to its end, in batches of Arrow. Where it can be asked, its
-rows are counted before and after, and it says how sure it is that what was read was one state.
+Each is read once, from beginning to end, in Arrow batches. If possible, its rows are counted before
+and after, and it describes what makes the rows it read a consistent state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbanon.errors import (
 from dbanon.sessions.names import parse_relation, quote_list
 
 ONE = "one statement"
-# Of a decimal.
+# Digits of a decimal.
 _MOST_DIGITS = 38
 
 
@@ -37,16 +37,16 @@ def _none() -> int | None:
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows on their way.
+    """A stream of rows from a source.
 
     Parameters
     ----------
-    columns : all that the relation has, in their order.
-    batches : of those that were asked for; one at least, if without rows.
-    rows : counted before; None where nobody can.
-    count : counts them again, once all batches were taken.
-    narrow : columns of texts that are numbers of unknown size.
-    how : what makes them one state, in words.
+    columns : all columns of the relation, in order.
+    batches : the requested columns; at least one batch, which may be empty.
+    rows : the number of rows, counted before reading; None if unknown.
+    count : counts the rows again after all batches were read.
+    narrow : text columns that hold numbers of unknown size.
+    how : what makes the rows a consistent state, in words.
     """
 
     columns: tuple[str, ...]
@@ -58,26 +58,27 @@ class Flow:
 
 
 class Origin(Protocol):
-    """Where rows are drawn from."""
+    """A source that rows are drawn from."""
 
     @property
     def url(self) -> str:
-        """What it is, without secrets."""
+        """The URL of the source, without secrets."""
 
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Any:
-        """A context that gives the ``Flow`` of these columns.
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
+        """Return a context manager that yields the ``Flow`` of these columns.
 
         Raises
         ------
-        TableNotFound, ColumnNotFound, UnsupportedType, DatabaseUnreachable, DatabaseFailure : it
-            does not come about.
+        TableNotFound, ColumnNotFound, UnsupportedType, DatabaseUnreachable, DatabaseFailure : the
+            source cannot be read.
         """
 
 
 @contextmanager
-def failing(what: str = "The source failed while its rows were drawn; nothing was published."
-            ) -> Iterator[None]:  # fmt: skip
-    """Raise what drivers and generators of others raise by their class: texts may quote values."""
+def translate_failures(
+    message: str = "The source failed while its rows were drawn; nothing was published.",
+) -> Iterator[None]:
+    """Translate foreign exceptions, reporting only their class: their text may quote values."""
     try:
         yield
     except DbanonError:
@@ -87,26 +88,26 @@ def failing(what: str = "The source failed while its rows were drawn; nothing wa
     except Exception as error:
         unreachable = type(error).__name__ in ("OperationalError", "InterfaceError", "TimeoutError")
         kind = DatabaseUnreachable if unreachable else DatabaseFailure
-        raise kind(what, detail=type(error).__name__) from None
+        raise kind(message, detail=type(error).__name__) from None
 
 
-def require_columns(wanted: Sequence[str], columns: Sequence[str]) -> None:
-    for name in wanted:
+def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+    for name in names:
         if name not in columns:
             raise ColumnNotFound(
                 f'The source has no column "{name}".', hint=nearest_names(name, columns)
             )
 
 
-def unfit(name: str, kind: Any) -> UnsupportedType:
+def unfit_value(name: str, kind: Any) -> UnsupportedType:
     return UnsupportedType(
         f'Column "{name}" holds a value that is not of its type, {kind}.',
         hint="Cast it in a view, or in the stream.",
     )
 
 
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch that says which columns there are."""
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """An empty batch that carries the columns."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
@@ -114,9 +115,9 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class AdbcOrigin:
-    """A table of a database that an ADBC connection of the caller's leads to.
+    """A table of a database, read through the caller's ADBC connection.
 
-    Its transaction is the caller's: it is neither committed nor rolled back.
+    The transaction belongs to the caller and is neither committed nor rolled back.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -124,80 +125,82 @@ class AdbcOrigin:
 
     @property
     def url(self) -> str:
-        """What it is: the connection does not say where it leads."""
+        """The scheme only: a connection does not reveal its address."""
         return "adbc:"
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns by one SELECT; raises as ``Origin``."""
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """Read the columns with one SELECT; raises as ``Origin``."""
         name = parse_relation(table).quoted
 
         def count() -> int:
-            with failing(), self._connection.cursor() as cursor:
+            with translate_failures(), self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT count(*) FROM {name}")
                 return int(cursor.fetchone()[0])
 
-        with failing("The source does not have this table, or does not allow it to be read."):
+        with translate_failures(
+            "The source does not have this table, or does not allow it to be read."
+        ):
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM {name} WHERE 1 = 0")
                 columns = tuple(cursor.fetch_arrow_table().schema.names)
             rows = count()
-        require_columns(wanted, columns)
+        require_columns(names, columns)
         with self._connection.cursor() as cursor:
-            with failing():
-                cursor.execute(f"SELECT {quote_list(wanted)} FROM {name}")
+            with translate_failures():
+                cursor.execute(f"SELECT {quote_list(names)} FROM {name}")
                 reader = cursor.fetch_record_batch()
             how = f"{ONE} on the caller's connection"
-            batches = unified(chain([no_rows(reader.schema)], reader), wanted)
+            batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
             narrow = numeric_texts(reader.schema)
             yield Flow(columns, batches, how, rows, count, narrow)
 
 
 class StreamOrigin:
-    """An Arrow stream, or frames in turn, of the caller's: it can be read once."""
+    """The caller's Arrow stream or series of frames; it can be read only once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: Any = stream
 
     @property
     def url(self) -> str:
-        """What it is."""
+        """The scheme only: a stream has no address."""
         return "stream:"
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns as they come; raises as ``Origin``."""
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """Read the columns as they arrive; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
                 "The stream was read already.", hint="Give a new one to each call."
             )
         stream, self._stream = self._stream, None
-        with failing():
+        with translate_failures():
             batches = _batches_of(stream)
             first = next(batches, None)
         if first is None:
             raise InvalidParameter("The stream ended before it said which columns it has.")
         columns = tuple(first.schema.names)
-        require_columns(wanted, columns)
+        require_columns(names, columns)
 
         how = "a stream, of which nobody counted"
         narrow = numeric_texts(first.schema)
-        yield Flow(columns, unified(chain([first], batches), wanted), how, narrow=narrow)
+        yield Flow(columns, select_columns(chain([first], batches), names), how, narrow=narrow)
 
 
 def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
-    """Batches of a stream, a frame or frames in turn; an empty one says the columns, too."""
+    """Batches of a stream, a frame or a series of frames; the first may be empty."""
     if hasattr(stream, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(stream)
-        # A stream of no batch has columns all the same.
-        yield no_rows(reader.schema)
+        # A stream without batches still has columns.
+        yield empty_batch(reader.schema)
         yield from reader
         return
-    for one in stream:
-        if isinstance(one, pa.RecordBatch):
-            yield one
-        elif hasattr(one, "__arrow_c_stream__"):
-            yield from _batches_of(one)
+    for item in stream:
+        if isinstance(item, pa.RecordBatch):
+            yield item
+        elif hasattr(item, "__arrow_c_stream__"):
+            yield from _batches_of(item)
         else:
             raise InvalidParameter(
                 "What the iterator gives is no frame.",
@@ -205,35 +208,37 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
             )
 
 
-def unified(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The wanted columns in the types of the first batch.
+def select_columns(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Select these columns of each batch, in the types of the first batch.
 
     Raises
     ------
-    ColumnNotFound, UnsupportedType : a batch has another column, or one of another type.
+    ColumnNotFound, UnsupportedType : a batch lacks a column, or its type differs.
     """
     schema: pa.Schema | None = None
-    with failing():
+    with translate_failures():
         for batch in batches:
-            require_columns(wanted, batch.schema.names)
+            require_columns(names, batch.schema.names)
             if schema is None:
-                schema = pa.schema([_plain(batch.schema.field(name)) for name in wanted])
+                schema = pa.schema([_plain(batch.schema.field(name)) for name in names])
             yield pa.record_batch(
-                [_cast(batch, name, schema.field(name).type) for name in wanted], schema=schema
+                [_cast(batch, name, schema.field(name).type) for name in names], schema=schema
             )
 
 
 def numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Columns of numbers of unknown size that come as texts, as ADBC has them of PostgreSQL."""
+    """Columns of numbers of unknown size that arrive as text, as from PostgreSQL through ADBC."""
     return frozenset(field.name for field in schema if is_numeric_text(field.type))
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """The field with a type that the database of drawn rows has.
+    """The field with a type that DuckDB supports.
 
     Raises
     ------
-    UnsupportedType : it has none that holds the values.
+    UnsupportedType : no such type holds the values.
     """
     kind = field.type
     if pa.types.is_dictionary(kind):
@@ -242,7 +247,7 @@ def _plain(field: pa.Field) -> pa.Field:
         kind = pa.float32()
     if isinstance(kind, pa.Decimal256Type):
         if not 0 <= kind.scale <= _MOST_DIGITS:
-            raise unfit(field.name, f"decimal({_MOST_DIGITS}, 0)")
+            raise unfit_value(field.name, f"decimal({_MOST_DIGITS}, 0)")
         kind = pa.decimal128(min(kind.precision, _MOST_DIGITS), kind.scale)
     if pa.types.is_timestamp(kind) and kind.unit == "ns" and kind.tz is not None:
         kind = pa.timestamp("us", kind.tz)
@@ -258,14 +263,14 @@ def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     try:
         return batch.column(batch.schema.get_field_index(name)).cast(kind)
     except (pa.ArrowException, ValueError):
-        raise unfit(name, kind) from None
+        raise unfit_value(name, kind) from None
 
 
-# -- which one ------------------------------------------------------------------------------------
+# -- choosing an origin ---------------------------------------------------------------------------
 
 
 def stream_of(database: Any) -> Origin | None:
-    """The origin of what is no database to SQLAlchemy; None where it is none."""
+    """Return the origin for an ADBC connection, stream or series of frames; None for others."""
     if hasattr(database, "adbc_get_table_schema"):
         return AdbcOrigin(database)
     is_turn = isinstance(database, Iterator) or (

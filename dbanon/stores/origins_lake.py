@@ -1,4 +1,4 @@
-"""Tables of lakes, Delta's and Iceberg's, as origins of rows: one version, which nobody changes."""
+"""Delta and Iceberg tables as origins of rows; a run reads one immutable version."""
 
 from __future__ import annotations
 
@@ -16,72 +16,81 @@ from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from dbanon.stores.objects import ObjectPath, iceberg_module, is_object
-from dbanon.stores.origins import Flow, Origin, failing, no_rows, require_columns, unified
+from dbanon.stores.origins import (
+    Flow,
+    Origin,
+    empty_batch,
+    require_columns,
+    select_columns,
+    translate_failures,
+)
 
 DELTA = "delta:"
 
 
 class DeltaOrigin:
-    """A table of Delta, by its directory or the URL of one."""
+    """A Delta table in a directory or an object store."""
 
-    def __init__(self, given: str, policy: str = REFUSE) -> None:
+    def __init__(self, location: str, policy: str = REFUSE) -> None:
         self._folder: Path | None = None
         self._policy = policy
-        if is_object(given):
-            self._place = str(ObjectPath.of(given))
+        if is_object(location):
+            self._location = str(ObjectPath.of(location))
             return
-        folder = Path(given).expanduser()
+        folder = Path(location).expanduser()
         if not (folder / "_delta_log").is_dir():
             raise DatabaseNotFound(
                 f"There is no Delta table at {folder}.",
                 hint="Write delta: and the directory that holds _delta_log.",
             )
-        self._folder, self._place = folder, str(folder)
+        self._folder, self._location = folder, str(folder)
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return f"{DELTA}{self._place}"
+        """The scheme and the path of the table."""
+        return f"{DELTA}{self._location}"
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns of the newest version; raises as ``Origin``."""
-        with failing("The Delta table cannot be read."):
-            found = _delta().DeltaTable(self._place)
-            self._require_own_files(found)
-            # Features that it does not know, such as deletion vectors, are refused here.
-            rows = found.to_pyarrow_dataset()
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """Read the columns of the newest version; raises as ``Origin``."""
+        with translate_failures("The Delta table cannot be read."):
+            delta_table = _delta().DeltaTable(self._location)
+            self._require_own_files(delta_table)
+            # deltalake refuses features that it does not support, such as deletion vectors.
+            rows = delta_table.to_pyarrow_dataset()
             count = int(rows.count_rows())
         columns = tuple(rows.schema.names)
-        require_columns(wanted, columns)
-        read = rows.scanner(columns=list(wanted), batch_size=chunk_rows, batch_readahead=1)
-        batches = unified(chain([no_rows(read.projected_schema)], read.to_batches()), wanted)
-        what = f"version {found.version()} of the table"
+        require_columns(names, columns)
+        read = rows.scanner(columns=list(names), batch_size=chunk_rows, batch_readahead=1)
+        batches = select_columns(
+            chain([empty_batch(read.projected_schema)], read.to_batches()), names
+        )
+        state = f"version {delta_table.version()} of the table"
 
         def again() -> int:
-            # Its files are opened by name: whoever exchanged one is found.
-            self._require_own_files(found)
+            # The files are opened by name, so check that none was exchanged meanwhile.
+            self._require_own_files(delta_table)
             return int(rows.count_rows())
 
-        yield Flow(columns, batches, what, count, again)
+        yield Flow(columns, batches, state, count, again)
 
     def _require_own_files(self, table: Any) -> None:
-        """Check the files that the log lists: whoever writes the log may list any file.
+        """Check the files that the log lists: its writer could list any file.
 
         Raises
         ------
-        ForeignFile : one is not below the table's folder, another account's, or a link.
+        ForeignFile : a file is outside the table's folder, another account's, or a link.
         """
         for uri in table.file_uris() if self._folder is not None else ():
             path = Path(uri.removeprefix("file://"))
-            # The log may have a name of a folder with percent signs in it.
+            # The log may percent-encode folder names.
             path = path if path.exists() else Path(unquote(str(path)))
-            with opened(path, Path(os.path.abspath(self._place)), self._policy):
+            with opened(path, Path(os.path.abspath(self._location)), self._policy):
                 pass
 
 
 class IcebergOrigin:
-    """The tables of a catalog of Iceberg's, as pyiceberg's own settings describe it."""
+    """The tables of an Iceberg catalog, configured in pyiceberg's own settings."""
 
     def __init__(self, catalog: str) -> None:
         if not catalog.isidentifier():
@@ -94,43 +103,45 @@ class IcebergOrigin:
 
     @property
     def url(self) -> str:
-        """Which catalog it is."""
+        """The scheme and the name of the catalog."""
         return f"{ICEBERG}{self._catalog}"
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns of the newest snapshot; raises as ``Origin``."""
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """Read the columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
         missing = iceberg_module("exceptions").NoSuchTableError
         with open_catalogs():
-            with failing("The catalog cannot be read."):
+            with translate_failures("The catalog cannot be read."):
                 catalog = catalog_named(self._catalog)
                 try:
-                    found = catalog.load_table(tuple(filter(None, (name.schema, name.name))))
+                    iceberg_table = catalog.load_table(
+                        tuple(filter(None, (name.schema, name.name)))
+                    )
                 except missing:
                     raise TableNotFound(f"The catalog has no table {name}.") from None
-                columns = tuple(field.name for field in found.schema().fields)
-                require_columns(wanted, columns)
-                snapshot = found.current_snapshot()
+                columns = tuple(field.name for field in iceberg_table.schema().fields)
+                require_columns(names, columns)
+                snapshot = iceberg_table.current_snapshot()
                 number = None if snapshot is None else snapshot.snapshot_id
-                read = found.scan(selected_fields=tuple(wanted), snapshot_id=number)
+                read = iceberg_table.scan(selected_fields=tuple(names), snapshot_id=number)
                 count = int(read.count())
                 reader = read.to_arrow_batch_reader()
-            batches = unified(chain([no_rows(reader.schema)], reader), wanted)
-            what = f"snapshot {number} of the table"
-            yield Flow(columns, batches, what, count, lambda: int(read.count()))
+            batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
+            state = f"snapshot {number} of the table"
+            yield Flow(columns, batches, state, count, lambda: int(read.count()))
 
 
 def lake_of(url: str, policy: str = REFUSE) -> Origin | None:
-    """The origin of a URL of a lake; None where it is none.
+    """Return the origin for the URL of a lake; None for other URLs.
 
     Parameters
     ----------
-    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
+    policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
 
     Raises
     ------
-    DatabaseNotFound, InvalidParameter : it names no table of Delta's, or no catalog.
+    DatabaseNotFound, InvalidParameter : the URL names neither a Delta table nor a catalog.
     """
     if url.startswith(DELTA):
         return DeltaOrigin(url.removeprefix(DELTA), policy)

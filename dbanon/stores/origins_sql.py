@@ -1,4 +1,4 @@
-"""Databases that SQLAlchemy has a dialect of, and dbanon no store, as origins of rows."""
+"""Databases with an SQLAlchemy dialect but no store of dbanon, as origins of rows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,24 @@ from dbanon.errors import (
     redact,
 )
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.origins import ONE, Flow, failing, no_rows, require_columns, unfit
+from dbanon.stores.origins import (
+    ONE,
+    Flow,
+    empty_batch,
+    require_columns,
+    translate_failures,
+    unfit_value,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine
 
-# In this order one is asked for, where the dialect lists it: a snapshot that stops nobody first.
+# Isolation levels in order of preference; a snapshot blocks no writers.
 _LEVELS = ("SNAPSHOT", "REPEATABLE READ", "SERIALIZABLE")
 
 
 class SqlOrigin:
-    """A table or view of a database that SQLAlchemy has a dialect of."""
+    """A table or view of a database with an SQLAlchemy dialect."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -38,23 +45,23 @@ class SqlOrigin:
         return redact(self._engine.url.set(query={}).render_as_string(hide_password=True))
 
     @contextmanager
-    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
-        """The columns by one SELECT, in a transaction of its own; raises as ``Origin``."""
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """Read the columns with one SELECT in a new transaction; raises as ``Origin``."""
         from sqlalchemy import func, select
 
-        with failing("The source cannot be reached."):
+        with translate_failures("The source cannot be reached."):
             connection = self._engine.connect()
         try:
-            with failing("The source cannot be read."):
-                read = self._reflected(connection, table)
-                require_columns(wanted, list(read.columns.keys()))
-                kinds = {name: _kind_of(read.columns[name]) for name in wanted}
+            with translate_failures("The source cannot be read."):
+                read = self._reflect(connection, table)
+                require_columns(names, list(read.columns.keys()))
+                kinds = {name: _kind_of(read.columns[name]) for name in names}
                 count = select(func.count()).select_from(read)
-                rows, how = self._counted(connection, count)
-            chosen = select(*(read.columns[name] for name in wanted))
+                rows, how = self._count_in_snapshot(connection, count)
+            chosen = select(*(read.columns[name] for name in names))
 
             def again() -> int | None:
-                with failing():
+                with translate_failures():
                     return int(connection.execute(count).scalar_one())
 
             yield Flow(
@@ -66,10 +73,10 @@ class SqlOrigin:
                 frozenset(name for name, (_, narrow) in kinds.items() if narrow),
             )
         finally:
-            with failing("The connection to the source could not be closed."):
+            with translate_failures("The connection to the source could not be closed."):
                 connection.close()
 
-    def _reflected(self, connection: Connection, table: str) -> Any:
+    def _reflect(self, connection: Connection, table: str) -> Any:
         from sqlalchemy import MetaData, Table
         from sqlalchemy.exc import NoSuchTableError
 
@@ -88,37 +95,37 @@ class SqlOrigin:
                 ),
             ) from None
 
-    def _counted(self, connection: Connection, count: Any) -> tuple[int, str]:
-        """The rows, in a transaction that keeps to one state where the dialect has such a level."""
+    def _count_in_snapshot(self, connection: Connection, count: Any) -> tuple[int, str]:
+        """Count the rows, in a transaction with a snapshot if the dialect supports one."""
         try:
             listed = connection.dialect.get_isolation_level_values(
                 connection.connection.dbapi_connection  # type: ignore[arg-type]
             )
         except NotImplementedError:
             listed = ()
-        # What was asked of the catalog has a transaction of its own.
+        # End the transaction of the catalog queries.
         connection.rollback()
-        for level in [*[one for one in _LEVELS if one in listed][:1], None]:
+        for level in [*[candidate for candidate in _LEVELS if candidate in listed][:1], None]:
             try:
                 if level is not None:
                     connection.execution_options(isolation_level=level)
                 rows = int(connection.execute(count).scalar_one())
             except Exception:
-                # Some databases take a level only where an administrator allowed it.
+                # Some databases accept a level only if an administrator allowed it.
                 if level is None:
                     raise
                 connection.rollback()
                 connection.execution_options(isolation_level=connection.default_isolation_level)
                 continue
-            told = "the database's own level" if level is None else f"level {level}"
-            return rows, f"{ONE} in a transaction of {told}"
+            level_text = "the database's own level" if level is None else f"level {level}"
+            return rows, f"{ONE} in a transaction of {level_text}"
         raise AssertionError
 
     def _batches(
         self, connection: Connection, chosen: Any, kinds: Mapping[str, Any], chunk_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        yield no_rows(pa.schema([(name, kind) for name, (kind, _) in kinds.items()]))
-        with failing():
+        yield empty_batch(pa.schema([(name, kind) for name, (kind, _) in kinds.items()]))
+        with translate_failures():
             result = connection.execution_options(
                 stream_results=True, max_row_buffer=chunk_rows
             ).execute(chosen)
@@ -132,7 +139,7 @@ class SqlOrigin:
 
 
 def _kind_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
-    """The Arrow type of a column, and whether it holds numbers as texts, of unknown size."""
+    """The Arrow type of a column, and whether it is text that holds numbers of unknown size."""
     from sqlalchemy import types as kinds
 
     kind = column.type
@@ -164,22 +171,22 @@ def _array(name: str, kind: pa.DataType, values: list[Any]) -> pa.Array:
             values = [_text(value) for value in values]
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError):
-        raise unfit(name, kind) from None
+        raise unfit_value(name, kind) from None
 
 
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    # A number without end stays what it is called: it is none that can be averaged.
+    # Infinity and NaN keep their names: they cannot be averaged.
     return f"{value:f}" if isinstance(value, Decimal) and value.is_finite() else str(value)
 
 
 def engine_of(database: Any) -> SqlOrigin:
-    """The origin of a URL or an engine that no store is for.
+    """Return the origin for a URL or an engine that no store supports.
 
     Raises
     ------
-    MissingDependency : its dialect or driver is not installed.
+    MissingDependency : the dialect or driver is not installed.
     """
     from sqlalchemy import Engine, NullPool, create_engine
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError

@@ -1,7 +1,7 @@
-"""The two ports of a run: what is read from, and what is written to.
+"""The two ports of a run: the source that it reads, and the target that it writes.
 
-A database answers through ``sql_source`` and ``sql_target``, a data frame through ``frame``.
-Neither keeps anything of a run: what one step found is handed to the next as plain values.
+Databases implement them in ``sql_source`` and ``sql_target``, data frames in ``frame``. Neither
+keeps any state of a run: each step passes its results to the next one as plain values.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName
 
-# Called with the share of a step that is done.
+# Called with the completed share of a step.
 Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A release that is not written yet, with all that it was made of.
+    """A release that is not written yet, with everything it was made from.
 
     Parameters
     ----------
-    wanted : the columns that were read of the relation.
+    wanted : the columns that were read from the relation, by role.
     microdata : the records that were read.
     release : their classes and released values.
-    fingerprint : of what was read, and how; None where none was taken.
-    state : what was known of the source before it was read, by which it is known again.
-    pseudonym_key : of the columns that are released as pseudonyms; None where none is.
+    fingerprint : identifies the rows and options that were read; None if none was taken.
+    state : facts recorded about the source before reading, by which a later run recognizes it.
+    pseudonym_key : the key of columns released as pseudonyms; None if there are none.
     """
 
     job: Job
@@ -64,36 +64,36 @@ class Draft:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The released quasi-identifiers and the strata: what the rows of a class share."""
+        """The columns whose values the rows of a class share: quasi-identifiers and strata."""
         return (*(column.attribute.name for column in self.release.columns), *self.job.by)
 
     @property
     def originals(self) -> Originals:
-        """What the released rows were, and how far the release hides it."""
+        """The original values of the released rows, with their classes and released values."""
         return Originals(self.microdata, self.release.partition, self.release.columns)
 
 
 def request_of(draft: Draft) -> dict[str, Any]:
-    """What a release was asked for, its source by the name that it was found under."""
+    """The request of a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
     return request.request_of(job, draft.state)
 
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A release that is written, and not visible yet. Each store adds what it needs to know."""
+    """A release that is written but not yet visible; each store adds its own fields."""
 
     draft: Draft
 
 
 @dataclass(frozen=True)
 class SourceCounts:
-    """How many rows, persons and NULLs a source has, with rows that a release withholds.
+    """The rows, persons and NULLs of a source, including rows that a release withholds.
 
     Parameters
     ----------
-    totals : of ``rows`` and ``persons`` those that were counted.
-    nulls : rows without a value, by column.
+    totals : the counts of ``rows`` and ``persons``, as far as they were counted.
+    nulls : the rows without a value, by column.
     """
 
     totals: Mapping[str, int]
@@ -109,22 +109,22 @@ class LastCounts:
 
 
 class Source(Protocol):
-    """What is read, as one snapshot has it."""
+    """The relation that a run reads, in one snapshot."""
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """How many rows came from elsewhere into this process, and how; nothing where none did."""
+        """How many rows were drawn into this process, and how; empty if none were."""
 
     def describe(self, job: Job) -> Relation:
-        """The relation of a job, with the types of all columns that the job names.
+        """Look up the relation of a job, with the types of all columns that the job names.
 
         Raises
         ------
-        TableNotFound, ColumnNotFound : it is not there.
+        TableNotFound, ColumnNotFound : the relation or a column does not exist.
         """
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The relation with the way to find its rows again, after all checks of rights and key.
+        """Check rights and key, and add to the relation how its rows can be addressed.
 
         Parameters
         ----------
@@ -132,74 +132,74 @@ class Source(Protocol):
 
         Raises
         ------
-        KeyRequired, InsufficientRights, UnsupportedType : the rows cannot be read, or not be found.
+        KeyRequired, InsufficientRights, UnsupportedType : the rows cannot be read or addressed.
         """
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
-        """What is known of it before it is read, by which it is known again; plain values."""
+        """Plain facts about the relation, recorded before reading, to recognize it later."""
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The relation as one snapshot has it until the run ends, with these columns."""
+        """Pin these columns of the relation to one snapshot until the run ends."""
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes with what only their values tell, such as an undeclared scale."""
+        """Complete the attributes from their values, for example with an undeclared scale."""
 
     def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """A hierarchy that a table holds, or that is stored by name.
+        """Load a hierarchy from a table, or one that is stored by name.
 
         Raises
         ------
-        DbanonError : of the class that says why it cannot be read.
+        DbanonError : it cannot be read; the class says why.
         """
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Check that a sensitive column's values may be leaves of a hierarchy.
+        """Check that a sensitive column's values can be leaves of a hierarchy.
 
         Raises
         ------
-        InvalidParameter : databases spell them differently.
+        InvalidParameter : their text differs between databases.
         """
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The values of a column but for NULL, as leaves spell them, in the column's order."""
+        """The distinct values of a column except NULL, as leaf labels, in the column's order."""
 
     def count(self, relation: Relation) -> int:
-        """The number of its rows."""
+        """Count the rows."""
 
     def totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
-        """Its rows, its persons by their column, and the NULLs in columns.
+        """Count the rows, the persons, and the NULLs by column.
 
         Parameters
         ----------
-        persons : one column, or none.
+        persons : the person column, if any.
         """
 
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[str | int, ...] | None:
-        """What tells its rows, by these columns, from others; None where nothing does."""
+        """Fingerprint the rows over these columns; None if the source has no digest."""
 
     def profile(self, relation: Relation) -> Profile:
-        """What counts tell of all columns; no value of any is read."""
+        """Profile all columns by counts, without reading a value."""
 
     def numbers_of_persons(self, relation: Relation) -> Mapping[str, str]:
-        """The columns that look like numbers of persons, and why, as ``advice.persons`` says it."""
+        """The columns that look like person identifiers, and why, as in ``advice.persons``."""
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
-        """Those of these columns that look like identifiers, and why: a code of ``REASONS``."""
+        """Which of these columns look like identifiers, and why: a code of ``REASONS``."""
 
     def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """How many persons an identifier of texts tells, by how it is normalized.
+        """Count the persons that a text identifier distinguishes, by normalization.
 
-        Not at all, which is empty, as ``person`` is, and ``CASEFOLD``.
+        The normalizations are none (empty), that of ``person``, and ``CASEFOLD``.
         """
 
     def read(
-        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+        self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """The wanted columns and nothing else, in record order, within the job's memory limit."""
+        """Read only these columns, in record order, within the job's memory limit."""
 
     def exact_totals(
         self,
@@ -208,39 +208,39 @@ class Source(Protocol):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> Mapping[str, NDArray[np.object_]]:
-        """Sums in each class, (n_classes,) of Python integers, in units of 10**-scale."""
+        """Sum each class exactly: (n_classes,) of Python integers, in units of 10**-scale."""
 
     def kept_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
+        """Yield keys, int64 (c, m), and the values of these columns, row by row, in batches."""
 
     def pads(self, attribute: Attribute) -> bool:
-        """Whether ``kept_rows`` has the column's values with spaces behind them that do not count.
+        """Whether ``kept_rows`` pads the column's values with insignificant spaces.
 
-        Its database leaves them out where it makes text of such a value.
+        The database itself drops them when it converts such a value to text.
         """
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
-        """The released rows by their value of a column that is released as it is."""
+        """Group the released rows by their value of a retained column."""
 
     def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The released rows by their original value of a quasi-identifier.
+        """Group the released rows by their original value of a quasi-identifier.
 
         Parameters
         ----------
-        columns : columns that are released as they are, whose values the groups compare.
+        columns : retained columns whose values the groups compare.
         """
 
     def different(self, draft: Draft, name: str) -> tuple[int, int]:
-        """The released rows that have a value in a column, and how many texts these have."""
+        """Count the released rows with a value in a column, and its distinct texts."""
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
-        """How many classes there are, and how many hold fewer than k values of a column.
+        """Count the classes, and those with fewer than k distinct values of a column.
 
         Parameters
         ----------
-        partition : the classes as readers see them: of those that are released alike one.
+        partition : the classes as readers see them: classes with equal released values are merged.
         """
 
 
@@ -248,28 +248,28 @@ W = TypeVar("W", bound=Written)
 
 
 class Target(Protocol[W]):
-    """Where a release is written. Nothing of it is visible before ``publish`` has ended."""
+    """The place that a release is written to; nothing is visible before ``publish`` returns."""
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """The output's place, after all checks that need no row; nothing is changed.
+        """Plan the output after all checks that need no rows; changes nothing.
 
         Raises
         ------
-        OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it may not be made.
+        OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it cannot be created.
         """
 
     def earlier(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """The releases of a relation that were made before, as far as ledgers here have them.
+        """The earlier releases of a relation that the ledger of this target records.
 
         Parameters
         ----------
-        state : as of ``Source.state``.
+        state : from ``Source.state``.
         """
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
-        """The types of the source's columns at the job's last release, where there is one."""
+        """The source's column types at the job's last release; empty without one."""
 
     def last_counts(
         self, job: Job, source: RelationName, output: RelationName
@@ -277,18 +277,18 @@ class Target(Protocol[W]):
         """The counts of the job's last release of this source and output; None without one."""
 
     def require_ranges(self, attribute: Attribute) -> None:
-        """Check that ranges of a column's values have a type here.
+        """Check that the target has a range type for a column's values.
 
         Raises
         ------
-        UnsupportedType, InvalidParameter : they have none.
+        UnsupportedType, InvalidParameter : it has none.
         """
 
     def copies_from(self, source: Source) -> bool:
-        """True where kept columns have to travel: source and target are not one."""
+        """Whether retained columns must be copied: source and target are not the same database."""
 
     def require_type(self, attribute: Attribute) -> None:
-        """Check that a column from elsewhere has a type here.
+        """Check that the target has a type for a copied column.
 
         Raises
         ------
@@ -298,46 +298,47 @@ class Target(Protocol[W]):
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Check that these columns can travel from the source to here with the client, unread.
+        """Check that the client can pass these columns through from the source without parsing.
 
         Raises
         ------
-        InvalidParameter : here none can, or they travel in another way.
-        UnsupportedType : one cannot for its type.
+        InvalidParameter : the target supports no passthrough, or copies the columns otherwise.
+        UnsupportedType : a column's type cannot be passed through.
         """
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> W:
-        """Write a release, in random row order, where nobody sees it.
+        """Write a release in random row order to a hidden table.
 
         Raises
         ------
-        InvalidParameter, NameTooLong : two columns would have one name, or one that does not fit.
+        InvalidParameter, NameTooLong : column names would repeat, or be too long.
         """
 
     def count(self, written: W, questions: Questions) -> Counts:
-        """The answers, counted on what was written."""
+        """Answer the questions by counting the written rows."""
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Check that keyed hashes of values can be made here, without a trace of their key.
+        """Check that the target can compute keyed hashes without leaving a trace of the key.
 
         Raises
         ------
-        InvalidParameter : they cannot.
+        InvalidParameter : it cannot.
         """
 
     def different(self, written: W, name: str) -> tuple[int, int]:
-        """The written rows that have a value in a column, and how many different ones they have."""
+        """Count the written rows with a value in a column, and its distinct values."""
 
     def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, TellingColumn]:
-        """Kept columns of which a sample of what was written proves that they tell rows apart."""
+        """Retained columns that a sample of the written rows proves to make rows unique."""
 
     def profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The values of a column that several written rows share, and how many of them no other
-        value has the profiles of: what its rows show in ``columns``.
+        """Count values of a column that several written rows share, and those with unique profiles.
+
+        The profile of a value is what its rows show in ``columns``.
         """
 
     def homogeneity(self, written: W, columns: Sequence[str], name: str) -> ClassHomogeneity:
-        """The classes in which all written rows share one value of a column; NULL is a value.
+        """Count the classes in which all written rows share one value of a column, or NULL.
 
         Parameters
         ----------
@@ -347,16 +348,16 @@ class Target(Protocol[W]):
     def joint_histories(
         self, written: W, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
-        """The joint histories over what was written and earlier releases of its source and entity.
+        """Count joint histories over this release and earlier ones of its source and entity.
 
-        None where no record of persons is kept.
+        None if no record of persons is kept.
         """
 
     def digest(self, written: W) -> str | None:
-        """The digest of the rows that were written; None where there is none."""
+        """Compute the digest of the written rows; None if the target has no digest."""
 
     def publish(self, written: W, report: Report, counts: Counts, elapsed: float) -> str:
-        """Give the release its place, and note it with its run; the time that it was noted with.
+        """Publish the release and record it with its run; returns the recorded time.
 
         Parameters
         ----------
@@ -364,5 +365,5 @@ class Target(Protocol[W]):
 
         Raises
         ------
-        OutputExists, SourceChanged : something else has its place now.
+        OutputExists, SourceChanged : the output's name has been taken meanwhile.
         """

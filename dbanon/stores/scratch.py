@@ -1,12 +1,12 @@
-"""A directory for what a run puts on a disk: named by whoever runs it, nobody else's, gone with it.
+"""Scratch directories on disk: private to a run, and removed when it ends.
 
-Files in it lose their names as soon as they are open, so that no way out leaves them behind. What a
-run that was killed leaves is an empty directory, and what a database wrote there: the next run with
-the same directory takes it away, and so does ``clear_left``.
+Files are unlinked as soon as they are open, so a crash cannot leave them behind. A killed run
+leaves only an empty directory and files that a database wrote there. The next run with the same
+directory removes them, and so does ``clear_leftovers``.
 
-Java opens its files by name. So the driver of a cluster has a directory of its own among others'
-files, locked as long as its process lives; ``clear_killed`` takes away those that nobody holds.
-Its workers write a release to a directory beside its place, which ``clear_staged_in`` clears.
+Java opens its files by name, so the driver of a cluster gets a separate directory in a shared one.
+It is locked while its process lives; ``clear_killed`` removes unlocked ones. Workers write a
+release to a directory next to its destination, which ``clear_staged_in`` clears.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ from dbanon.errors import (
     InvalidParameter,
     JobRunning,
 )
-from dbanon.stores.interrupts import held, held_once_committed
+from dbanon.stores.interrupts import defer_signals, held_once_committed
 
-_OWN = re.compile(r"dbanon-[0-9a-f]{32}")
-# One that is locked itself, where of the others it is the directory around it.
-_HELD = re.compile(r"dbanon-spark-[0-9a-f]{32}")
+_RUN_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
+# Locked itself; for a run's directory, its parent is locked instead.
+_LOCKED_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A run's own directory below the one that was named.
+    """A run's private directory below the one that the user named.
 
     Parameters
     ----------
-    path : where it is, for databases that open files by name.
-    files : closes those that are still open.
+    path : for databases that open files by name.
+    files : closes the files that are still open.
     """
 
     path: Path
     files: ExitStack
 
     def file(self) -> BinaryIO:
-        """A new file, empty, for its owner alone, without a name.
+        """Create an empty, unlinked file that only its owner can access.
 
         Raises
         ------
-        DatabaseFailure : the disk takes no more.
+        DatabaseFailure : the file cannot be created.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        place = self.path / secrets.token_hex(16)
+        path = self.path / secrets.token_hex(16)
         try:
-            opened = os.open(place, flags, 0o600)
-            os.unlink(place)
+            descriptor = os.open(path, flags, 0o600)
+            os.unlink(path)
         except OSError as error:
             raise self.failed(error) from None
-        file = os.fdopen(opened, "w+b")
+        file = os.fdopen(descriptor, "w+b")
         self.files.callback(_close, file)
         return file
 
     def failed(self, error: OSError) -> DatabaseFailure:
-        """The error of a file that cannot be written."""
+        """The error for a file that cannot be written."""
         if DiskFull.caused_by(error):
             return DiskFull.in_directory(self.path.parent, error)
         return DatabaseFailure(
@@ -84,258 +84,258 @@ class Scratch:
 
 
 def _close(file: BinaryIO) -> None:
-    # What it could not write is no matter any more.
+    # Unwritten data does not matter any more.
     with suppress(OSError):
         file.close()
 
 
 @contextmanager
 def scratch_in(directory: str) -> Iterator[Scratch]:
-    """A run's own directory in one that is made where it is missing, and is gone afterwards.
+    """Create a run's directory in this one, which is created if missing; removed afterwards.
 
     Raises
     ------
-    InvalidParameter : it is a link or no directory, or holds files of somebody's.
-    InsufficientRights : it is another account's, others may look into it, or it cannot be made.
-    JobRunning : another run has it.
+    InvalidParameter : the directory is a link or a file, or contains other files.
+    InsufficientRights : it is another account's, accessible to others, or cannot be created.
+    JobRunning : another run uses it.
     """
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    own = f"dbanon-{secrets.token_hex(16)}"
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    run_name = f"dbanon-{secrets.token_hex(16)}"
     with ExitStack() as afterwards:
-        with held():
-            made = _make(place)
-            opened = _opened(place)
-            afterwards.callback(os.close, opened)
-            left = _taken_away(place, opened)
-            # One that was there, and empty, stays: it is somebody's.
-            if made or left:
-                afterwards.callback(_remove_if_empty, place)
+        with defer_signals():
+            is_new = _create_directory(path)
+            descriptor = _open_locked(path)
+            afterwards.callback(os.close, descriptor)
+            leftovers = _remove_leftovers(path, descriptor)
+            # A directory that existed and was empty belongs to the user and stays.
+            if is_new or leftovers:
+                afterwards.callback(_remove_if_empty, path)
             try:
-                os.mkdir(own, 0o700, dir_fd=opened)
+                os.mkdir(run_name, 0o700, dir_fd=descriptor)
             except OSError as error:
-                raise _refused(place, error) from None
-            # By number: a name might lead elsewhere meanwhile.
-            inside = Path(f"/dev/fd/{opened}")
-            afterwards.callback(shutil.rmtree, inside / own, ignore_errors=True)
+                raise _creation_error(path, error) from None
+            # By descriptor: the name might lead elsewhere by then.
+            inside = Path(f"/dev/fd/{descriptor}")
+            afterwards.callback(shutil.rmtree, inside / run_name, ignore_errors=True)
             files = afterwards.enter_context(ExitStack())
-        yield Scratch(place / own, files)
-        # What is committed is not told as interrupted.
+        yield Scratch(path / run_name, files)
+        # Do not report a committed run as interrupted while cleaning up.
         with held_once_committed() as hold:
             hold()
             afterwards.close()
 
 
-def clear_left(directory: str) -> list[str]:
-    """Take away what killed runs left in a directory, and the directory with it; what that was.
+def clear_leftovers(directory: str) -> list[str]:
+    """Remove what killed runs left in a directory, and the directory; returns the removed paths.
 
-    Where nothing has the name nothing is left.
+    A missing directory has no leftovers.
 
     Raises
     ------
-    InvalidParameter : it is a link or no directory, or holds files of somebody's.
-    InsufficientRights : it is another account's, or others may look into it.
-    JobRunning : a run has it.
+    InvalidParameter : the directory is a link or a file, or contains other files.
+    InsufficientRights : it is another account's, or accessible to others.
+    JobRunning : a run uses it.
     """
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    if not os.path.lexists(place):
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(path):
         return []
-    opened = _opened(place)
+    descriptor = _open_locked(path)
     try:
-        left = _taken_away(place, opened)
-        if left:
-            _remove_if_empty(place)
+        leftovers = _remove_leftovers(path, descriptor)
+        if leftovers:
+            _remove_if_empty(path)
     finally:
-        os.close(opened)
-    return [str(place / name) for name in left]
+        os.close(descriptor)
+    return [str(path / name) for name in leftovers]
 
 
-def held_among_others(directory: str) -> Path:
-    """A new directory, for its owner alone, below one that others use, too; it goes at exit.
+def create_locked_directory(directory: str) -> Path:
+    """Create a private, locked directory below a shared one; it is removed at exit.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : it cannot be made.
+    InvalidParameter, InsufficientRights : it cannot be created.
     """
-    around = Path(os.path.abspath(directory))
+    parent = Path(os.path.abspath(directory))
     while True:
-        place = around / f"dbanon-spark-{secrets.token_hex(16)}"
+        path = parent / f"dbanon-spark-{secrets.token_hex(16)}"
         try:
-            around.mkdir(parents=True, exist_ok=True)
-            place.mkdir(0o700)
-            opened = os.open(place, _DIRECTORY)
+            parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(0o700)
+            descriptor = os.open(path, _DIRECTORY)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and around.is_dir():
+            if isinstance(error, FileNotFoundError) and parent.is_dir():
                 continue
-            raise _refused(place, error) from None
-        # Whoever cleared it in between had the lock, and it has no name any more.
-        if _locked(opened) and place.exists():
+            raise _creation_error(path, error) from None
+        # A cleaner may have locked and removed it before the lock was taken here.
+        if _try_lock(descriptor) and path.exists():
             break
-        os.close(opened)
-    atexit.register(_leave, place, opened, os.getpid())
-    return place
+        os.close(descriptor)
+    atexit.register(_remove_at_exit, path, descriptor, os.getpid())
+    return path
 
 
-def _leave(place: Path, opened: int, process: int) -> None:
-    # A child that was forked has the same list of what to do, and not the directory.
+def _remove_at_exit(path: Path, descriptor: int, process: int) -> None:
+    # A forked child inherits the exit handlers, but does not own the directory.
     if os.getpid() == process:
-        shutil.rmtree(place, ignore_errors=True)
-        os.close(opened)
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
 
 
-def _locked(opened: int) -> bool:
-    """Whether nobody held a directory; it is this process's from now on."""
+def _try_lock(descriptor: int) -> bool:
+    """Lock a directory for this process; False if another one holds it."""
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
 
 
 def clear_killed(directory: str) -> list[str]:
-    """Take away what killed processes left below a directory that others use, too; what that was.
+    """Remove what killed processes left below a shared directory; returns the removed paths.
 
-    Directories alone of such a name, of this account and closed to others, which nobody holds.
+    Only private, unlocked directories of this account with such a name are removed.
 
     Raises
     ------
-    InvalidParameter : it is no directory.
-    InsufficientRights : it may not be looked into, or not be changed.
+    InvalidParameter : the path is not a directory.
+    InsufficientRights : the directory cannot be read or changed.
     """
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    if not os.path.lexists(place):
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(path):
         return []
     try:
-        around = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
-        raise InvalidParameter(f"{place} is no directory.") from None
+        raise InvalidParameter(f"{path} is no directory.") from None
     except OSError as error:
-        raise _unreadable(place, error) from None
+        raise _unreadable_error(path, error) from None
     try:
-        names = sorted(filter(_HELD.fullmatch, os.listdir(around)))
-        return [str(place / name) for name in names if _gone(around, name)]
+        names = sorted(filter(_LOCKED_NAME.fullmatch, os.listdir(descriptor)))
+        return [str(path / name) for name in names if _remove_if_abandoned(descriptor, name)]
     except PermissionError as error:
-        raise _unreadable(place, error) from None
+        raise _unreadable_error(path, error) from None
     finally:
-        os.close(around)
+        os.close(descriptor)
 
 
-def _unreadable(place: Path, error: OSError) -> InsufficientRights:
+def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
     return InsufficientRights(
-        f"The directory {place} may not be read and changed.", detail=error.strerror
+        f"The directory {path} may not be read and changed.", detail=error.strerror
     )
 
 
-def _gone(around: int, name: str) -> bool:
-    """Take a directory away, if it is ours alone and its process is gone; whether that was so."""
+def _remove_if_abandoned(parent: int, name: str) -> bool:
+    """Remove a private directory whose process has ended; returns whether it was removed."""
     try:
-        opened = os.open(name, _DIRECTORY, dir_fd=around)
+        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError:
         # A link, a file, or another account's.
         return False
     try:
-        if not _closed(os.fstat(opened)) or not _locked(opened):
+        if not _is_private(os.fstat(descriptor)) or not _try_lock(descriptor):
             return False
-        shutil.rmtree(Path(f"/dev/fd/{around}") / name)
+        shutil.rmtree(Path(f"/dev/fd/{parent}") / name)
         return True
     except FileNotFoundError:
-        # Another takes it away at this moment.
+        # Another process is removing it.
         return False
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def _closed(found: os.stat_result) -> bool:
-    """Whether what was found is this account's, and closed to others."""
-    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+def _is_private(status: os.stat_result) -> bool:
+    """Whether a directory is this account's and inaccessible to others."""
+    return status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
 
 
-def _taken_away(place: Path, opened: int) -> list[str]:
-    """The names of what killed runs left in a directory of ours; it is gone then."""
-    left = _require_own(place, opened)
-    for name in left:
-        shutil.rmtree(Path(f"/dev/fd/{opened}") / name)
-    return left
+def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
+    """Remove what killed runs left in a private directory; returns the removed names."""
+    leftovers = _require_own(path, descriptor)
+    for name in leftovers:
+        shutil.rmtree(Path(f"/dev/fd/{descriptor}") / name)
+    return leftovers
 
 
-def _make(place: Path) -> bool:
-    """Make the directory for its owner alone; False where something has the name."""
+def _create_directory(path: Path) -> bool:
+    """Create a private directory; False if the name is taken."""
     try:
-        place.mkdir(mode=0o700)
+        path.mkdir(mode=0o700)
     except FileExistsError:
         return False
     except OSError as error:
-        raise _refused(place, error) from None
+        raise _creation_error(path, error) from None
     return True
 
 
-def _remove_if_empty(place: Path) -> None:
+def _remove_if_empty(path: Path) -> None:
     with suppress(OSError):
-        place.rmdir()
+        path.rmdir()
 
 
-def _opened(place: Path) -> int:
-    """The directory itself, open, locked and no link; for ``os.close``."""
+def _open_locked(path: Path) -> int:
+    """Open and lock a directory, not a link; the caller closes the descriptor."""
     try:
-        opened = os.open(place, _DIRECTORY)
+        descriptor = os.open(path, _DIRECTORY)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
-                f"The directory to spill to, {place}, is a link or no directory.",
+                f"The directory to spill to, {path}, is a link or no directory.",
                 hint="Name a directory that is not there yet.",
             ) from None
-        raise _refused(place, error) from None
-    if not _locked(opened):
-        os.close(opened)
+        raise _creation_error(path, error) from None
+    if not _try_lock(descriptor):
+        os.close(descriptor)
         raise JobRunning(
-            f"Another run has the directory to spill to, {place}.", hint="Name another one."
+            f"Another run has the directory to spill to, {path}.", hint="Name another one."
         ) from None
-    return opened
+    return descriptor
 
 
-def _require_own(place: Path, opened: int) -> list[str]:
-    """What a killed run left in a directory, after a check that it is ours alone."""
-    if not _closed(os.fstat(opened)):
+def _require_own(path: Path, descriptor: int) -> list[str]:
+    """Check that a directory is private; returns the names that killed runs left in it."""
+    if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
-            f"The directory to spill to, {place}, is another account's, or open to others.",
+            f"The directory to spill to, {path}, is another account's, or open to others.",
             hint="Name a directory that is not there yet: it is made for its owner alone.",
         )
-    names = os.listdir(opened)
-    if not all(map(_OWN.fullmatch, names)):
+    names = os.listdir(descriptor)
+    if not all(map(_RUN_NAME.fullmatch, names)):
         raise InvalidParameter(
-            f"The directory to spill to, {place}, is not empty.",
+            f"The directory to spill to, {path}, is not empty.",
             hint="Name a directory that is not there yet: it is taken away after the run.",
         )
     return names
 
 
-def _refused(place: Path, error: OSError) -> DbanonError:
+def _creation_error(path: Path, error: OSError) -> DbanonError:
     if DiskFull.caused_by(error):
-        return DiskFull.in_directory(place, error)
+        return DiskFull.in_directory(path, error)
     kind = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
-    return kind(f"The directory {place} cannot be made.", detail=error.strerror)
+    return kind(f"The directory {path} cannot be made.", detail=error.strerror)
 
 
-# Seconds after the last change in it that one is taken for a dead driver's.
+# Seconds without a change after which a staged directory counts as abandoned.
 OLD = 86_400
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
+_STAGED_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
-    """The name of what becomes a directory of this name; hidden, so that readers pass it over."""
+    """The staging name of a directory; hidden, so that readers skip it."""
     return f".{name}.{release_id.replace('-', '')[:12]}.dbanon"
 
 
 def clear_staged_in(directory: str) -> list[str]:
-    """Take away what drivers staged in a directory and left, more than a day ago; what that was.
+    """Remove directories that drivers abandoned more than a day ago; returns the removed paths.
 
-    Of a disk of this machine. Only directories of such a name and of this account are looked at.
+    Only staged directories of this account on this machine's disks are considered.
 
     Raises
     ------
-    InvalidParameter : it is no directory, or none of this machine.
-    InsufficientRights : it may not be looked into, or not be taken away.
+    InvalidParameter : the path is not a directory, or not on this machine.
+    InsufficientRights : the directory cannot be read, or its contents not be removed.
     """
     if _SCHEME.match(directory):
         raise InvalidParameter(
@@ -345,32 +345,32 @@ def clear_staged_in(directory: str) -> list[str]:
                 " begin with a dot and end in .dbanon."
             ),
         )
-    place = Path(os.path.abspath(os.path.expanduser(directory)))
-    if not os.path.lexists(place):
+    path = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(path):
         return []
-    if not place.is_dir():
+    if not path.is_dir():
         raise InvalidParameter(
-            f"{place} is no directory.", hint="Name the one that releases were written into."
+            f"{path} is no directory.", hint="Name the one that releases were written into."
         )
     try:
-        found = sorted(path for path in place.iterdir() if _NAME.fullmatch(path.name))
+        staged = sorted(entry for entry in path.iterdir() if _STAGED_NAME.fullmatch(entry.name))
     except PermissionError:
-        raise InsufficientRights(f"The directory {place} may not be read.") from None
+        raise InsufficientRights(f"The directory {path} may not be read.") from None
     now, cleared = time.time(), []
-    for path in found:
-        if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.geteuid():
+    for entry in staged:
+        if entry.is_symlink() or not entry.is_dir() or entry.stat().st_uid != os.geteuid():
             continue
         try:
-            times = [part.lstat().st_mtime for part in (path, *path.rglob("*"))]
+            times = [part.lstat().st_mtime for part in (entry, *entry.rglob("*"))]
             if now - max(times) < OLD:
                 continue
-            shutil.rmtree(path)
+            shutil.rmtree(entry)
         except FileNotFoundError:
-            # Somebody is at work there.
+            # A driver is still writing there.
             continue
         except PermissionError:
             raise InsufficientRights(
-                f"What lies in {path} belongs to another account.", hint="Run it as that account."
+                f"What lies in {entry} belongs to another account.", hint="Run it as that account."
             ) from None
-        cleared.append(str(path))
+        cleared.append(str(entry))
     return cleared

@@ -1,7 +1,7 @@
-"""What is counted of a source in a database: persons, and what a run would refuse.
+"""Counts of a source in a database: column profiles, persons, and reasons to refuse a run.
 
-Which columns may be numbers of persons, and whose values classes hold; NULLs, and strata of fewer
-than k. Counts alone leave the database: no value is read.
+They show which columns may be person identifiers, how many persons classes hold, and where NULLs
+and strata of fewer than k are. Only counts leave the database, never values.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_forms import forms_of
 
-# Classes that are counted first: where some of these hold few persons, no others are counted.
+# Classes counted first; if some of these have too few persons, the others are not counted.
 SAMPLED = 5_000
-# Rows of which it is counted how many are different.
+# Rows compared to estimate the share of distinct rows.
 COMPARED = 1_000_000
 
 
 @dataclass(frozen=True)
-class _Head(RelationName):
-    """Some rows of a relation, as FROM has them with an alias.
+class _LeadingRows(RelationName):
+    """The first rows of a relation, as a subquery.
 
     Parameters
     ----------
-    source : what they are rows of, where that is not the relation as a whole.
+    source : the FROM item to take rows from, if not the whole relation.
     """
 
     columns: tuple[str, ...]
@@ -64,18 +64,18 @@ class _Head(RelationName):
         return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.rows})"
 
 
-def profiled(
+def profile_columns(
     session: Session,
     relation: RelationName,
     attributes: Sequence[Attribute],
     keys: Collection[str] = (),
     different: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[Column, ...]]:
-    """The rows of a relation, and what one query counts of these columns.
+    """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
     ----------
-    different : SQL that counts the values of an expression.
+    different : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
         relation,
@@ -88,36 +88,38 @@ def profiled(
             for a in attributes
         ],
     )
-    rows, *found = session.rows(query)[0]
+    rows, *counts = session.rows(query)[0]
     columns = (
-        Column(a, int(present), int(distinct), a.name in keys, float(long or 0), float(held or 0))
-        for a, present, distinct, long, held in zip(
-            attributes, *(found[at::4] for at in range(4)), strict=True
+        Column(
+            a, int(present), int(distinct), a.name in keys, float(length or 0), float(worded or 0)
+        )
+        for a, present, distinct, length, worded in zip(
+            attributes, *(counts[at::4] for at in range(4)), strict=True
         )
     )
     return int(rows), tuple(columns)
 
 
 def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-    """Why columns look like names, addresses or numbers of persons, by those that do.
+    """The columns that look like names, addresses or person identifiers, and why.
 
-    The first rows tell it, of those that are read.
+    Decided on the first rows that the run reads.
     """
     attributes = [relation.attribute(name) for name in names]
     counted = {a.name: Column(a, 0, 0) for a in attributes}
-    # Of types that no release reads, the type alone is looked at.
+    # Columns of unsupported types are judged without reading them.
     read = [a for a in attributes if a.kind is not Kind.OTHER]
     if read:
         name, columns = relation.name, tuple(a.name for a in read)
-        head = _Head(name.schema, name.name, columns, HEAD, relation.relation.quoted)
+        head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
         forms = forms_of(session, relation.relation, read)
-        for column in profiled(session, head, read, (), session.different_of_few)[1]:
+        for column in profile_columns(session, head, read, (), session.different_of_few)[1]:
             counted[column.name] = replace(column, form=forms[column.name])
     return identifying(counted.values())
 
 
 def spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
-    """The persons that an identifier tells, by how it is normalized: not at all is empty."""
+    """Count the persons that an identifier distinguishes, by normalization; empty for none."""
     kinds = dict.fromkeys(("", person.normalize, CASEFOLD))
     values = (session.value_of(replace(person, normalize=kind)) for kind in kinds)
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
@@ -126,9 +128,9 @@ def spellings(session: Session, relation: Relation, person: Attribute) -> dict[s
 
 
 def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:
-    """The share of rows whose values in these columns no row before has, of a million at most.
+    """The share of distinct value combinations in these columns, among the first million rows.
 
-    Of more rows it is less. NULLs are alike.
+    All NULLs count as equal. The share usually falls with more rows.
     """
     columns = ", ".join(session.compared(relation.attribute(name)) for name in names)
     source = f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED}) AS s"
@@ -140,37 +142,37 @@ def different_rows(session: Session, relation: Relation, names: Sequence[str]) -
 
 
 def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
-    """The columns that look like numbers of persons, and why, as ``advice.persons`` says it.
+    """The columns that look like person identifiers, and why, as in ``advice.persons``.
 
-    Columns that this role may not read are passed over.
+    Columns that this role may not read are skipped.
     """
     attributes = relation.schema.attributes
-    named, within = suspects(attributes), constant_within(attributes)
-    if not named:
+    suspected, determined = suspects(attributes), constant_within(attributes)
+    if not suspected:
         return {}
-    readable = session.readable(relation, [*named, *within])
-    wanted = [a for a in attributes if a.name in readable and a.name in named]
-    constant = [a for a in attributes if a.name in readable and a.name in within]
-    if not wanted:
+    readable = session.readable(relation, [*suspected, *determined])
+    candidates = [a for a in attributes if a.name in readable and a.name in suspected]
+    constant = [a for a in attributes if a.name in readable and a.name in determined]
+    if not candidates:
         return {}
-    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant))
-    head = _Head(name.schema, name.name, columns, HEAD, staged=name.staged)
+    name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
+    head = _LeadingRows(name.schema, name.name, columns, HEAD, staged=name.staged)
 
     def shared(column: Column) -> Iterator[list[int]]:
-        for row in session.rows(_within(session, name, column.attribute, constant)):
+        for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 
     lone = session.lone_keys(relation)
     return numbers_found(
         constant,
-        profiled(session, head, wanted, lone, session.different_of_few)[1],
-        lambda one: _agree(session, head, relation.attribute(one)),
+        profile_columns(session, head, candidates, lone, session.different_of_few)[1],
+        lambda column_name: _agreement(session, head, relation.attribute(column_name)),
         shared,
     )
 
 
-def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
-    """The share of pairs of rows that have one value of a column."""
+def _agreement(session: Session, head: RelationName, attribute: Attribute) -> float:
+    """The share of row pairs with equal values in a column."""
     squares, rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
@@ -179,15 +181,21 @@ def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
     return (int(squares) - int(rows)) / (int(rows) * (int(rows) - 1)) if int(rows) > 1 else 1.0
 
 
-def _within(
+def _dependency_query(
     session: Session, relation: RelationName, number: Attribute, constant: Sequence[Attribute]
 ) -> str:
-    """Of each value that several rows share, out of some: rows with a value of each other column,
-    and how many different ones they have."""
+    """Build a query that counts, for some repeated values of a number, the values of other columns.
+
+    Each row of the result counts non-NULL and distinct values of each of those columns.
+    """
     value = session.compared(number)
     columns = (number.name, *(a.name for a in constant))
-    rows = _Head(relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged)
-    some = _Head(relation.schema, relation.name, (number.name,), PROBED, staged=relation.staged)
+    rows = _LeadingRows(
+        relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged
+    )
+    some = _LeadingRows(
+        relation.schema, relation.name, (number.name,), PROBED, staged=relation.staged
+    )
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
     )
@@ -206,10 +214,10 @@ def classes_below(
     name: str,
     k: int,
 ) -> tuple[int, int]:
-    """How many classes were counted, and how many of these hold fewer than k values of a column.
+    """Count the classes, and those with fewer than k distinct values of a column.
 
-    Every NULL counts as a value of its own. Of many classes some are counted first, drawn by the
-    random numbers that they have in staging; all are where none of these holds few.
+    Each NULL counts as a separate value. If there are many classes, a random sample is counted
+    first (class numbers in staging are random), and the rest only if the sample has none below k.
     """
     session.stage_labels(microdata, partition, relation.located.types)
     rows = statements.released_rows(relation.from_clause, relation.located.expressions)
@@ -233,111 +241,113 @@ def classes_below(
 def require_feasible(
     session: Session,
     relation: Relation,
-    wanted: ColumnRoles,
+    roles: ColumnRoles,
     policy: Policy,
     rows: int,
     withheld: int,
 ) -> None:
-    """Refuse what a run would refuse of NULLs and strata, in its words; nothing is read.
+    """Raise the errors that a run would raise about NULLs and strata, without reading rows.
 
     Parameters
     ----------
-    rows, withheld : all rows, and those of them that are withheld for a NULL.
+    rows, withheld : the number of all rows, and of those withheld because of a NULL.
 
     Raises
     ------
     NullInEntity, NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords : as the run would.
     """
-    nulls = _nulls(session, relation, (*wanted.quasi_identifiers, *wanted.persons))
-    for person in wanted.persons:
+    nulls = _count_nulls(session, relation, (*roles.quasi_identifiers, *roles.persons))
+    for person in roles.persons:
         if nulls[person.name]:
             raise null_in_entity(person.name, nulls[person.name], rows - withheld)
-    holes = {a.name: nulls[a.name] for a in wanted.quasi_identifiers}
+    holes = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
     if any(holes.values()) and policy.nulls not in RELEASED_NULLS:
         raise null_refused(holes)
     require_budget(policy, withheld, rows)
-    holed = [a for a in wanted.quasi_identifiers if holes[a.name]]
-    _require_strata(session, relation, wanted, policy, holed, rows, withheld)
+    holed = [a for a in roles.quasi_identifiers if holes[a.name]]
+    _require_strata(session, relation, roles, policy, holed, rows, withheld)
 
 
-def _nulls(session: Session, relation: Relation, columns: tuple[Attribute, ...]) -> dict[str, int]:
-    """The rows that are read and have a NULL, by column."""
+def _count_nulls(
+    session: Session, relation: Relation, columns: tuple[Attribute, ...]
+) -> dict[str, int]:
+    """Count the NULLs by column, among the rows that a run reads."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
     query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
-    [found] = session.rows(query)
-    return {a.name: int(count) for a, count in zip(columns, found, strict=True)}
+    [null_counts] = session.rows(query)
+    return {a.name: int(count) for a, count in zip(columns, null_counts, strict=True)}
 
 
 def _require_strata(
     session: Session,
     relation: Relation,
-    wanted: ColumnRoles,
+    roles: ColumnRoles,
     policy: Policy,
     holed: list[Attribute],
     rows: int,
     withheld: int,
 ) -> None:
-    """Check that each stratum has k or may be withheld, and say of the first what a run says.
+    """Check that each stratum has k or may be withheld; raises the run's error for the first.
 
-    Of merged patterns persons with rows in several count once for each: a run may still refuse.
+    A person with rows in several merged patterns counts once in each, so a run may still refuse.
     """
     k = int(policy.k)
     flags = [f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in holed]
-    # In the order of a run's strata: by the codes of their texts, NULL first.
+    # In a run's order of strata: by code point, NULL first.
     keys = []
-    for column in wanted.by:
+    for column in roles.by:
         keys += [f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
                  session.text_of(column)]  # fmt: skip
     keys += flags
-    count, what = "count(*)", "records"
-    for person in wanted.persons:
-        count, what = f"count(DISTINCT {session.value_of(person)})", "persons"
-    named = [f"{key} AS g{place}" for place, key in enumerate(keys)]
-    places = [f"g{place}" for place in range(len(keys))]
+    count, unit = "count(*)", "records"
+    for person in roles.persons:
+        count, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
+    aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
+    aliases = [f"g{i}" for i in range(len(keys))]
     source = f"FROM {relation.relation.quoted} AS s{relation.where}"
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    counted = ", ".join([f"{count} AS n", "count(*) AS m", *named])
-    order = f" ORDER BY {', '.join(places)}" if keys else ""
+    counted = ", ".join([f"{count} AS n", "count(*) AS m", *aliased_keys])
+    order = f" ORDER BY {', '.join(aliases)}" if keys else ""
     strata = [
         _Stratum(int(n), int(m), tuple(key[: len(keys) - len(flags)]),
                  tuple(not int(flag) for flag in key[len(keys) - len(flags) :]))
         for n, m, *key in session.rows(
-            f"SELECT {', '.join(['n', 'm', *places])} FROM (SELECT {counted} {source}{grouped})"
+            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {counted} {source}{grouped})"
             f" AS strata{order}"
         )
     ]  # fmt: skip
     if policy.nulls == MERGE and flags:
-        strata = _merged(strata, k)
-    rare = [one for one in strata if one.size < k]
+        strata = _merge_rare_patterns(strata, k)
+    rare = [stratum for stratum in strata if stratum.size < k]
     if strata and not rare:
         return
     if len(rare) < len(strata) and policy.max_suppression != 0:
-        require_budget(policy, withheld + sum(one.rows for one in rare), rows)
+        require_budget(policy, withheld + sum(stratum.rows for stratum in rare), rows)
         return
-    # Of a table without rows there are no groups.
+    # An empty table has no groups.
     few = rare[0] if rare else _Stratum(0, 0, (), ())
-    absent = [a.name for a, gone in zip(holed, few.absent, strict=False) if gone]
+    absent = [a.name for a, is_absent in zip(holed, few.absent, strict=False) if is_absent]
     raise too_few_counted(
         k,
         few.size,
-        what,
+        unit,
         max(len(strata), 1),
         withheld=withheld,
         absent=absent if holed else None,
-        by_values=bool(wanted.by),
+        by_values=bool(roles.by),
         merged=policy.nulls == MERGE,
     )
 
 
 @dataclass(frozen=True)
 class _Stratum:
-    """Rows that agree in the columns of strata and in which quasi-identifiers are NULL.
+    """Rows with equal values in the stratum columns and NULL in the same quasi-identifiers.
 
     Parameters
     ----------
-    size : what k is compared with, records or persons; ``rows`` are its rows.
-    key : the values of its columns.
-    absent : True for quasi-identifiers that are NULL, of those that are somewhere.
+    size : the records or persons that k is compared with; ``rows`` counts the rows.
+    key : the values of the stratum columns.
+    absent : True where a quasi-identifier is NULL; only for columns that have NULLs.
     """
 
     size: int
@@ -347,8 +357,8 @@ class _Stratum:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
-    """Counts patterns of NULLs by the sizes, int64 (m,), that each has."""
+class _PatternCounts:
+    """Sums the sizes, int64 (m,), of patterns of NULLs."""
 
     sizes: NDArray[np.int64]
 
@@ -356,17 +366,17 @@ class _Sums:
         return int(self.sizes[list(patterns)].sum())
 
 
-def _merged(strata: list[_Stratum], k: int) -> list[_Stratum]:
-    """The strata once rare patterns of NULLs have joined others; withheld ones stay apart."""
-    found: dict[tuple[Any, ...], _Stratum] = {}
-    for key in dict.fromkeys(one.key for one in strata):
-        own = [one for one in strata if one.key == key]
-        sizes = np.array([one.size for one in own], np.int64)
-        absent = np.array([one.absent for one in own], np.bool_)
-        released, _ = merge_patterns(absent, _Sums(sizes), k)
-        for one, row in zip(own, released.tolist(), strict=True):
-            before = found.get((key, *row), _Stratum(0, 0, key, tuple(row)))
-            found[key, *row] = replace(
-                before, size=before.size + one.size, rows=before.rows + one.rows
+def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
+    """Merge rare patterns of NULLs within each stratum; withheld ones stay separate."""
+    merged: dict[tuple[Any, ...], _Stratum] = {}
+    for key in dict.fromkeys(stratum.key for stratum in strata):
+        same_key = [stratum for stratum in strata if stratum.key == key]
+        sizes = np.array([stratum.size for stratum in same_key], np.int64)
+        absent = np.array([stratum.absent for stratum in same_key], np.bool_)
+        released, _ = merge_patterns(absent, _PatternCounts(sizes), k)
+        for stratum, row in zip(same_key, released.tolist(), strict=True):
+            before = merged.get((key, *row), _Stratum(0, 0, key, tuple(row)))
+            merged[key, *row] = replace(
+                before, size=before.size + stratum.size, rows=before.rows + stratum.rows
             )
-    return list(found.values())
+    return list(merged.values())

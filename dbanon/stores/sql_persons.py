@@ -1,4 +1,4 @@
-"""A relation that was written, and the persons in its classes, counted in staging beside rows."""
+"""A written relation, and the persons in its classes, counted in staging tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dbanon.stores.sql_counts import cells_of_rows
 
 @dataclass(frozen=True, eq=False)
 class SqlWritten(Written):
-    """A release in a table that nobody else sees.
+    """A release in a hidden table.
 
     Parameters
     ----------
-    columns : name, SQL type and SQL expression of each column.
-    copied : True where kept columns came from elsewhere, and were staged row by row.
-    salt : what its persons are recorded under; None where there is no record of them.
+    columns : the name, SQL type and SQL expression of each column.
+    copied : whether retained columns came from another database and were staged row by row.
+    salt : the salt of the recorded persons; None if persons are not recorded.
     """
 
     columns: tuple[tuple[str, str, str], ...]
@@ -37,20 +37,20 @@ class SqlWritten(Written):
 
     @property
     def kept(self) -> list[str]:
-        """The columns that are released as they are."""
+        """The retained columns."""
         recoded = {column.attribute.name for column in self.draft.release.columns}
         return [name for name, _, _ in self.columns if name not in recoded]
 
 
 def persons_of(session: Session, written: SqlWritten, questions: Questions) -> EntityCount:
-    """The persons in each class of what was written, counted in staging."""
+    """Count the persons in each class of a written release, in staging tables."""
     draft = written.draft
     shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
     columns = {name: (kind, value) for name, kind, value in written.columns}
     shared_names = [n for n, _, _ in written.columns if n in questions.columns]
     of_sets = {name for columns in questions.also for name in columns}
     others = [n for n in columns if n in of_sets - {*shared_names, *questions.sensitive}]
-    places = [*shared_names, *questions.sensitive, *others]
+    staged_names = [*shared_names, *questions.sensitive, *others]
     more = [columns[name] for name in (*questions.sensitive, *others)]
     source: Relation | None = None
     if written.copied:
@@ -59,30 +59,33 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
     else:
         source = draft.relation
         [column] = draft.wanted.persons
-        # Where its dictionary was staged, when it was read.
-        place = draft.wanted.columns.index(column)
-        joins = statements.join_values(place, session.value_of(column))
-        person = statements.code_column(place)
-        asked = {*places}
-        reads = [name for name in written.kept if name in asked and name != column.name]
+        # The position of its dictionary, staged when the column was read.
+        index = draft.wanted.columns.index(column)
+        joins = statements.join_values(index, session.value_of(column))
+        person = statements.code_column(index)
+        staged_set = {*staged_names}
+        reads = [name for name in written.kept if name in staged_set and name != column.name]
         reads.append(column.name)
-    staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(places)}
-    key_of = dict(zip(places, session.display_keys_of(written.relation, staged), strict=True))
+    staged = {
+        name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
+    }
+    key_of = dict(zip(staged_names, session.display_keys_of(written.relation, staged), strict=True))
     of_class = [key_of[name] for name in shared_names]
     count = session.recount_entities(shared, source, person, joins, more, reads, keys=of_class)
     also = tuple(
-        session.recount_staged_entities([key_of[name] for name in own]) for own in questions.also
+        session.recount_staged_entities([key_of[name] for name in names])
+        for names in questions.also
     )
     cells = _cells_of_persons(session, written, questions, of_class)
     return replace(count, cells=cells, also=also)
 
 
 def stage_release_persons(session: Session, written: SqlWritten, questions: Questions) -> None:
-    """Stage who is in which class, under salted hashes, once ``persons_of`` staged the rows."""
+    """Stage the persons of each class under salted hashes; ``persons_of`` must have run before."""
     draft = written.draft
     [column] = draft.wanted.persons
     names = [name for name, _, _ in written.columns if name in questions.columns]
-    staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(names)}
+    staged = {name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)}
     keys = session.display_keys_of(written.relation, staged)
     session.stage_salt(bytes.fromhex(str(written.salt)))
     text = session.text_of(replace(column, name="value"))
@@ -96,16 +99,16 @@ def _cells_of_persons(
     questions: Questions,
     of_class: Sequence[tuple[str, ...]],
 ) -> dict[str, Cells]:
-    """Classes and values with their persons, of each sensitive column, counted in staging."""
+    """Count the persons with each value in each class, by sensitive column, in staging tables."""
     staging = RelationName(None, statements.ENTITIES)
-    found = {}
+    cells_by_name = {}
     for position, name in enumerate(questions.sensitive, len(of_class)):
         attribute = written.draft.relation.attribute(name)
         staged = replace(attribute, name=statements.value_column(position))
         text = session.text_of(staged)
-        # A number is one value however it is written, so that nobody counts for it twice.
+        # Compare numbers, not their texts, so that a person counts once for each number.
         same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
         cells = session.rows(recount_statements.persons_with_values(of_class, text, same))
         ranked = None if name in questions.leaves else staged
-        found[name] = cells_of_rows(session, staging, ranked, cells)
-    return found
+        cells_by_name[name] = cells_of_rows(session, staging, ranked, cells)
+    return cells_by_name

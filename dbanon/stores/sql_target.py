@@ -1,4 +1,4 @@
-"""A database as the target of a run: staging, the table that is written, its counts, its place."""
+"""A database as the target of a run: staging, writing, counting and publishing."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class SqlTarget:
-    """What one transaction on a database writes."""
+    """A target that writes in one transaction on a database."""
 
     session: Session
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """The output's place; raises as ``plan_output``."""
+        """Plan the output; raises as ``plan_output``."""
         name = parse_relation(job.output)
         if job.output_kind == "view":
             self.session.require_columns_of_views(job.named)
@@ -52,7 +52,7 @@ class SqlTarget:
     def earlier(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """The releases of a relation that the ledger has."""
+        """The releases of a relation that the ledger records."""
         copied = self.copies_from(source)
         releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
@@ -61,11 +61,15 @@ class SqlTarget:
         return SourceHistory(releases, takes_chains, reads.file_url, is_lasting)
 
     def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
-        """The types of the source's columns at the job's last release, where there is one."""
+        """The source's column types at the job's last release; empty without one."""
         if job.name is None:
             return {}
-        found = job_history.last_release(self.session, job.name)
-        return {} if found is None or found.source != str(source) else found.source_types
+        last_release = job_history.last_release(self.session, job.name)
+        return (
+            {}
+            if last_release is None or last_release.source != str(source)
+            else last_release.source_types
+        )
 
     def last_counts(
         self, job: Job, source: RelationName, output: RelationName
@@ -73,41 +77,43 @@ class SqlTarget:
         """The counts of the job's last release of this source and output; None without one."""
         if job.name is None:
             return None
-        found = job_history.last_counts(self.session, job.name, str(source), output)
-        return None if found is None else LastCounts(found[0], SourceCounts(found[1]))
+        last = job_history.last_counts(self.session, job.name, str(source), output)
+        return None if last is None else LastCounts(last[0], SourceCounts(last[1]))
 
     def require_ranges(self, attribute: Attribute) -> None:
-        """Check that this database has ranges of the column's values."""
+        """Check that this database has a range type for the column's values."""
         self.session.range_type(attribute)
 
     def copies_from(self, source: Source) -> bool:
-        """True where the source is another transaction."""
+        """Whether the source is another transaction."""
         return not (isinstance(source, SqlSource) and source.session is self.session)
 
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Check that the source is this database, and its sessions can; raises as ``ports``."""
+        """Check that the source is this database, and supports passthrough; raises as ``ports``."""
         if self.copies_from(source):
             raise passthrough_refused()
         self.session.require_passthrough(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:
-        """Check that this database has a type for a column from elsewhere."""
+        """Check that this database has a type for a copied column."""
         self.session.type_of(attribute)
 
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> SqlWritten:
-        """Write a release by one join of staged values with the source, or with staged rows."""
+        """Write a release with one join of staged values to the source, or to staged rows."""
         session, copied = self.session, self.copies_from(source)
         session.make_schema(draft.output.name)
         partition = draft.release.partition
-        columns = [self.typed(column, copied) for column in draft.release.columns]
+        columns = [self.with_sql_type(column, copied) for column in draft.release.columns]
         if copied:
-            kept = copied_columns(draft)
-            rows = copied_rows(session, draft, source, kept, lambda share: progress(0.3 * share))
-            session.load_rows([*kept, *person_column(draft)], rows)
+            attributes = copied_columns(draft)
+            rows = copied_rows(
+                session, draft, source, attributes, lambda share: progress(0.3 * share)
+            )
+            session.load_rows([*attributes, *person_column(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.wanted.passthrough is None:
             if draft.pseudonym_key is not None:
@@ -117,8 +123,8 @@ class SqlTarget:
         salt = None if copied else self._person_salt(draft)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied, salt)
         reads_from = None if copied else draft.relation
-        typed = [(name, sql_type) for name, sql_type, _ in written.columns]
-        session.create_released(draft.output, typed, draft.output.release_id)
+        column_types = [(name, sql_type) for name, sql_type, _ in written.columns]
+        session.create_released(draft.output, column_types, draft.output.release_id)
         if draft.wanted.passthrough is not None:
             passthrough = written.kept
             of_classes = [column for column in written.columns if column[0] not in passthrough]
@@ -132,18 +138,18 @@ class SqlTarget:
         return written
 
     def _person_salt(self, draft: Draft) -> str | None:
-        """What persons are recorded under; None where rows are counted, or a chain keeps them."""
+        """The salt of the persons' record; None if k counts rows, or a chain records persons."""
         job = draft.job
         if not draft.wanted.persons or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
         history = SourceHistory(earlier).of_entity(str(job.entity))
         return person_record.new_salt(
-            [one for one in history if one.normalize == job.entity_normalize]
+            [release for release in history if release.normalize == job.entity_normalize]
         )
 
-    def typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
-        """The column with the SQL type it has in the release."""
+    def with_sql_type(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
+        """Set the column's SQL type in the release."""
         attribute = column.attribute
         if column.upper is not None:
             range_type = self.session.range_type(attribute, (column.values, column.upper))
@@ -155,40 +161,40 @@ class SqlTarget:
     def columns(
         self, draft: Draft, columns: Sequence[ReleasedColumn], copied: bool
     ) -> list[tuple[str, str, str]]:
-        """Name, SQL type and SQL expression of each column, in the order of the source.
+        """The name, SQL type and SQL expression of each column, in source order.
 
         Raises
         ------
-        InvalidParameter : two columns would have one name.
-        NameTooLong : there is no room for the name of a column, such as that of a bound.
+        InvalidParameter : two columns would have the same name.
+        NameTooLong : the name of a column, such as that of a bound, is too long.
         """
         written: list[tuple[str, str, str]] = []
         recoded = {column.source for column in columns}
-        # Where each column's first part is staged.
-        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
+        # The position of each column's first part in staging.
+        positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named = [a for a in draft.relation.schema.attributes if a.name in draft.job.named]
-        kept = [attribute.name for attribute in named if attribute.name not in recoded]
+        retained = [attribute.name for attribute in named if attribute.name not in recoded]
         for attribute in named:
             name = attribute.name
-            made = [
-                (place, column)
-                for place, column in zip(places, columns, strict=True)
+            released_here = [
+                (position, column)
+                for position, column in zip(positions, columns, strict=True)
                 if column.source == name
             ]
-            for place, released in made:
-                value = self.session.released_expression(place, released)
+            for position, released in released_here:
+                value = self.session.released_expression(position, released)
                 written.append((released.attribute.name, released.attribute.sql_type, value))
-            if made:
+            if released_here:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonymous(attribute)
             if copied:
-                column = statements.kept_column(kept.index(name))
+                column = statements.kept_column(retained.index(name))
                 written.append((name, self.session.type_of(attribute), f"r.{column}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
-                made_of = self.session.pseudonym_of(text)
-                written.append((name, self.session.type_of(attribute), made_of))
+                pseudonym = self.session.pseudonym_of(text)
+                written.append((name, self.session.type_of(attribute), pseudonym))
             else:
                 written.append((name, attribute.sql_type, self.session.kept_value(attribute)))
         self._require_names([name for name, _, _ in written])
@@ -209,7 +215,7 @@ class SqlTarget:
     def count(
         self, written: SqlWritten, questions: Questions, rows: Recount | None = None
     ) -> Counts:
-        """The answers, by GROUP BY; ``rows`` where classes were counted already."""
+        """Answer the questions with GROUP BY; pass ``rows`` if classes were counted already."""
         session, relation = self.session, written.relation
         persons = {name: persons_of(session, written, questions) for name in questions.persons}
         if written.salt is not None:
@@ -222,12 +228,12 @@ class SqlTarget:
         )
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Check that this database can hash under a key; what comes from elsewhere is hashed."""
+        """Check that this database can compute keyed hashes; copied rows arrive hashed."""
         if not self.copies_from(source):
             self.session.require("pseudonyms")
 
     def different(self, written: SqlWritten, name: str) -> tuple[int, int]:
-        """The written rows with a value in a column, and how many different ones they have."""
+        """Count the written rows with a value in a column, and its distinct values."""
         column = quote(name)
         [(having, values)] = self.session.rows(
             f"SELECT count({column}), count(DISTINCT {column}) FROM {written.relation.quoted}"
@@ -235,25 +241,25 @@ class SqlTarget:
         return int(having), int(values)
 
     def sampled(self, written: SqlWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
-        """Columns of many rows of which a sample proves enough."""
+        """Columns of large releases that a sample of rows suffices to report."""
         draft, session = written.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
-        wanted = sample_size(rows)
-        if not wanted or not names:
+        n_sampled = sample_size(rows)
+        if not n_sampled or not names:
             return {}
         values = [session.compared(draft.relation.attribute(name)) for name in names]
-        sample = session.sample(written.relation, wanted / rows)
-        drawn, *counts = session.rows(statements.different_values(sample, values))[0]
+        sample = session.sample(written.relation, n_sampled / rows)
+        n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
         proved = (
-            all_different(name, rows, int(drawn), int(n), int(different))
+            all_different(name, rows, int(n_rows), int(n), int(different))
             for name, n, different in zip(names, counts[::2], counts[1::2], strict=True)
         )
-        return {found.name: found for found in proved if found is not None}
+        return {column.name: column for column in proved if column is not None}
 
     def profiles(self, written: SqlWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The groups of several rows with one value, and those that are alone with their rows."""
+        """Count values that several rows share, and those with unique profiles."""
         relation = written.relation
-        profile, group = (self.session.display_keys(relation, own) for own in (columns, [name]))
+        profile, group = (self.session.display_keys(relation, names) for names in (columns, [name]))
         query = recount_statements.unique_profiles(relation, profile, group[0], MEMBERS)
         [(several, unique)] = self.session.rows(query)
         return int(several), int(unique)
@@ -261,9 +267,9 @@ class SqlTarget:
     def homogeneity(
         self, written: SqlWritten, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
-        """The classes in which all rows share one value of a column."""
+        """Count the classes in which all rows share one value of a column."""
         relation = written.relation
-        classes, value = (self.session.display_keys(relation, own) for own in (columns, [name]))
+        classes, value = (self.session.display_keys(relation, names) for names in (columns, [name]))
         query = recount_statements.homogeneity(relation, classes, value[0])
         [(of_classes, of_rows, single, rows)] = self.session.rows(query)
         return ClassHomogeneity(name, int(single), int(rows), int(of_classes), int(of_rows))
@@ -271,32 +277,32 @@ class SqlTarget:
     def joint_histories(
         self, written: SqlWritten, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
-        """The joint histories over what was written and earlier releases, by the ledger's record.
+        """Count joint histories over this release and earlier ones, from the ledger's record.
 
-        None where this database has no record of the persons of what was written.
+        None if the persons of this release are not recorded.
         """
         draft = written.draft
         if written.salt is None:
             return None
-        recorded = [one for one in earlier if one.salt == written.salt]
-        missing = tuple(one.output for one in earlier if one not in recorded)
+        recorded = [release for release in earlier if release.salt == written.salt]
+        missing = tuple(release.output for release in earlier if release not in recorded)
         if not recorded:
             return JointHistories(0, k, 0, 0, 0, missing)
         proof = (draft.output.release_id, written.relation, draft.relation.name)
-        ids = [one.release_id for one in recorded[-person_record.MOST :]]
+        ids = [release.release_id for release in recorded[-person_record.MOST :]]
         counts = person_record.measure(self.session, ids, k, proof)
         return replace(counts, missing=missing, older=len(recorded) - len(ids))
 
     def digest(self, written: SqlWritten) -> str | None:
-        """The digest of the rows, under a salt of its own."""
+        """Compute the digest of the written rows under a new salt."""
         return digest.take(self.session, written.relation)
 
     def released(
         self, written: SqlWritten, chunk_rows: int
     ) -> tuple[tuple[Attribute, ...], Iterator[Any]]:
-        """The columns of what was written, and its rows in pieces, in their random order.
+        """Return the written columns, and the rows in batches, in their random order.
 
-        Pieces are of rows, or batches of Arrow.
+        A batch is a list of rows, or an Arrow batch.
         """
         relation = self.session.find_source(written.relation)
         relation = self.session.locate(relation, ())
@@ -308,24 +314,35 @@ class SqlTarget:
     # -- publishing -------------------------------------------------------------------------------
 
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
-        """Put the table in its place, and note it in the ledger; raises as ``ports.Target``."""
+        """Publish the table and record it in the ledger; raises as ``ports.Target``."""
         draft = written.draft
         self.session.swap_seconds = draft.job.swap_timeout
-        made = [(column.attribute.name, column.source) for column in draft.release.columns]
+        released_columns = [
+            (column.attribute.name, column.source) for column in draft.release.columns
+        ]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
-        # The database has no source that a refresh could read if the rows came from elsewhere.
+        # If the rows came from elsewhere, this database has no source for a refresh to read.
         from_elsewhere = written.copied or draft.relation.name.staged is not None
-        asked = None if from_elsewhere else request_of(draft)
+        request = None if from_elsewhere else request_of(draft)
         identity: dict[str, Any] = {"person_salt": written.salt}
         if not from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
-        # Whoever may read all of a database that has the originals as well learns nothing more.
+        # Exact figures are safe next to the originals: readers of all of it learn nothing new.
         internal = None if from_elsewhere else report.internal
-        told = (report, counts.rows, read, made, run, asked, identity, internal)
-        published = publish_table(self.session, draft.job, draft.output, *told)
+        entry_parts = (
+            report,
+            counts.rows,
+            read,
+            released_columns,
+            run,
+            request,
+            identity,
+            internal,
+        )
+        published = publish_table(self.session, draft.job, draft.output, *entry_parts)
         if written.salt is not None:
             person_record.write(self.session, report.release_id)
         return published
@@ -338,25 +355,25 @@ def publish_table(
     report: Report,
     recount: Recount,
     read: Sequence[Attribute],
-    made: Sequence[tuple[str, str]],
+    released_columns: Sequence[tuple[str, str]],
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
     internal: Internal | None = None,
 ) -> str:
-    """Give the written table its place and note it in the ledger; the time that it was noted with.
+    """Publish the written table and record it in the ledger; returns the recorded time.
 
     Parameters
     ----------
     read : the columns of the source.
-    made : pairs of a released quasi-identifier and the column that it stands for.
-    request : what was asked for, by which it can be made again; None where it cannot.
-    identity : what the entry says of the source and its persons beside its name.
-    internal : exact figures; None where the originals are not in this database.
+    released_columns : pairs of a released quasi-identifier and its source column.
+    request : the request, from which a refresh can run again; None if none can.
+    identity : further facts about the source and its persons for the entry.
+    internal : exact figures; None if the originals are not in this database.
 
     Raises
     ------
-    OutputExists, SourceChanged : something else has its place now.
+    OutputExists, SourceChanged : the output's name has been taken meanwhile.
     """
     types = dict(session.columns_of(output.written))
     try:
@@ -369,11 +386,11 @@ def publish_table(
             hint="Try again: it is replaced then.",
         ) from None
     session.ensure_ledger()
-    # The released columns come first, with the types that they have now.
+    # Released columns take precedence, with their current types.
     types |= {a.name: a.sql_type for a in read if a.name not in types}
-    stand_for = [*made, *((name, name) for name in job.by)]
-    noted = (types, stand_for, run, request, identity, internal)
-    return entries.record(session, report, output, recount, *noted)
+    stand_for = [*released_columns, *((name, name) for name in job.by)]
+    entry_parts = (types, stand_for, run, request, identity, internal)
+    return entries.record(session, report, output, recount, *entry_parts)
 
 
 def run_of(
@@ -383,15 +400,15 @@ def run_of(
     read: Sequence[Attribute] = (),
     fingerprint: str | None = None,
 ) -> entries.Run:
-    """The run of a job as the ledger keeps it; ``elapsed`` in seconds.
+    """Build the ledger's record of a run; ``elapsed`` in seconds.
 
     Parameters
     ----------
-    read : the columns of the source, which the ledger keeps for a job of a file.
+    read : the columns of the source, recorded for jobs from a file.
 
     Raises
     ------
-    InvalidName : the job's table or output has none that is valid.
+    InvalidName : the name of the job's table or output is invalid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
     types = {a.name: a.sql_type for a in read} if job.name is not None and read else None

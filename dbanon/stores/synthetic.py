@@ -1,7 +1,7 @@
-"""Synthetic rows in a database: what they are made of is read, they are written, and recounted.
+"""Synthetic rows in a database: reading their input, writing them, and recounting.
 
-Nothing here looks at a value before it is told to, and no value makes it fail: columns are read as
-numbers between public bounds, or as places in a public list.
+Columns are read as numbers between public bounds, or as indexes into a public list. No value
+outside them is read, and none can make the query fail.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.enumerated_column import ListedColumn, drop_lists, place_of, stage_lists
+from dbanon.stores.enumerated_column import ListedColumn, drop_lists, index_expression, stage_lists
 
-# How a person may be told: by values that are equal or not, wherever they are looked at.
+# Kinds of person identifiers: everywhere, their values are either equal or not.
 _OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
 _KINDS = (
     Kind.INTEGER,
@@ -36,7 +36,7 @@ _KINDS = (
 )
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROS = 86_400_000_000
-_WIDE = 2**62
+_MAX_FLOAT_UNITS = 2**62
 
 
 AnyColumn: TypeAlias = "SyntheticColumn | ListedColumn"
@@ -44,14 +44,14 @@ AnyColumn: TypeAlias = "SyntheticColumn | ListedColumn"
 
 @dataclass(frozen=True)
 class SyntheticColumn:
-    """A column as it is read and as it is released, between two values of its type.
+    """A column between public bounds, in the source and in the release.
 
     Parameters
     ----------
-    attribute : with the type that it has in the release.
-    source : as the source has it.
-    low, high : of released values, as SQL spells them; empty for truths.
-    parts : the same in whole units of the type; None for floating point and truths.
+    attribute : the column with its type in the release.
+    source : the column as the source has it.
+    low, high : the bounds of released values as SQL text; empty for booleans.
+    parts : the bounds in whole units of the type; None for floating point and booleans.
     """
 
     attribute: Attribute
@@ -62,11 +62,11 @@ class SyntheticColumn:
 
     @property
     def ends(self) -> list[str]:
-        """Low and high, where there are any."""
+        """Low and high; empty for booleans."""
         return [self.low, self.high] if self.low else []
 
     def released(self, values: NDArray[Any]) -> ReleasedColumn:
-        """Values as staging holds them, within the bounds."""
+        """Convert values for staging, clipped to the bounds."""
         kind = self.attribute.kind
         if kind is Kind.BOOLEAN:
             return ReleasedColumn(self.attribute, np.where(values, "1", "0").astype(object))
@@ -76,14 +76,14 @@ class SyntheticColumn:
         low, high = self.parts
         unit = _unit(self.attribute)
         if kind in (Kind.DATE, Kind.TIMESTAMP):
-            whole = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
-        elif max(-low, high) >= _WIDE:
-            scaled = [round(Decimal(float(one)) * 10**self.attribute.scale) for one in values]
-            whole = np.array([min(max(one, low), high) for one in scaled], object)
+            units = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
+        elif max(-low, high) >= _MAX_FLOAT_UNITS:
+            scaled = [round(Decimal(float(value)) * 10**self.attribute.scale) for value in values]
+            units = np.array([min(max(value, low), high) for value in scaled], object)
         else:
-            whole = np.rint(np.asarray(values, np.float64) * 10**self.attribute.scale)
-            whole = whole.clip(low, high).astype(np.int64).clip(low, high)
-        return ReleasedColumn(self.attribute, whole)
+            units = np.rint(np.asarray(values, np.float64) * 10**self.attribute.scale)
+            units = units.clip(low, high).astype(np.int64).clip(low, high)
+        return ReleasedColumn(self.attribute, units)
 
 
 def require_kind(attribute: Attribute) -> None:
@@ -91,7 +91,7 @@ def require_kind(attribute: Attribute) -> None:
 
     Raises
     ------
-    UnsupportedType : it is no number, truth, moment or text.
+    UnsupportedType : it is not a number, boolean, date, timestamp or text.
     """
     if attribute.kind not in _KINDS:
         raise UnsupportedType(
@@ -102,7 +102,7 @@ def require_kind(attribute: Attribute) -> None:
 
 
 def dtype_of(attribute: Attribute) -> np.dtype[Any]:
-    """The type of a column's values, as far as synthesis knows it; object for others."""
+    """The NumPy type of a column's values; object for types unknown to synthesis."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
         return np.dtype({16: np.int16, 32: np.int32}.get(attribute.bits, np.int64))
@@ -112,26 +112,26 @@ def dtype_of(attribute: Attribute) -> np.dtype[Any]:
         return np.dtype("datetime64[us]")
     if kind is Kind.FLOAT:
         return np.dtype(np.float32 if attribute.bits == 32 else np.float64)
-    known = {Kind.DECIMAL: np.float64, Kind.BOOLEAN: np.bool_}
-    return np.dtype(known.get(kind, np.object_))
+    dtypes = {Kind.DECIMAL: np.float64, Kind.BOOLEAN: np.bool_}
+    return np.dtype(dtypes.get(kind, np.object_))
 
 
 def synthetic_column(
     session: Session, source: Attribute, bounds: tuple[float, float]
 ) -> SyntheticColumn:
-    """A column between public bounds, in the type that this database has for it.
+    """Choose the type that this database has for a column between public bounds.
 
     Parameters
     ----------
-    bounds : of moments in days or microseconds since 1970; of truths they are not looked at.
+    bounds : days or microseconds since 1970 for dates and timestamps; ignored for booleans.
 
     Raises
     ------
-    InvalidParameter : its type has no two values between them.
+    InvalidParameter : the type does not have two values between the bounds.
     """
     kind = source.kind
-    # A numeric without a scale gets its own type and no other digits than a double has; what its
-    # values' scale is, is an answer.
+    # A numeric without a declared scale keeps its type, with the digits of a double: the scale of
+    # its values would disclose something about them.
     loose = kind is Kind.DECIMAL and source.scale < 0
     attribute = replace(
         source,
@@ -149,23 +149,23 @@ def synthetic_column(
             for end in bounds
         )
         return SyntheticColumn(attribute, source, low, high, None)
-    parts = _parts(attribute, bounds)
+    parts = _units_of_bounds(attribute, bounds)
     if parts[0] >= parts[1] or not _has_room(attribute, parts):
         raise InvalidParameter(
             f'Between the bounds of "{source.name}" must be two values of its type,'
             f" {source.sql_type}, and no others."
         )
-    low, high = (_spelled(attribute, part) for part in parts)
+    low, high = (_sql_text(attribute, part) for part in parts)
     return SyntheticColumn(attribute, source, low, high, parts)
 
 
 def _unit(attribute: Attribute) -> int:
-    """Of a moment: how many days or microseconds its type tells apart."""
+    """The resolution of a date in days, or of a timestamp in microseconds."""
     return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
 
 
-def _parts(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
-    """The bounds in whole units of the type, inside of what was given."""
+def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
+    """Convert the bounds to whole units of the type, rounded inwards."""
     low, high = (Decimal(repr(float(end))) for end in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
     unit = _unit(attribute)
@@ -187,8 +187,8 @@ def _has_room(attribute: Attribute, parts: tuple[int, int]) -> bool:
     return True
 
 
-def _spelled(attribute: Attribute, part: int) -> str:
-    """A number or moment as SQL spells it."""
+def _sql_text(attribute: Attribute, part: int) -> str:
+    """Write a number, date or timestamp as SQL text."""
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(part, "D"))
     if attribute.kind is Kind.TIMESTAMP:
@@ -205,11 +205,11 @@ def _spelled(attribute: Attribute, part: int) -> str:
 
 
 def require_entity(entity: Attribute) -> None:
-    """Check that a column can say whose a row is.
+    """Check that a column can identify the person a row belongs to.
 
     Raises
     ------
-    UnsupportedType : it may hold NULL, or values that are not told apart everywhere.
+    UnsupportedType : it may hold NULL, or the equality of its values is not well-defined.
     """
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
@@ -224,7 +224,7 @@ def require_entity(entity: Attribute) -> None:
 
 
 def count_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
-    """How many rows there are, or values of the column of persons: it is taken as public."""
+    """Count the rows, or the values of the person column; the count is considered public."""
     distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
     query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
@@ -237,19 +237,19 @@ def read_figures(
     persons: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """The columns, float64 (p, rows), NaN where NULL; whose each row is, int64 (rows,), from 1.
+    """Read the columns, float64 (p, rows), NaN where NULL, and the persons, int64 (rows,), from 1.
 
-    Of listed values their places are read, and ``UNLISTED`` for others.
+    Listed columns are read as indexes into their list, ``UNLISTED`` for other values.
     """
-    lists = [one for one in columns if isinstance(one, ListedColumn)]
+    lists = [column for column in columns if isinstance(column, ListedColumn)]
     parts: list[str] = []
     joins: list[str] = []
-    for one in columns:
-        if isinstance(one, ListedColumn):
-            part, join = place_of(session, len(joins), one)
+    for column in columns:
+        if isinstance(column, ListedColumn):
+            part, join = index_expression(session, len(joins), column)
             joins.append(join)
         else:
-            part = session.bounded(one.source, one.low, one.high)
+            part = session.bounded(column.source, column.low, column.high)
         parts.append(part)
     for name in persons:
         number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
@@ -261,9 +261,9 @@ def read_figures(
     pieces = list(session.figures(query, chunk_rows))
     if lists:
         drop_lists(session)
-    found = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
-    whose = found[:, -1].astype(np.int64) if persons else None
-    return np.ascontiguousarray(found[:, : len(columns)].T), whose
+    figures = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
+    entity_ids = figures[:, -1].astype(np.int64) if persons else None
+    return np.ascontiguousarray(figures[:, : len(columns)].T), entity_ids
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -275,31 +275,33 @@ def write_rows(
     columns: Sequence[AnyColumn],
     rows: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write rows into a table that nobody else sees, in the order in which they were drawn."""
+    """Write rows to a hidden table, in the order in which they were generated."""
     session.make_schema(output.name)
-    released = [one.released(rows[one.attribute.name]) for one in columns]
+    released = [synthetic.released(rows[synthetic.attribute.name]) for synthetic in columns]
     session.load_classes(released, len(released[0].values))
     session.create_released(
-        output, [(one.attribute.name, one.attribute.sql_type) for one in columns], output.release_id
+        output,
+        [(synthetic.attribute.name, synthetic.attribute.sql_type) for synthetic in columns],
+        output.release_id,
     )
     values = [session.released_expression(i, column) for i, column in enumerate(released)]
     session.run(
         f"INSERT INTO {output.written.quoted}"
-        f" ({quote_list(one.attribute.name for one in columns)})"
+        f" ({quote_list(synthetic.attribute.name for synthetic in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
     session.analyze(output.written)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is counted again of a released column.
+class ColumnDomain:
+    """The allowed values of a released column, which the recount checks.
 
     Parameters
     ----------
-    attribute : as it is released.
-    low, high : as SQL spells them; empty for truths and listed values.
-    listed : all that its values may be; empty where they are no list.
+    attribute : the released column.
+    low, high : the bounds as SQL text; empty for booleans and listed values.
+    listed : the allowed values; empty for a column with bounds.
     """
 
     attribute: Attribute
@@ -308,28 +310,30 @@ class Kept:
     listed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, one: AnyColumn) -> Kept:
-        """That of a column that is being released."""
-        if isinstance(one, ListedColumn):
-            return cls(one.attribute, listed=one.labels)
-        return cls(one.attribute, one.low, one.high)
+    def of(cls, column: AnyColumn) -> ColumnDomain:
+        """The domain of a column to release."""
+        if isinstance(column, ListedColumn):
+            return cls(column.attribute, listed=column.labels)
+        return cls(column.attribute, column.low, column.high)
 
 
-def recount(session: Session, relation: RelationName, kept: Sequence[Kept]) -> tuple[int, int]:
-    """How many rows a relation has, and how many with a NULL or what no value of it may be."""
+def recount(
+    session: Session, relation: RelationName, domains: Sequence[ColumnDomain]
+) -> tuple[int, int]:
+    """Count the rows of a relation, and those with a NULL or a value outside its domain."""
     outside: list[str] = []
     values: list[Any] = []
-    for one in kept:
-        column = f"s.{quote(one.attribute.name)}"
+    for domain in domains:
+        column = f"s.{quote(domain.attribute.name)}"
         outside.append(f"{column} IS NULL")
-        if one.low:
-            end = session.bound_of(one.attribute.sql_type)
+        if domain.low:
+            end = session.bound_of(domain.attribute.sql_type)
             outside.append(f"{column} < {end} OR {column} > {end}")
-            values += [one.low, one.high]
-        if one.listed:
-            texts, given = session.texts(one.listed)
-            outside.append(f"{session.text_of(one.attribute)} NOT IN ({texts})")
-            values.append(given)
+            values += [domain.low, domain.high]
+        if domain.listed:
+            texts, parameter = session.texts(domain.listed)
+            outside.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
+            values.append(parameter)
     [(rows, wrong)] = session.rows(
         f"SELECT count(*), count(CASE WHEN {' OR '.join(outside)} THEN 1 END)"
         f" FROM {relation.quoted} AS s",
@@ -338,11 +342,13 @@ def recount(session: Session, relation: RelationName, kept: Sequence[Kept]) -> t
     return int(rows), int(wrong)
 
 
-def require_recount(session: Session, relation: RelationName, kept: Sequence[Kept], n: int) -> None:
-    """Count what was written; raises RecountFailed where it is not n rows within the bounds."""
+def require_recount(
+    session: Session, relation: RelationName, domains: Sequence[ColumnDomain], n: int
+) -> None:
+    """Recount the written rows; raises RecountFailed unless all n are within their domains."""
     names = [name for name, _ in session.columns_of(relation)]
-    rows, wrong = recount(session, relation, kept)
-    if rows != n or wrong or names != [one.attribute.name for one in kept]:
+    rows, wrong = recount(session, relation, domains)
+    if rows != n or wrong or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(
             f"{rows} synthetic rows are there and {n} must be, {wrong} of them with a NULL or a"
             " value outside its bounds; nothing was published.",

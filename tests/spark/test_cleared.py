@@ -20,7 +20,7 @@ from dbanon.run.gc import clear_killed, clear_staged, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql import pieces
-from dbanon.stores.scratch import held_among_others
+from dbanon.stores.scratch import create_locked_directory
 from tests.spark.statements import execute
 
 COLUMNS = [("age", "integer")]
@@ -131,7 +131,7 @@ def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
 def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
     """Own directories are recognized by name, owner, mode and the absence of a lock."""
     name = "dbanon-spark-" + "0123456789abcdef" * 2
-    alive = held_among_others(str(tmp_path))
+    alive = create_locked_directory(str(tmp_path))
     (alive / "rdd_1_1").write_text("rows")
     dead = tmp_path / name
     (dead / "blockmgr-1").mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
 
 def test_a_directory_of_ours_goes_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os; from dbanon.stores.scratch import held_among_others as held;"
+        "import os; from dbanon.stores.scratch import create_locked_directory as held;"
         f" print(held({str(tmp_path / 'new')!r}), flush=True); os.fork()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

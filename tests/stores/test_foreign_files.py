@@ -19,7 +19,7 @@ from dbanon.data import files
 from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError, ForeignFile, SourceChanged
 from dbanon.stores import folders
-from dbanon.stores.folders import pieces_of, place_of
+from dbanon.stores.folders import list_source_files, location_of
 from tests.prerequisites import only_where
 
 SECRET = 4711
@@ -119,7 +119,7 @@ def test_links_in_a_folder_are_not_followed(
         ages_of(url, tmp_path)
     assert str(SECRET) not in str(refused.value)
     with pytest.raises(ForeignFile):
-        pieces_of(place_of(url), "allow")
+        list_source_files(location_of(url), "allow")
 
 
 @pytest.mark.parametrize("attack", [link_file, link_hard, link_file_by_two])
@@ -246,7 +246,7 @@ def test_what_was_checked_is_what_is_read(
 def test_a_file_that_is_exchanged_after_it_was_listed(
     drop: Path, private: Path, ending: str
 ) -> None:
-    [piece] = pieces_of(drop)
+    [piece] = list_source_files(drop)
     (drop / f"a.{ending}").unlink()
     write(drop / f"a.{ending}", [30] * 10)
     with pytest.raises(SourceChanged), piece.opened(2**20):

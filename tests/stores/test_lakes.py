@@ -162,9 +162,9 @@ def test_what_is_not_there_is_said(
 def test_a_reader_that_loses_rows_ends_the_run(
     lake: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = origins_lake.unified
+    real = origins_lake.select_columns
     monkeypatch.setattr(
-        origins_lake, "unified", lambda *given: (batch.slice(1) for batch in real(*given))
+        origins_lake, "select_columns", lambda *given: (batch.slice(1) for batch in real(*given))
     )
     with pytest.raises(SourceChanged):
         dbanon.anonymize(lake, **DRAWN, target=target)

@@ -137,7 +137,7 @@ def test_a_store_that_fails_midway(
 ) -> None:
     def failing(name: str) -> None:
         def fail(self: Any, *given: Any) -> None:
-            with objects.reached():
+            with objects.translate_client_errors():
                 raise ValueError("signed-address-and-key")
 
         monkeypatch.setattr(ObjectPath, name, fail)

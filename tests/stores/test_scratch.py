@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.errors import InsufficientRights, InvalidParameter, JobRunning
-from dbanon.stores.scratch import clear_left, scratch_in
+from dbanon.stores.scratch import clear_leftovers, scratch_in
 
 
 def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_a_link_inside_what_was_left_leads_nowhere(tmp_path: Path) -> None:
 
 def test_only_what_runs_left_is_cleared(tmp_path: Path) -> None:
     place = tmp_path / "spill"
-    assert clear_left(str(place)) == []
+    assert clear_leftovers(str(place)) == []
     place.mkdir(mode=0o700)
-    assert clear_left(str(place)) == []
+    assert clear_leftovers(str(place)) == []
     # Empty, it may be somebody's.
     assert place.is_dir()
     left = place / f"dbanon-{'0' * 32}"
@@ -111,17 +111,17 @@ def test_only_what_runs_left_is_cleared(tmp_path: Path) -> None:
     (left / "block").write_text("values")
     (place / "thesis.tex").write_text("years of work")
     with pytest.raises(InvalidParameter, match="not empty"):
-        clear_left(str(place))
+        clear_leftovers(str(place))
     assert (left / "block").exists()
     (place / "thesis.tex").unlink()
     place.chmod(0o755)
     with pytest.raises(InsufficientRights, match="open to others"):
-        clear_left(str(place))
+        clear_leftovers(str(place))
     place.chmod(0o700)
     (tmp_path / "link").symlink_to(place)
     with pytest.raises(InvalidParameter, match="link"):
-        clear_left(str(tmp_path / "link"))
-    assert clear_left(str(place)) == [str(left)]
+        clear_leftovers(str(tmp_path / "link"))
+    assert clear_leftovers(str(place)) == [str(left)]
     assert not place.exists()
 
 
@@ -129,5 +129,5 @@ def test_what_a_run_has_is_not_cleared(tmp_path: Path) -> None:
     place = str(tmp_path / "spill")
     with scratch_in(place) as disk:
         with pytest.raises(JobRunning):
-            clear_left(place)
+            clear_leftovers(place)
         assert disk.path.is_dir()

@@ -1,8 +1,8 @@
-"""CSV files before DuckDB reads them: their header, their characters, and where one is broken.
+"""CSV files before DuckDB reads them: header, encoding, and the location of errors.
 
-DuckDB guesses what it is not told, gives columns of one name others, and quotes lines in its
-errors. So the header is read here, DuckDB is told everything, and a file that it refuses is looked
-at again for the line and the column. No value is told.
+DuckDB guesses unspecified options, renames duplicate columns, and quotes lines in its errors. So
+the header is read here, all options are passed to DuckDB, and a rejected file is parsed again to
+find the line and the column. Errors never quote a value.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import BinaryIO
 
 from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_caller
 from dbanon.job.reading import RENAME, UTF_8, Reading
-from dbanon.stores.folders import Place, require_room
+from dbanon.stores.folders import FileLocation, require_room
 
-# A table of more is none of records: each column costs time when its types are looked for.
+# No table of records has more columns, and detecting each column's type takes time.
 MAX_COLUMNS = 4096
 _DELIMITERS = ",;\t|"
-# What is looked at to find the delimiter; a header is no longer.
+# The sample that determines the delimiter; a header must fit into it.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
 _PIECE = 2**20
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _SINGLE_BYTE = ("latin-1", "windows-1252")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# Half characters, which stand for bytes that are none, and what UTF-16 has for them.
-_LOST = re.compile("[\udc80-\udcff\ufffd]")
+# Lone surrogates, which stand for undecodable bytes, and the replacement character of UTF-16.
+_UNDECODABLE = re.compile("[\udc80-\udcff\ufffd]")
 _FORM = (
     "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
     " header."
@@ -40,15 +40,15 @@ _FORM = (
 
 
 @dataclass(frozen=True)
-class Head:
-    """What is known of a CSV file before its rows are read.
+class CsvHeader:
+    """The header of a CSV file.
 
     Parameters
     ----------
-    cells : the header as it is written.
-    names : of the columns; one without a name is called by its place.
-    skipped : lines before the header in which nothing stands, or that are to be skipped.
-    has_header : the first line names the columns.
+    cells : the header as written.
+    names : the column names; an empty one becomes ``column`` and its position.
+    skipped : the number of lines before the header that are empty or skipped by option.
+    has_header : whether the first line names the columns.
     """
 
     delimiter: str
@@ -58,66 +58,72 @@ class Head:
     has_header: bool = True
 
 
-def head_of(file: BinaryIO, path: Place, reading: Reading) -> Head:
-    """The header of an open file, which is at its beginning again then.
+def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> CsvHeader:
+    """Read the header of an open file, and rewind it.
 
     Raises
     ------
-    FileMalformed : it has none, two columns of one name, or too many.
+    FileMalformed : the file has no header, duplicate columns, or too many.
     """
     sample = file.read(_SAMPLE_BYTES)
     file.seek(0)
     _require_mark(sample, path, reading)
-    whole = len(sample) < _SAMPLE_BYTES
-    text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, whole)
+    is_complete = len(sample) < _SAMPLE_BYTES
+    text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, is_complete)
     if reading.skip_lines:
         lines = _LINE.findall(text)
         if any('"' in line for line in lines[: reading.skip_lines]):
-            # DuckDB counts rows, which may have several lines where there are quotes.
+            # DuckDB skips rows, not lines; a quoted row may span several lines.
             raise FileMalformed(
                 f"A line before the header of the file {path} has quotes.",
                 hint="Remove the lines before the header.",
             )
         text = "".join(lines[reading.skip_lines :])
-    read = {one: _rows(text, one, whole, reading) for one in _DELIMITERS}
-    # The one by which the header has columns, and the first rows as many as it.
-    delimiter = max(_DELIMITERS, key=lambda one: _fit(read[one][0]))
+    read = {mark: _rows(text, mark, is_complete, reading) for mark in _DELIMITERS}
+    # Prefer a delimiter that splits the header into columns, and the first rows into as many.
+    delimiter = max(_DELIMITERS, key=lambda mark: _column_fit(read[mark][0]))
     rows, skipped = read[delimiter]
     skipped += reading.skip_lines
     if not rows:
-        long = "" if whole else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
+        long = "" if is_complete else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
         raise FileMalformed(f"The file {path} has no header{long}.", hint=_FORM)
     cells = tuple(cell.strip(" \t") for cell in rows[0]) if reading.trim else tuple(rows[0])
-    places = len(str(len(cells) - 1))
+    width = len(str(len(cells) - 1))
     has_header = reading.header is not False
     names = tuple(
-        (cell if has_header else "") or f"column{place:0{places}}"
-        for place, cell in enumerate(cells)
+        (cell if has_header else "") or f"column{position:0{width}}"
+        for position, cell in enumerate(cells)
     )
     if reading.duplicate_columns == RENAME:
-        given, names = names, _renamed(names)
-        new = [f'"{name}"' for name, before in zip(names, given, strict=True) if name != before]
-        if new:
+        original_names, names = names, _number_duplicates(names)
+        renamed = [
+            f'"{name}"'
+            for name, before in zip(names, original_names, strict=True)
+            if name != before
+        ]
+        if renamed:
             warn_caller(
-                ColumnsRenamed(f"Columns of one name in {path} were renamed: {', '.join(new)}.")
+                ColumnsRenamed(f"Columns of one name in {path} were renamed: {', '.join(renamed)}.")
             )
     _require_names(names, path, skipped + 1)
-    found = Head(delimiter, cells, names, skipped, has_header)
-    if any(map(_LOST.search, names)):
-        raise broken(file, path, reading, found)
-    return found
+    header = CsvHeader(delimiter, cells, names, skipped, has_header)
+    if any(map(_UNDECODABLE.search, names)):
+        raise malformed_file_error(file, path, reading, header)
+    return header
 
 
 def _codec(reading: Reading) -> str:
     return "utf-8-sig" if reading.encoding == UTF_8 else reading.encoding
 
 
-def _rows(text: str, delimiter: str, whole: bool, reading: Reading) -> tuple[list[list[str]], int]:
-    """The first rows, and how many lines before them are empty."""
+def _rows(
+    text: str, delimiter: str, is_complete: bool, reading: Reading
+) -> tuple[list[list[str]], int]:
+    """Return the first rows, and the number of empty lines before them."""
     rows: list[list[str]] = []
     skipped = 0
-    # What is cut off in the middle is no row.
-    end = len(text) if whole else max(text.rfind("\n"), text.rfind("\r")) + 1
+    # Drop an incomplete last line.
+    end = len(text) if is_complete else max(text.rfind("\n"), text.rfind("\r")) + 1
     lines = io.StringIO(text[:end], newline="")
     with suppress(csv.Error):
         for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=reading.trim):
@@ -130,37 +136,37 @@ def _rows(text: str, delimiter: str, whole: bool, reading: Reading) -> tuple[lis
     return rows, skipped
 
 
-def _renamed(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each one that was there before with a number behind it."""
-    found: list[str] = []
-    taken = {name.lower() for name in names}
+def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
+    """Append numbers to repeated names."""
+    numbered: list[str] = []
+    existing = {name.lower() for name in names}
     seen: set[str] = set()
     for name in names:
-        new, number = name, 2
-        while new.lower() in seen or (new != name and new.lower() in taken):
-            new, number = f"{name}_{number}", number + 1
-        seen.add(new.lower())
-        found.append(new)
-    return tuple(found)
+        candidate, number = name, 2
+        while candidate.lower() in seen or (candidate != name and candidate.lower() in existing):
+            candidate, number = f"{name}_{number}", number + 1
+        seen.add(candidate.lower())
+        numbered.append(candidate)
+    return tuple(numbered)
 
 
-def _fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
+def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
     wide = len(rows[0]) if rows else 0
     return wide > 1 and all(len(row) == wide for row in rows), wide
 
 
-def _require_mark(sample: bytes, path: Place, reading: Reading) -> None:
-    """Check that the mark at a file's beginning, if any, is of the encoding that was said."""
-    found = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
-    found = "utf-16" if sample.startswith(_UTF_16_MARKS) else found
-    if found and found != reading.encoding:
+def _require_mark(sample: bytes, path: FileLocation, reading: Reading) -> None:
+    """Check that a byte order mark matches the declared encoding."""
+    mark = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
+    mark = "utf-16" if sample.startswith(_UTF_16_MARKS) else mark
+    if mark and mark != reading.encoding:
         raise FileMalformed(
-            f"Line 1 of the file {path} begins with the mark of {found.upper()}.",
-            hint=f'Say `encoding="{found}"`.',
+            f"Line 1 of the file {path} begins with the mark of {mark.upper()}.",
+            hint=f'Say `encoding="{mark}"`.',
         )
 
 
-def _require_names(names: Sequence[str], path: Place, line: int) -> None:
+def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
@@ -170,30 +176,30 @@ def _require_names(names: Sequence[str], path: Place, line: int) -> None:
             ),
         )
     seen: dict[str, int] = {}
-    for place, name in enumerate(names):
-        first = seen.setdefault(name.lower(), place)
-        if first != place:
-            # Without a header its first row stands there, and values are not told.
+    for position, name in enumerate(names):
+        first = seen.setdefault(name.lower(), position)
+        if first != position:
+            # The line may be a row of a file without a header, so do not quote it.
             raise FileMalformed(
                 f"Line {line} of the file {path} names two columns alike: columns"
-                f" {first + 1} and {place + 1}.",
+                f" {first + 1} and {position + 1}.",
                 hint="Rename one of them; capitals make no difference. To number the later ones:"
                 ' `duplicate_columns="rename"`. If the first line is a row: `header=false`.',
             )
 
 
 @contextmanager
-def as_utf8(
-    file: BinaryIO, path: Place, reading: Reading, head: Head, memory: int
+def open_as_utf8(
+    file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory: int
 ) -> Iterator[int]:
-    """The number of an open file with the characters in UTF-8, in memory where they are not.
+    """Yield the descriptor of a UTF-8 file; other encodings are converted in memory.
 
     Raises
     ------
-    MemoryLimit : it would take more bytes there than ``memory``.
-    FileMalformed : it is not written in the encoding that was said.
+    MemoryLimit : the converted file would be larger than ``memory`` bytes.
+    FileMalformed : the file is not in the declared encoding.
     """
-    # Every file has a reading in these: UTF-8 would become other letters, without an error.
+    # Any bytes are valid in these encodings: UTF-8 would become wrong letters without an error.
     misread = _MaybeUtf8() if reading.encoding in _SINGLE_BYTE else None
     if reading.encoding == UTF_8:
         yield file.fileno()
@@ -203,29 +209,29 @@ def as_utf8(
             "Only files in UTF-8 are read on this system.", hint="Write the file in UTF-8."
         )
     decoder = codecs.getincrementaldecoder(_codec(reading))()
-    with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
+    with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
             while piece := file.read(_PIECE):
                 if misread is not None:
                     misread.feed(piece)
-                held.write(decoder.decode(piece).encode())
-                require_room(held.tell(), memory, path)
-            held.write(decoder.decode(b"", True).encode())
+                memory_file.write(decoder.decode(piece).encode())
+                require_room(memory_file.tell(), memory, path)
+            memory_file.write(decoder.decode(b"", True).encode())
         except UnicodeError:
-            raise broken(file, path, reading, head) from None
+            raise malformed_file_error(file, path, reading, csv_header) from None
         if misread is not None and misread.is_utf8():
             raise FileMalformed(
                 f"The file {path} is written in UTF-8, and not in {reading.encoding}.",
                 hint=f'Say `encoding="{UTF_8}"`.',
             )
-        held.flush()
-        yield held.fileno()
+        memory_file.flush()
+        yield memory_file.fileno()
 
 
 class _MaybeUtf8:
-    """Tells UTF-8 from an encoding of one byte a letter.
+    """Distinguishes UTF-8 from single-byte encodings.
 
-    Text of the latter is hardly ever valid as UTF-8, unless it is ASCII, which is the same in both.
+    Text in the latter is hardly ever valid UTF-8 unless it is ASCII, which is the same in both.
     """
 
     def __init__(self) -> None:
@@ -233,7 +239,7 @@ class _MaybeUtf8:
         self._is_ascii = self._is_valid = True
 
     def feed(self, piece: bytes, final: bool = False) -> None:
-        """Look at the next bytes."""
+        """Examine the next bytes."""
         self._is_ascii &= piece.isascii()
         if self._is_valid:
             try:
@@ -242,47 +248,55 @@ class _MaybeUtf8:
                 self._is_valid = False
 
     def is_utf8(self) -> bool:
-        """Whether all bytes are valid as UTF-8, with a letter beyond ASCII; call it at the end."""
+        """Whether the bytes are valid UTF-8 and not just ASCII; call it at the end."""
         self.feed(b"", final=True)
         return self._is_valid and not self._is_ascii
 
 
-def broken(file: BinaryIO, path: Place, reading: Reading, head: Head) -> FileMalformed:
-    """What is wrong with a file that cannot be read: the first line that is, and the column."""
-    for line, told, hint in _problems(file, reading, head):
-        return FileMalformed(f"Line {line} of the file {path}{told}", hint=hint)
+def malformed_file_error(
+    file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
+) -> FileMalformed:
+    """Build the error for an unreadable file; names the first bad line and its column."""
+    for line, problem, hint in _problems(file, reading, csv_header):
+        return FileMalformed(f"Line {line} of the file {path}{problem}", hint=hint)
     return FileMalformed(f"The file {path} cannot be read as what its name says.", hint=_FORM)
 
 
-def header_again(
-    file: BinaryIO, path: Place, reading: Reading, head: Head
+def repeated_header_error(
+    file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """The error of a file whose header stands among its rows, and whether the line was found."""
+    """Build the error for a header among the rows; also returns whether its line was found."""
     where = "A line"
-    # DuckDB may have read what this reader does not.
+    # DuckDB may accept files that this reader rejects.
     with suppress(csv.Error):
-        for line, row in records(file, reading, head):
+        for line, row in records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row
-            if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == head.cells:
+            if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == csv_header.cells:
                 where = f"Line {line}"
                 break
     error = FileMalformed(
-        f"{where} of the file {path} is its header again: columns 1 to {len(head.names)} hold"
+        f"{where} of the file {path} is its header again: columns 1 to {len(csv_header.names)} hold"
         " their own names.",
         hint="Files were put one behind the other: remove the line.",
     )
     return error, where != "A line"
 
 
-def _problems(file: BinaryIO, reading: Reading, head: Head) -> Iterator[tuple[int, str, str]]:
-    wide, line = len(head.names), 0
+def _problems(
+    file: BinaryIO, reading: Reading, csv_header: CsvHeader
+) -> Iterator[tuple[int, str, str]]:
+    wide, line = len(csv_header.names), 0
     try:
-        for line, row in records(file, reading, head, header=True):
-            for place, cell in enumerate(row):
-                if _LOST.search(cell) and ("\ufffd" not in cell or reading.encoding == "utf-16"):
-                    named = place < wide and not _LOST.search(head.names[place])
-                    told = f", column {place + 1}" + (f" ({head.names[place]})" if named else "")
-                    yield line, f"{told}, is not written in {reading.encoding.upper()}.", (
+        for line, row in records(file, reading, csv_header, header=True):
+            for position, cell in enumerate(row):
+                if _UNDECODABLE.search(cell) and (
+                    "\ufffd" not in cell or reading.encoding == "utf-16"
+                ):
+                    named = position < wide and not _UNDECODABLE.search(csv_header.names[position])
+                    description = f", column {position + 1}" + (
+                        f" ({csv_header.names[position]})" if named else ""
+                    )
+                    yield line, f"{description}, is not written in {reading.encoding.upper()}.", (
                         "Older programs write Windows-1252 or Latin-1: say"
                         ' `encoding="windows-1252"`, or write the file in UTF-8.'
                     )  # fmt: skip
@@ -293,13 +307,13 @@ def _problems(file: BinaryIO, reading: Reading, head: Head) -> Iterator[tuple[in
 
 
 def records(
-    file: BinaryIO, reading: Reading, head: Head, *, header: bool = False
+    file: BinaryIO, reading: Reading, csv_header: CsvHeader, *, header: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with the line that it begins in.
+    """Yield the rows of a file, each with the number of its first line.
 
     Parameters
     ----------
-    header : with the header as the first of them.
+    header : whether to yield the header, too.
     """
     file.seek(0)
     errors = "replace" if reading.encoding == "utf-16" else "surrogateescape"
@@ -308,9 +322,9 @@ def records(
         for _ in range(reading.skip_lines):
             text.readline()
         rows = csv.reader(
-            text, delimiter=head.delimiter, strict=True, skipinitialspace=reading.trim
+            text, delimiter=csv_header.delimiter, strict=True, skipinitialspace=reading.trim
         )
-        line, first = 1 + reading.skip_lines, not header and head.has_header
+        line, first = 1 + reading.skip_lines, not header and csv_header.has_header
         for row in rows:
             if row and first:
                 first = False
@@ -318,5 +332,5 @@ def records(
                 yield line, row
             line = rows.line_num + 1 + reading.skip_lines
     finally:
-        # The file is its owner's to close.
+        # Leave the file open for the caller.
         text.detach()

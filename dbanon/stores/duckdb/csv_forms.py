@@ -51,17 +51,17 @@ _MONTH_NAMES, _NAME_MARKS = ("%d{0}%b{0}%{1}", "%d{0}%B{0}%{1}"), "-/ ."
 
 @dataclass(frozen=True)
 class Form:
-    """A form of values.
+    """A format of values.
 
     Parameters
     ----------
-    kind : the type, by its name in ``types``.
-    name : in words, as in ``dd/mm/yyyy``.
-    condition : on each value, as SQL; true of NULL or NULL then.
-    value : the value, as SQL.
-    option, argument : of ``Reading``, by which the form is decided on; none where it is the usual.
-    decimal, thousands : the marks of a number.
-    is_century_open : the year has two digits.
+    kind : the type's name in ``types``.
+    name : a description, such as ``dd/mm/yyyy``.
+    condition : SQL that is true for matching values, and true or NULL for NULL.
+    value : SQL of the converted value.
+    option, argument : the option of ``Reading`` that selects the format; empty for usual formats.
+    decimal, thousands : the decimal mark and the separator of thousands.
+    is_century_open : whether the year has two digits.
     """
 
     kind: str
@@ -76,29 +76,29 @@ class Form:
 
     @property
     def sql_type(self) -> str:
-        """The type in DuckDB; of decimals without their width."""
+        """The type in DuckDB; decimals without width."""
         return SQL_TYPES[self.kind]
 
 
 def fits(column: str, pattern: str) -> str:
-    """The condition that all of a text matches a pattern."""
+    """Build the condition that a text matches a pattern completely."""
     return f"regexp_full_match({column}, {literal(pattern)})"
 
 
 def _both(quick: str, slow: str) -> str:
-    """Two conditions, of which the second is looked at only where the first is true."""
+    """Combine two conditions so that the second is evaluated only if the first is true."""
     return f"CASE WHEN {quick} THEN {slow} ELSE false END"
 
 
 def decimal_of(reading: Reading) -> str:
-    """The decimal mark by which numbers are read first."""
+    """The decimal mark that is tried first."""
     if reading.decimal is None:
         return COMMA if reading.thousands == POINT else POINT
     return reading.decimal
 
 
 def usual_forms(column: str, reading: Reading) -> list[Form]:
-    """The forms that need no option, the narrowest first."""
+    """The formats that need no option, the narrowest first."""
     mark = decimal_of(reading)
     number = f"-?{_WHOLE}({_MARKS[mark]}([0-9]+))?"
     plain = f"replace({column}, ',', '.')" if mark == COMMA else column
@@ -125,7 +125,7 @@ def _iso(column: str, kind: str, name: str, pattern: str) -> Form:
 
 
 def other_forms(column: str, reading: Reading) -> list[Form]:
-    """The forms of numbers and days that are read where they are the only ones that fit."""
+    """The formats of numbers and dates that are used only if no other one fits."""
     return [*_numbers(column, reading), *_days(column, reading)]
 
 
@@ -167,11 +167,11 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
 
 
 def lenient_integers(column: str, reading: Reading) -> list[Form]:
-    """What may be read as a whole number where somebody says that a column has these."""
-    found = [Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"),
+    """The formats that are accepted for a column declared as integer."""
+    forms = [Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"),
                   f"ltrim({column}, '+')")]  # fmt: skip
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
-        # A comma or a point could as well be a decimal mark, of a value that is no whole number.
+        # A comma or a point could also be the decimal mark of a number that is not an integer.
         stated = reading.decimal is not None or thousands in (APOSTROPHE, SPACE)
         if reading.decimal != thousands and (
             reading.thousands == thousands or (reading.thousands is None and stated)
@@ -179,16 +179,16 @@ def lenient_integers(column: str, reading: Reading) -> list[Form]:
             between = _MARKS[thousands]
             pattern = f"-?[1-9][0-9]{{0,2}}({between}[0-9]{{3}})*"
             value = f"regexp_replace({column}, {literal(between)}, '', 'g')"
-            found.append(Form(INTEGER, "whole numbers", fits(column, pattern), value,
+            forms.append(Form(INTEGER, "whole numbers", fits(column, pattern), value,
                               "thousands", thousands, thousands=thousands))  # fmt: skip
-    return found
+    return forms
 
 
 # -- days -----------------------------------------------------------------------------------------
 
 
 def pattern_forms(column: str, pattern: str, option: str = "dates") -> list[Form]:
-    """The form that a pattern of ``strptime`` states."""
+    """The format of a ``strptime`` pattern."""
     kind = DATE
     if any(f"%{letter}" in pattern for letter in "HIMSfp"):
         kind = TIMESTAMP
@@ -202,7 +202,7 @@ def _days(column: str, reading: Reading) -> Iterator[Form]:
     dates = reading.dates
     if dates is not None and "%" in dates:
         yield from pattern_forms(column, dates)
-    # Two orders that are stated nowhere; the one that is stated decides.
+    # Without a declared order, all orders are tried.
     for order in (dates,) if dates in _ORDERS else (DMY, MDY, YMD):
         yield from _of_order(column, str(order), _ORDERS[str(order)], _SEPARATORS[str(order)])
     for order in (DMY, MDY, YMD) if dates is None else ():
@@ -213,7 +213,7 @@ def _days(column: str, reading: Reading) -> Iterator[Form]:
 
 
 def day_forms(column: str, order: str, separator: str) -> Iterator[Form]:
-    """Days in an order with one separator, alone and with a time of day."""
+    """The formats of dates in an order with one separator, with and without a time of day."""
     yield from _of_order(column, order, _ORDERS[order], separator)
 
 
@@ -258,7 +258,7 @@ def _named_months(column: str, dates: str | None) -> Iterator[Form]:
 
 
 def compact_day(column: str) -> tuple[str, str]:
-    """The condition that digits are a day, as yyyymmdd, and the pattern that reads them so."""
+    """The condition that digits are a date, yyyymmdd, and its ``strptime`` pattern."""
     pattern = "%Y%m%d"
     value = f"try_strptime({column}, {literal(pattern)})"
     return _both(fits(column, "(18|19|20|21)[0-9]{6}"), f"{value} IS NOT NULL"), pattern

@@ -13,9 +13,9 @@ import duckdb
 from dbanon.errors import AmbiguousValues, FileMalformed
 from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
-from dbanon.stores.duckdb.csv_files import Head, records
-from dbanon.stores.duckdb.csv_types import TEXT, Problem, Typed, type_option
-from dbanon.stores.folders import Place
+from dbanon.stores.duckdb.csv_files import CsvHeader, records
+from dbanon.stores.duckdb.csv_types import TEXT, InferredType, Problem, type_option
+from dbanon.stores.folders import FileLocation
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,19 @@ class LoadedFile:
 
     Parameters
     ----------
-    rows : in that table, up to the end of the file.
-    opened : the file as plain CSV, once more.
+    rows : the number of rows in that table up to the end of the file.
+    opened : opens the file again, as plain CSV.
     """
 
-    path: Place
-    head: Head
+    path: FileLocation
+    csv_header: CsvHeader
     rows: int
     opened: Callable[[], AbstractContextManager[BinaryIO]]
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """The error of a column that has no type yet."""
+    """The error for a column without a type."""
 
     name: str
     message: str
@@ -44,7 +44,7 @@ class Refusal:
     is_ambiguous: bool
 
     def error(self, others: Sequence[str]) -> FileMalformed | AmbiguousValues:
-        """The error, which names other columns of the kind."""
+        """Build the error; ``others`` are further columns with the same problem."""
         kind = AmbiguousValues if self.is_ambiguous else FileMalformed
         named = ", ".join(f'"{name}"' for name in others)
         detail = f"There is a question about these columns, too: {named}." if others else None
@@ -52,44 +52,44 @@ class Refusal:
 
 
 def require_types(refusals: Mapping[str, Refusal], names: Iterable[str]) -> None:
-    """Check that the columns of these names have a type.
+    """Check that these columns have a type.
 
     Raises
     ------
-    AmbiguousValues : one can be read in several ways.
-    FileMalformed : a value of one is not as the others, or not as its type says.
+    AmbiguousValues : a column can be read in several ways.
+    FileMalformed : a value differs from the others in format, or from the declared type.
     """
-    found = [refusals[name] for name in dict.fromkeys(names) if name in refusals]
-    if found:
-        raise found[0].error([one.name for one in found[1:]])
+    affected = [refusals[name] for name in dict.fromkeys(names) if name in refusals]
+    if affected:
+        raise affected[0].error([refusal.name for refusal in affected[1:]])
 
 
 def refusals_of(
     connection: duckdb.DuckDBPyConnection,
     table: str,
-    types: Mapping[str, Typed],
+    types: Mapping[str, InferredType],
     files: Sequence[LoadedFile],
     reading: Reading,
 ) -> dict[str, Refusal]:
-    """The errors of columns that have no type yet, by name.
+    """Build the errors of the columns without a type, by name.
 
     Parameters
     ----------
-    table : of texts, the rows in their order.
+    table : the table of texts, in row order.
     """
-    found = {}
+    refusals = {}
     for name, typed in types.items():
         problem = typed.problem
         if problem is not None and problem.readings:
-            found[name] = _ambiguous(name, problem)
+            refusals[name] = _ambiguous(name, problem)
         elif problem is not None:
             query = (
                 f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
                 f" AND NOT ({problem.condition})"
             )
             [(row,)] = connection.execute(query).fetchall()
-            found[name] = _malformed(name, problem, _place_of(row, name, files, reading))
-    return found
+            refusals[name] = _malformed(name, problem, _line_and_column(row, name, files, reading))
+    return refusals
 
 
 def _ambiguous(name: str, problem: Problem) -> Refusal:
@@ -106,27 +106,27 @@ def _ambiguous(name: str, problem: Problem) -> Refusal:
 _COUNT = {2: "two", 3: "three", 4: "four"}
 
 
-def _malformed(name: str, problem: Problem, place: str) -> Refusal:
+def _malformed(name: str, problem: Problem, location: str) -> Refusal:
     hint = (
         'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
         f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
     )
-    return Refusal(name, f"{place} is not {problem.expected}.", hint, False)
+    return Refusal(name, f"{location} is not {problem.expected}.", hint, False)
 
 
-def _place_of(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
-    """The line and the column of a row of the table, in words."""
-    one = next(file for file in files if row < file.rows)
+def _line_and_column(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
+    """Describe the line and the column of a row of the table."""
+    loaded_file = next(file for file in files if row < file.rows)
     before = max((file.rows for file in files if file.rows <= row), default=0)
-    column = f", column {one.head.names.index(name) + 1} ({name}),"
-    several = len(one.head.names) > 1
-    # DuckDB may have read what this reader does not.
-    with suppress(csv.Error), one.opened() as file:
-        left = row - before
-        for line, cells in records(file, reading, one.head):
+    column = f", column {loaded_file.csv_header.names.index(name) + 1} ({name}),"
+    several = len(loaded_file.csv_header.names) > 1
+    # DuckDB may accept files that this reader rejects.
+    with suppress(csv.Error), loaded_file.opened() as file:
+        rows_left = row - before
+        for line, cells in records(file, reading, loaded_file.csv_header):
             if several and not cells:
                 continue
-            if not left:
-                return f"Line {line} of the file {one.path}{column}"
-            left -= 1
-    return f"A line of the file {one.path}{column}"
+            if not rows_left:
+                return f"Line {line} of the file {loaded_file.path}{column}"
+            rows_left -= 1
+    return f"A line of the file {loaded_file.path}{column}"

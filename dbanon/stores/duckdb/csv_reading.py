@@ -1,4 +1,4 @@
-"""CSV files on their way into DuckDB: blanks around fields, lines before a header, no header."""
+"""Reading CSV files with DuckDB: blanks around fields, lines before a header, missing headers."""
 
 from __future__ import annotations
 
@@ -13,50 +13,51 @@ import duckdb
 from dbanon.errors import FileMalformed
 from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
-from dbanon.stores.duckdb.csv_files import Head
+from dbanon.stores.duckdb.csv_files import CsvHeader
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.folders import Place, require_room
+from dbanon.stores.folders import FileLocation, require_room
 
 _PIECE = 2**20
-# Rows that DuckDB looks at to tell a header.
+# Rows that DuckDB samples to detect a header.
 _SNIFFED_ROWS = 2048
 
 
-def _sniffed(
+def _sniff(
     connection: duckdb.DuckDBPyConnection, number: int, delimiter: str = ""
 ) -> tuple[bool, int]:
-    """Whether the first line is a header, and the lines before it, as DuckDB sees them."""
+    """Detect with DuckDB whether there is a header, and the number of lines before it."""
     more = f", delim = {literal(delimiter)}" if delimiter else ""
     try:
-        found = connection.execute(
+        row = connection.execute(
             f"SELECT HasHeader, SkipRows FROM sniff_csv('/dev/fd/{number}', quote = '\"',"
             f" escape = '\"', comment = '', sample_size = {_SNIFFED_ROWS}{more})"
         ).fetchone()
     except duckdb.Error:
         return True, 0
-    return (True, 0) if found is None else (bool(found[0]), int(found[1]))
+    return (True, 0) if row is None else (bool(row[0]), int(row[1]))
 
 
 def require_header(
-    connection: duckdb.DuckDBPyConnection, number: int, path: Place, head: Head
+    connection: duckdb.DuckDBPyConnection, number: int, path: FileLocation, csv_header: CsvHeader
 ) -> None:
     """Check that the first line names the columns; raises FileMalformed."""
-    has_header, skipped = _sniffed(connection, number, head.delimiter)
-    if has_header or skipped > head.skipped:
+    has_header, skipped = _sniff(connection, number, csv_header.delimiter)
+    if has_header or skipped > csv_header.skipped:
         return
     raise FileMalformed(
-        f"Line {head.skipped + 1} of the file {path} looks like a row, not like names of columns.",
+        f"Line {csv_header.skipped + 1} of the file {path} looks like a row, not like names of"
+        " columns.",
         hint="If it is one: `header=false`; the columns are column0, column1 and so on. If it names"
         " the columns: `header=true`.",
     )
 
 
 def with_skip_hint(
-    connection: duckdb.DuckDBPyConnection, number: int, head: Head, error: FileMalformed
+    connection: duckdb.DuckDBPyConnection, number: int, csv_header: CsvHeader, error: FileMalformed
 ) -> FileMalformed:
-    """The error; with the hint to skip the lines before the header, if there seem to be any."""
-    has_header, skipped = _sniffed(connection, number)
-    if has_header and skipped > head.skipped:
+    """Add a hint to skip the lines before the header, if there seem to be any."""
+    has_header, skipped = _sniff(connection, number)
+    if has_header and skipped > csv_header.skipped:
         error.hint = (
             f"The header seems to be in line {skipped + 1}: `skip_lines={skipped}`."
             f" {error.hint or ''}"
@@ -65,7 +66,7 @@ def with_skip_hint(
 
 
 def has_quotes(number: int) -> bool:
-    """Whether a file has quotes anywhere."""
+    """Whether a file contains quotes."""
     offset = 0
     while piece := os.pread(number, _PIECE, offset):
         if b'"' in piece:
@@ -75,15 +76,17 @@ def has_quotes(number: int) -> bool:
 
 
 @contextmanager
-def without_blanks(number: int, path: Place, head: Head, memory: int) -> Iterator[int]:
-    """The number of a file with the same fields, without the blanks around them, in memory.
+def without_blanks(
+    number: int, path: FileLocation, csv_header: CsvHeader, memory: int
+) -> Iterator[int]:
+    """Strip blanks around fields into a memory file; yields its descriptor.
 
-    Blanks within quotes stay.
+    Blanks within quotes are kept.
 
     Raises
     ------
-    MemoryLimit : it would take more bytes there than ``memory``.
-    FileMalformed : this system has no files in memory.
+    MemoryLimit : this would take more than ``memory`` bytes.
+    FileMalformed : this system has no memory files.
     """
     if sys.platform != "linux":
         raise FileMalformed(
@@ -95,66 +98,66 @@ def without_blanks(number: int, path: Place, head: Head, memory: int) -> Iterato
     text = bytearray()
     while piece := os.pread(number, _PIECE, len(text)):
         text += piece
-    with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
-        held.write(_fields_of(head.delimiter).sub(rb"\1\2\3", bytes(text)))
-        held.flush()
-        yield held.fileno()
+    with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
+        memory_file.write(_fields_of(csv_header.delimiter).sub(rb"\1\2\3", bytes(text)))
+        memory_file.flush()
+        yield memory_file.fileno()
 
 
 def _fields_of(delimiter: str) -> re.Pattern[bytes]:
-    """A field with the blanks around it: quoted, or not, and what ends it."""
+    """Match a field, quoted or not, with surrounding blanks and its terminator."""
     blank, end = "[ ]" if delimiter == "\t" else r"[ \t]", re.escape(delimiter)
     return re.compile(
         rf'{blank}*+(?:("(?:[^"]|"")*+")|([^{end}\r\n]*?)){blank}*+({end}|\r\n|\r|\n|\Z)'.encode()
     )
 
 
-def read_arguments(head: Head) -> str:
-    """The arguments of DuckDB's ``read_csv``, which has nothing to guess then: all as texts."""
-    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in head.names)
+def read_arguments(csv_header: CsvHeader) -> str:
+    """Build arguments of ``read_csv`` that read all columns as text and leave nothing to guess."""
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in csv_header.names)
     return (
-        f"auto_detect = false, header = {str(head.has_header).lower()}, skip = {head.skipped},"
-        " comment = '',"
-        f" delim = {literal(head.delimiter)}, quote = '\"', escape = '\"',"
+        f"auto_detect = false, header = {str(csv_header.has_header).lower()},"
+        f" skip = {csv_header.skipped}, comment = '',"
+        f" delim = {literal(csv_header.delimiter)}, quote = '\"', escape = '\"',"
         f" nullstr = '', allow_quoted_nulls = false, columns = {{{columns}}}"
     )
 
 
-def known_texts(head: Head, reading: Reading, *, trim: bool = False) -> str:
-    """The columns as they are read, NULL where a word stands for it.
+def text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False) -> str:
+    """Select the columns as text, with words for missing values as NULL.
 
     Parameters
     ----------
-    trim : without blanks around them; what is nothing but blanks is NULL.
+    trim : strip blanks; text of blanks only becomes NULL.
     """
     if not reading.null_words and not trim:
         return "*"
     words = ", ".join(map(literal, reading.null_words))
-    found = []
-    for name in map(quote, head.names):
+    expressions = []
+    for name in map(quote, csv_header.names):
         value = f"nullif(trim({name}, ' \t'), '')" if trim else name
         if words:
             value = f"CASE WHEN {value} NOT IN ({words}) THEN {value} END"
-        found.append(f"{value} AS {name}")
-    return ", ".join(found)
+        expressions.append(f"{value} AS {name}")
+    return ", ".join(expressions)
 
 
-def has_blanks(head: Head) -> str:
-    """Whether a text has blanks around it, as an expression of an aggregate."""
-    conditions = (f"coalesce({_blank(quote(name))}, false)" for name in head.names)
+def has_blanks(csv_header: CsvHeader) -> str:
+    """Build an aggregate that is true if a text has leading or trailing blanks."""
+    conditions = (f"coalesce({_has_blank_end(quote(name))}, false)" for name in csv_header.names)
     return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
 
 
-def _blank(name: str) -> str:
-    ends = (f"{name}[{place}] IN (' ', chr(9))" for place in ("1", "-1"))
+def _has_blank_end(name: str) -> str:
+    ends = (f"{name}[{index}] IN (' ', chr(9))" for index in ("1", "-1"))
     return f"({' OR '.join(ends)})"
 
 
-def is_header(head: Head) -> str:
-    """True of a row that is the header again, as a condition; with the mark of its file, too."""
+def is_header(csv_header: CsvHeader) -> str:
+    """Build the condition that a row repeats the header, possibly with a byte order mark."""
     first, *others = (
         (quote(name), literal(cell) if cell else "NULL")
-        for name, cell in zip(head.names, head.cells, strict=True)
+        for name, cell in zip(csv_header.names, csv_header.cells, strict=True)
     )
     conditions = [f"ltrim({first[0]}, chr(65279)) IS NOT DISTINCT FROM {first[1]}"]
     conditions += [f"{name} IS NOT DISTINCT FROM {cell}" for name, cell in others]

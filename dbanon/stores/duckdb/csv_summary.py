@@ -1,4 +1,4 @@
-"""What the texts of a column of a CSV file look like, where they are of no other type."""
+"""Descriptions of the text columns of a CSV file by the format of most of their values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _NULL_WORDS = "null_words"
 
 
 @dataclass(frozen=True)
-class _Look:
-    """A way of writing that is not the column's type.
+class _TextFormat:
+    """A format that many values of a text column may have.
 
     Parameters
     ----------
-    name : in words.
-    condition : on each value, as SQL.
-    some : on one value at least; empty for no more than the first.
-    option : what would read it; empty where nothing does.
+    name : a description.
+    condition : SQL that a matching value satisfies.
+    some : SQL that at least one value must satisfy; empty for no such requirement.
+    option : the option that would read the format; empty if there is none.
     """
 
     name: str
@@ -30,54 +30,63 @@ class _Look:
     option: str = ""
 
 
-def _looks(column: str, reading: Reading) -> list[_Look]:
-    # Of two orders that fit, the one that somebody stated is meant.
+def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
+    # If two orders fit, prefer the declared one.
     orders = sorted((DMY, MDY), key=lambda order: order != reading.dates)
-    found = []
+    formats = []
     for order in orders:
         option = _NULL_WORDS if reading.dates in (order, None) else "types"
         for separator in "./-" if order == DMY else "/-":
-            found += [
-                _Look(form.name, form.condition, option=option)
+            formats += [
+                _TextFormat(form.name, form.condition, option=option)
                 for form in day_forms(column, order, separator)
             ]
     comma, point = (rf"-?(0|[1-9][0-9]*)({mark}[0-9]+)?" for mark in (",", r"\."))
     for mark, pattern, name in ((COMMA, comma, "comma"), (POINT, point, "point")):
         option = _NULL_WORDS if reading.decimal in (mark, None) else f'decimal: "{mark}"'
         some = f"contains({column}, '{mark}')"
-        found.append(_Look(f"numbers with a decimal {name}", fits(column, pattern), some, option))
+        formats.append(
+            _TextFormat(f"numbers with a decimal {name}", fits(column, pattern), some, option)
+        )
     return [
-        *found,
-        _Look(
+        *formats,
+        _TextFormat(
             "dates whose years have two digits", option="dates",
             condition=fits(column, r"[0-9]{1,2}([./-])[0-9]{1,2}[./-][0-9]{2}"),
         ),
-        _Look("yyyy-mm-dd", fits(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
+        _TextFormat("yyyy-mm-dd", fits(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
               option=_NULL_WORDS),
-        _Look("numbers with marks between thousands",
+        _TextFormat("numbers with marks between thousands",
               fits(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"), option=_NULL_WORDS),
-        _Look("codes, digits with a zero before them", fits(column, "[0-9]+"),
+        _TextFormat("codes, digits with a zero before them", fits(column, "[0-9]+"),
               f"{column} LIKE '0_%'"),
-        _Look("whole numbers", fits(column, "-?(0|[1-9][0-9]*)"), option=_NULL_WORDS),
+        _TextFormat("whole numbers", fits(column, "-?(0|[1-9][0-9]*)"), option=_NULL_WORDS),
     ]  # fmt: skip
 
 
-def look_question(column: str, reading: Reading) -> str:
-    """What ``looked`` needs to know of a column of texts, as expressions of one SELECT."""
+def description_query(column: str, reading: Reading) -> str:
+    """Build the SELECT expressions that ``describe_texts`` needs for a text column."""
     counts = [f"count({column})"]
-    for look in _looks(column, reading):
-        counts.append(f"count(*) FILTER (WHERE {look.condition})")
-        counts.append(f"coalesce(bool_or({look.some or 'true'}), false)")
+    for text_format in _text_formats(column, reading):
+        counts.append(f"count(*) FILTER (WHERE {text_format.condition})")
+        counts.append(f"coalesce(bool_or({text_format.some or 'true'}), false)")
     return ", ".join(counts)
 
 
-def looked(name: str, reading: Reading, found: Sequence[object]) -> ColumnReading:
-    """What most texts of a column look like."""
-    known, *rest = found
+def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> ColumnReading:
+    """Describe the format of most texts of a column."""
+    n_values, *format_counts = counts
     best = ColumnReading(name, "VARCHAR")
-    for look, count, some in zip(_looks(name, reading), rest[::2], rest[1::2], strict=True):
+    for text_format, count, some in zip(
+        _text_formats(name, reading), format_counts[::2], format_counts[1::2], strict=True
+    ):
         if some and int(str(count)) > best.n_matching:
             best = ColumnReading(
-                name, "VARCHAR", look.name, look.option, int(str(count)), int(str(known))
+                name,
+                "VARCHAR",
+                text_format.name,
+                text_format.option,
+                int(str(count)),
+                int(str(n_values)),
             )
     return best

@@ -1,4 +1,4 @@
-"""Columns of CSV files: the types that their texts are written in."""
+"""Type inference for columns of CSV files."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from dbanon.stores.duckdb.csv_forms import (
 from dbanon.stores.duckdb.dialect import literal
 
 TEXT = "text"
-# Columns whose types are looked for in one statement.
-_ASKED_AT_ONCE = 32
-# Values of a text column that are looked at before all are.
+# Columns whose types are inferred in one statement.
+_COLUMNS_PER_QUERY = 32
+# Values of a text column that are examined before all values are.
 _SAMPLE = 2048
-# Of fewer values nothing can be said of the one that is not as the others.
-_LEAST_KNOWN = 20
-# Digits of decimals: of few widths, so that a larger value seldom makes another type.
+# With fewer values, one in another format is not evidence of a mistake.
+_MIN_VALUES_WITH_OUTLIER = 20
+# Few widths of decimals, so that a larger value rarely changes the type.
 _WIDTHS = (15, 18, 38)
-_OF_OTHERS = "of the form that other values have ({})"
+_FORM_OF_OTHER_VALUES = "of the form that other values have ({})"
 _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a column has no type yet.
+    """The reason why a column has no type.
 
     Parameters
     ----------
-    expected : what a value is not, in words; empty where the column can be read in several ways.
-    condition : what all values but some keep to, as SQL.
-    readings : the ways to read the column: in words, and the option as hints have it.
-    other_type : a type that all values are of.
+    expected : the format that some value lacks, in words; empty for an ambiguous column.
+    condition : SQL that all values except a few satisfy.
+    readings : the possible readings: a description, and the option in a hint.
+    other_type : a type that fits all values.
     """
 
     expected: str = ""
@@ -62,17 +62,17 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Typed:
-    """What a column of texts is read as.
+class InferredType:
+    """The type that a text column is converted to.
 
     Parameters
     ----------
-    sql_type : of DuckDB.
-    value : the column in this type, as SQL.
-    by : the option by which it is, as in ``dates: dmy``; empty where it is anyway.
-    kind : the type by its name in ``types``.
-    decided : the option that would decide in the same way for all files, and its argument.
-    problem : why nothing else than text can be said yet; None where there is no question.
+    sql_type : the type in DuckDB.
+    value : SQL of the converted column.
+    by : the option that selected the type, such as ``dates: dmy``; empty if none was needed.
+    kind : the type's name in ``types``.
+    decided : the option, and its argument, that would give all files this type.
+    problem : why the column stays text; None if there is no doubt.
     """
 
     sql_type: str
@@ -84,13 +84,13 @@ class Typed:
 
 
 class ColumnTypes:
-    """The types of the columns of a table of texts, by all of their values.
+    """Infers the column types of a table of texts from all values.
 
     Parameters
     ----------
-    table : as SQL.
-    reading : how the texts are written.
-    is_plain : the texts are made by programs: forms that need no option are the only ones.
+    table : the table, as SQL.
+    reading : the options for reading the texts.
+    is_plain : whether programs wrote the texts, so that only formats without options occur.
     """
 
     def __init__(
@@ -104,78 +104,88 @@ class ColumnTypes:
         self._connection, self._table, self._reading = connection, table, reading
         self._is_plain = is_plain
 
-    def of(self, names: Sequence[str]) -> list[Typed]:
-        """What columns are read as; names are not quoted."""
-        found: dict[str, Typed] = {}
-        stated = [name for name in names if name in self._reading.types]
-        for name in stated:
-            found[name] = self._stated(name, self._reading.types[name])
-        left = [name for name in names if name not in stated]
-        for first in range(0, len(left), _ASKED_AT_ONCE):
-            found |= self._usual(left[first : first + _ASKED_AT_ONCE])
-        return [found[name] for name in names]
+    def of(self, names: Sequence[str]) -> list[InferredType]:
+        """Infer the types of these columns; names are not quoted."""
+        types_by_name: dict[str, InferredType] = {}
+        declared = [name for name in names if name in self._reading.types]
+        for name in declared:
+            types_by_name[name] = self._declared_type(name, self._reading.types[name])
+        undeclared = [name for name in names if name not in declared]
+        for first in range(0, len(undeclared), _COLUMNS_PER_QUERY):
+            types_by_name |= self._infer_usual(undeclared[first : first + _COLUMNS_PER_QUERY])
+        return [types_by_name[name] for name in names]
 
-    def _row(self, asked: Sequence[str], table: str = "") -> tuple[object, ...]:
-        query = f"SELECT {', '.join(asked)} FROM {table or self._table}"
+    def _row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
+        query = f"SELECT {', '.join(expressions)} FROM {table or self._table}"
         [row] = self._connection.execute(query).fetchall()
         return tuple(row)
 
-    # -- types that are stated --------------------------------------------------------------------
+    # -- declared types ---------------------------------------------------------------------------
 
-    def _stated(self, name: str, kind: str) -> Typed:
+    def _declared_type(self, name: str, kind: str) -> InferredType:
         column = quote(name)
         if kind == TEXT:
-            return Typed("VARCHAR", column)
+            return InferredType("VARCHAR", column)
         forms = _forms_of(column, kind, self._reading)
         counts = self._row(
             [f"count({column})", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
         )
-        known, *counts_of_forms = (int(str(count)) for count in counts)
-        whole = [form for form, count in zip(forms, counts_of_forms, strict=True) if count == known]
-        if not whole:
-            best = forms[max(range(len(forms)), key=lambda place: counts_of_forms[place])]
-            wider = DECIMAL if kind == INTEGER and self._is(name, DECIMAL) else TEXT
+        n_values, *counts_of_forms = (int(str(count)) for count in counts)
+        fitting = [
+            form for form, count in zip(forms, counts_of_forms, strict=True) if count == n_values
+        ]
+        if not fitting:
+            best = forms[max(range(len(forms)), key=lambda i: counts_of_forms[i])]
+            wider = DECIMAL if kind == INTEGER and self._fits_all(name, DECIMAL) else TEXT
             expected = f"of the type that was stated ({kind})"
             problem = Problem(expected, best.condition, other_type=wider)
-            return Typed("VARCHAR", column, problem=problem)
-        named = kind.partition("(")[0]
-        return replace(self._resolved(name, whole, kind), by=f"types: {kind}", kind=named)
+            return InferredType("VARCHAR", column, problem=problem)
+        base_kind = kind.partition("(")[0]
+        return replace(self._resolve(name, fitting, kind), by=f"types: {kind}", kind=base_kind)
 
-    def _is(self, name: str, kind: str) -> bool:
-        """Whether one form of a type fits all values."""
+    def _fits_all(self, name: str, kind: str) -> bool:
+        """Whether a format of this type fits all values."""
         column = quote(name)
         forms = _forms_of(column, kind, self._reading)
-        known = f"FILTER (WHERE {column} IS NOT NULL)"
-        return any(self._row([f"bool_and({form.condition}) {known}" for form in forms]))
+        not_null = f"FILTER (WHERE {column} IS NOT NULL)"
+        return any(self._row([f"bool_and({form.condition}) {not_null}" for form in forms]))
 
-    # -- types that follow from the values --------------------------------------------------------
+    # -- inferred types ---------------------------------------------------------------------------
 
-    def _usual(self, names: Sequence[str]) -> dict[str, Typed]:
-        """Types that need no option; of others as ``_other`` finds them."""
+    def _infer_usual(self, names: Sequence[str]) -> dict[str, InferredType]:
+        """Infer types that need no option; ``_infer_other`` infers the rest."""
         forms = {name: self._first_forms(quote(name)) for name in names}
-        asked = [
+        expressions = [
             f"bool_and({form.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
             for name in names
             for form in forms[name]
         ]
-        row = iter(self._row(asked))
-        found = {}
+        row = iter(self._row(expressions))
+        types_by_name = {}
         for name in names:
-            whole = [form for form in forms[name] if next(row)]
+            fitting = [form for form in forms[name] if next(row)]
             if self._is_plain:
                 column = quote(name)
-                found[name] = self._typed(column, whole[0]) if whole else Typed("VARCHAR", column)
+                types_by_name[name] = (
+                    self._type_with_form(column, fitting[0])
+                    if fitting
+                    else InferredType("VARCHAR", column)
+                )
             else:
-                found[name] = self._checked(name, whole[0]) if whole else self._other(name)
-        return found
+                types_by_name[name] = (
+                    self._type_unless_ambiguous(name, fitting[0])
+                    if fitting
+                    else self._infer_other(name)
+                )
+        return types_by_name
 
     def _first_forms(self, column: str) -> list[Form]:
         dates = self._reading.dates
         pattern = csv_forms.pattern_forms(column, dates) if dates and "%" in dates else []
         return [*pattern, *usual_forms(column, self._reading)]
 
-    def _checked(self, name: str, form: Form) -> Typed:
-        """The type of a form that fits, unless the values can be read in another way as well."""
+    def _type_unless_ambiguous(self, name: str, form: Form) -> InferredType:
+        """Return the type of a format that fits, unless the values have another reading."""
         column = quote(name)
         if form.kind == INTEGER:
             condition, pattern = csv_forms.compact_day(column)
@@ -187,81 +197,93 @@ class ColumnTypes:
                 other for other in other_forms(column, self._reading)
                 if other.thousands == form.decimal
             ]  # fmt: skip
-            asked = [f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others]
-            whole = [o for o, fit in zip(others, self._row(asked), strict=True) if fit]
-            if whole:
-                return self._resolved(name, [form, *whole])
-        return self._typed(column, form)
+            expressions = [
+                f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others
+            ]
+            fitting = [o for o, fit in zip(others, self._row(expressions), strict=True) if fit]
+            if fitting:
+                return self._resolve(name, [form, *fitting])
+        return self._type_with_form(column, form)
 
-    def _other(self, name: str) -> Typed:
-        """The type of a column in another form; text where there is none."""
+    def _infer_other(self, name: str) -> InferredType:
+        """Infer the type of a column in another format; text if none fits."""
         column = quote(name)
         forms = [*usual_forms(column, self._reading), *other_forms(column, self._reading)]
-        asked = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
-        known, *counts = (int(str(count)) for count in self._row(asked, self._sample(column)))
-        if not known:
-            return Typed("VARCHAR", column, kind="")
+        expressions = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
+        n_values, *counts = (
+            int(str(count)) for count in self._row(expressions, self._sample(column))
+        )
+        if not n_values:
+            return InferredType("VARCHAR", column, kind="")
         best = max(counts)
         likely = [form for form, count in zip(forms, counts, strict=True)
-                  if count == best and 10 * count >= 9 * known]  # fmt: skip
+                  if count == best and 10 * count >= 9 * n_values]  # fmt: skip
         if not likely:
-            contradicted = self._contradicted(name)
-            return self._mixed(name, forms) if contradicted.problem is None else contradicted
+            contradicted = self._text_or_contradiction(name)
+            return (
+                self._text_or_mixed_forms(name, forms)
+                if contradicted.problem is None
+                else contradicted
+            )
         digits = f"bool_and({fits(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
-        asked = [
+        expressions = [
             f"count({column})",
             *(f"count(*) FILTER (WHERE {form.condition})" for form in likely),
         ]
-        *counts_of_all, is_code = self._row([*asked, digits])
-        known, *counts = (int(str(count)) for count in counts_of_all)
-        whole = [form for form, count in zip(likely, counts, strict=True) if count == known]
-        if whole:
-            return self._resolved(name, whole)
-        contradicted = self._contradicted(name)
+        *counts_of_all, is_code = self._row([*expressions, digits])
+        n_values, *counts = (int(str(count)) for count in counts_of_all)
+        fitting = [form for form, count in zip(likely, counts, strict=True) if count == n_values]
+        if fitting:
+            return self._resolve(name, fitting)
+        contradicted = self._text_or_contradiction(name)
         if contradicted.problem is not None:
             return contradicted
-        bad = known - max(counts)
+        bad = n_values - max(counts)
         problem = None
-        if not is_code and known >= _LEAST_KNOWN and (bad == 1 or 20 * bad < known):
+        if (
+            not is_code
+            and n_values >= _MIN_VALUES_WITH_OUTLIER
+            and (bad == 1 or 20 * bad < n_values)
+        ):
             form = likely[counts.index(max(counts))]
-            problem = Problem(_OF_OTHERS.format(form.name), form.condition)
+            problem = Problem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
         if problem is None:
-            return self._mixed(name, forms)
-        return Typed("VARCHAR", column, problem=problem)
+            return self._text_or_mixed_forms(name, forms)
+        return InferredType("VARCHAR", column, problem=problem)
 
-    def _mixed(self, name: str, forms: Sequence[Form]) -> Typed:
-        """Text; with a problem where all values are numbers, or days, in forms that differ."""
+    def _text_or_mixed_forms(self, name: str, forms: Sequence[Form]) -> InferredType:
+        """Return text; with a problem if all values are numbers, or dates, in mixed formats."""
         column = quote(name)
         for kinds in (NUMBERS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
             family = [form for form in forms if form.kind in kinds]
             any_form = " OR ".join(f"({form.condition})" for form in family)
-            asked = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
-            if not self._row(asked, self._sample(column))[0] or not self._row(asked)[0]:
+            expressions = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
+            if not self._row(expressions, self._sample(column))[0] or not self._row(expressions)[0]:
                 continue
-            asked = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
-            counts = [int(str(count)) for count in self._row(asked)]
+            expressions = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
+            counts = [int(str(count)) for count in self._row(expressions)]
             form = family[counts.index(max(counts))]
-            problem = Problem(_OF_OTHERS.format(form.name), form.condition)
-            return Typed("VARCHAR", column, problem=problem)
-        return Typed("VARCHAR", column)
+            problem = Problem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
+            return InferredType("VARCHAR", column, problem=problem)
+        return InferredType("VARCHAR", column)
 
     def _sample(self, column: str) -> str:
         return f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
 
-    def _contradicted(self, name: str) -> Typed:
-        """Text; with a problem where all values have a form that the options rule out."""
+    def _text_or_contradiction(self, name: str) -> InferredType:
+        """Return text; with a problem if all values have a format that the options rule out."""
         column, reading = quote(name), self._reading
-        found = Typed("VARCHAR", column)
+        text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
-            return found
+            return text_type
         forms = [form for form in other_forms(column, USUAL) if form.argument]
         for table in (self._sample(column), self._table):
-            asked = [f"count({column})"]
-            asked += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
-            known, *counts = self._row(asked, table)
-            forms = [form for form, count in zip(forms, counts, strict=True) if count == known]
-            if not forms or not known:
-                return found
+            expressions = [f"count({column})"]
+            expressions += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
+            n_values, *counts = self._row(expressions, table)
+            forms = [form for form, count in zip(forms, counts, strict=True) if count == n_values]
+            if not forms or not n_values:
+                return text_type
         form = forms[0]
         option = _option(form.option, form.argument)
         if form.option == "dates":
@@ -269,14 +291,14 @@ class ColumnTypes:
         words = f"{form.name}, which the options do not allow"
         return _ambiguous(column, (words, option))
 
-    # -- one of the forms that fit ----------------------------------------------------------------
+    # -- choosing among formats that fit ----------------------------------------------------------
 
-    def _resolved(self, name: str, forms: Sequence[Form], kind: str = "") -> Typed:
-        """The type of a column that is of each of these forms; a problem where they differ.
+    def _resolve(self, name: str, forms: Sequence[Form], kind: str = "") -> InferredType:
+        """Return the type of a column that several formats fit; with a problem if they differ.
 
         Parameters
         ----------
-        kind : the type that was stated; empty where none was.
+        kind : the declared type; empty if there is none.
         """
         column, first = quote(name), forms[0]
         if first.kind == PERCENT and not kind:
@@ -287,13 +309,13 @@ class ColumnTypes:
                              for mark in (COMMA, POINT)])  # fmt: skip
             for mark, occurs in zip((COMMA, POINT), row, strict=True):
                 if occurs and {mark} <= {f.decimal for f in forms} & {f.thousands for f in forms}:
-                    told = "a comma" if mark == COMMA else "a point"
+                    mark_name = "a comma" if mark == COMMA else "a point"
                     return _ambiguous(
                         column,
-                        (f"numbers with {told} before the decimals", _option("decimal", mark)),
-                        (f"numbers with {told} between thousands", _option("thousands", mark)),
+                        (f"numbers with {mark_name} before the decimals", _option("decimal", mark)),
+                        (f"numbers with {mark_name} between thousands", _option("thousands", mark)),
                     )
-            return self._typed(column, first, kind)
+            return self._type_with_form(column, first, kind)
         if first.is_century_open:
             return _ambiguous(column, *((f"{form.name} with years from 1969 to 2068",
                                          _option("dates", form.argument)) for form in forms
@@ -307,50 +329,50 @@ class ColumnTypes:
                         *((f"{form.name} ({FIRST[form.argument]})",
                            _option("dates", form.argument)) for form in (first, other)),
                     )  # fmt: skip
-        return self._typed(column, first, kind)
+        return self._type_with_form(column, first, kind)
 
-    def _typed(self, column: str, form: Form, kind: str = "") -> Typed:
+    def _type_with_form(self, column: str, form: Form, kind: str = "") -> InferredType:
         by = f"{form.option}: {_in_job_file(form.argument)}" if form.argument else ""
         decided = (form.option, form.argument) if form.argument else None
         if form.kind == DECIMAL and decided is None and form.decimal == POINT:
             decided = ("decimal", POINT)
         if form.kind not in (DECIMAL, PERCENT):
             value = f"CAST({form.value} AS {form.sql_type})"
-            return Typed(form.sql_type, value, by, form.kind, decided)
+            return InferredType(form.sql_type, value, by, form.kind, decided)
         groups = (
             f"coalesce(max(length(regexp_extract({form.value}, {literal(_NUMBER)}, {group}))), 0)"
             for group in (1, 2)
         )
         before, behind = (int(str(length)) for length in self._row([*groups]))
         if not behind and before <= 18 and not kind:
-            return Typed("BIGINT", f"CAST({form.value} AS BIGINT)", by, INTEGER, decided)
+            return InferredType("BIGINT", f"CAST({form.value} AS BIGINT)", by, INTEGER, decided)
         if form.kind == PERCENT and kind == PERCENT:
             behind += 2
-        width = next((one for one in _WIDTHS if before + behind <= one), 0)
+        width = next((digits for digits in _WIDTHS if before + behind <= digits), 0)
         if "(" in kind:
             width, behind = map(int, re.findall("[0-9]+", kind))
         if not width:
-            return Typed("DOUBLE", f"CAST({form.value} AS DOUBLE)", by, DOUBLE, decided)
+            return InferredType("DOUBLE", f"CAST({form.value} AS DOUBLE)", by, DOUBLE, decided)
         sql_type = f"DECIMAL({width}, {behind})"
         value = f"CAST({form.value} AS {sql_type})"
         if form.kind == PERCENT and kind == PERCENT:
             value = f"CAST({value} / 100 AS {sql_type})"
-        return Typed(sql_type, value, by, DECIMAL, decided)
+        return InferredType(sql_type, value, by, DECIMAL, decided)
 
 
 def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
-    """The forms that a stated type allows, the usual ones first."""
+    """The formats that a declared type allows, the usual ones first."""
     if "%" in kind:
         return csv_forms.pattern_forms(column, kind, "types")
     usual, others = usual_forms(column, reading), other_forms(column, reading)
     if kind == INTEGER:
         return csv_forms.lenient_integers(column, reading)
-    named = kind.partition("(")[0]
-    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBERS}.get(named, (named,))
-    found = [form for form in (*usual, *others) if form.kind in kinds]
-    if named not in (DECIMAL, DOUBLE):
-        return found
-    forms = [replace(form, kind=named) for form in found if form.kind != INTEGER]
+    base_kind = kind.partition("(")[0]
+    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBERS}.get(base_kind, (base_kind,))
+    matching = [form for form in (*usual, *others) if form.kind in kinds]
+    if base_kind not in (DECIMAL, DOUBLE):
+        return matching
+    forms = [replace(form, kind=base_kind) for form in matching if form.kind != INTEGER]
     if "(" not in kind:
         return forms
     width, scale = map(int, re.findall("[0-9]+", kind))
@@ -362,17 +384,17 @@ def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
     ]  # fmt: skip
 
 
-def _ambiguous(column: str, *readings: tuple[str, str]) -> Typed:
-    return Typed("VARCHAR", column, problem=Problem(readings=readings))
+def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
+    return InferredType("VARCHAR", column, problem=Problem(readings=readings))
 
 
 def _option(name: str, value: object) -> str:
-    """An option as hints have it."""
+    """Write an option for a hint."""
     return f"`{name}={json_text(value)}`"
 
 
 def type_option(name: str, kind: str) -> str:
-    """The option that states the type of a column, as hints have it."""
+    """Write the option that declares the type of a column, for a hint."""
     return _option("types", {name: kind})
 
 

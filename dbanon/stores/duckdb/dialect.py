@@ -1,4 +1,4 @@
-"""Column types of DuckDB: how values are read, staged and released, and what other types become."""
+"""DuckDB's dialect: how column types are read, staged and released, and converted from others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def column_of(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) ->
 
 
 def texts_of(texts: Iterable[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The Arrow array of texts; NULL where ``missing``. Arrow's own way would import pandas."""
+    """The Arrow array of texts; NULL where ``missing``. Arrow's constructor would import pandas."""
     encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     buffers = [bits_of(missing), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
@@ -45,7 +45,7 @@ def texts_of(texts: Iterable[str], missing: NDArray[np.bool_] | None = None) -> 
 
 
 def values_of(column: pa.Array) -> NDArray[Any]:
-    """The values of an Arrow array of numbers, (n,); anything where they are NULL."""
+    """The values of an Arrow array of numbers, (n,); undefined where they are NULL."""
     name = str(column.type)
     dtype = np.dtype(_NAMES.get(name, name))
     data = column.buffers()[1]
@@ -59,17 +59,17 @@ def is_valid(column: pa.Array) -> NDArray[np.bool_]:
     bits = column.buffers()[0]
     if bits is None:
         return np.ones(len(column), bool)
-    found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
-    return found[column.offset : column.offset + len(column)].astype(bool)
+    flags = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
+    return flags[column.offset : column.offset + len(column)].astype(bool)
 
 
 def table_of(columns: list[pa.Array]) -> pa.Table:
-    """The table of these columns, named by their places."""
-    return pa.Table.from_arrays(columns, [str(place) for place in range(len(columns))])
+    """Build a table of these columns, named by position."""
+    return pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
 def bits_of(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
-    """The bits of an Arrow array that tell where it has values; None where everywhere."""
+    """The validity bitmap of an Arrow array; None if nothing is missing."""
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
@@ -124,15 +124,15 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
 
 
 def literal(text: str) -> str:
-    """A text as SQL spells it, where no value can be bound."""
+    """Write a text as an SQL literal, for places where no parameter can be bound."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def number(position: int, attribute: Attribute) -> str:
-    """SQL of a quasi-identifier as a number or a code, NULL where it is."""
+    """SQL of a quasi-identifier as a number or a code; NULL stays NULL."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
-        # Infinite dates have no distance from any other; the record is found by its infinity.
+        # Infinite dates have no distance to others; the infinity marks such records.
         finite = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
     if attribute.kind is Kind.TIMESTAMP:
@@ -146,7 +146,7 @@ def number(position: int, attribute: Attribute) -> str:
 def _microseconds(attribute: Attribute, moment: str) -> str:
     """SQL of a timestamp as microseconds since 1970."""
     if attribute.scale < 6:
-        # Else by way of nanoseconds, which have no room for years before 1678 and after 2262.
+        # Otherwise DuckDB converts through nanoseconds, which cover only the years 1678 to 2262.
         moment = f"CAST({moment} AS TIMESTAMP)"
     return f"epoch_us({moment})"
 
@@ -157,18 +157,18 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         return f"CASE WHEN NOT isnan({column}) THEN CAST({column} AS DOUBLE) END"
     if kind not in (Kind.DATE, Kind.TIMESTAMP):
         return f"CAST({column} AS DOUBLE)"
-    # Infinite moments, and those that another unit has no room for, are no numbers.
+    # Clamp first: infinite values, and values outside another unit's range, have no number.
     ends = (f"CAST('{end}' AS {attribute.sql_type})" for end in (low, high))
-    within = "least(greatest({}, {}), {})".format(column, *ends)
+    clamped = "least(greatest({}, {}), {})".format(column, *ends)
     since = (
-        f"{within} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, within)
+        f"{clamped} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, clamped)
     )
-    # Of functions, greatest and least pass over NULL.
+    # The functions greatest and least ignore NULL.
     return f"CASE WHEN {column} IS NOT NULL THEN CAST(({since}) AS DOUBLE) END"
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
-    """Class values as staging holds them: SQL type and Arrow array."""
+    """Class values for staging: SQL type and Arrow array."""
     values, missing = column.values, column.missing
     if column.attribute.kind is Kind.DECIMAL:
         scale = column.attribute.scale
@@ -190,7 +190,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
 
 
 def array_of(attribute: Attribute, values: list[Any]) -> pa.Array:
-    """Values of a kept column from elsewhere; whole numbers of more than 64 bits as decimals."""
+    """Values of a copied column; integers of more than 64 bits become decimals."""
     if attribute.kind is not Kind.INTEGER or attribute.bits <= 64:
         return pa.array(values)
     exact = [None if value is None else Decimal(int(value)) for value in values]
@@ -198,7 +198,7 @@ def array_of(attribute: Attribute, values: list[Any]) -> pa.Array:
 
 
 def portable(attribute: Attribute) -> str:
-    """SQL of a kept column as another database can take it."""
+    """SQL of a retained column in a type that other databases accept."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return f"CAST({column} AS VARCHAR)"
@@ -208,15 +208,15 @@ def portable(attribute: Attribute) -> str:
 
 
 def text(attribute: Attribute) -> str:
-    """SQL of a column's values as text, the same in every session, that sorts by code point."""
+    """SQL of a column as text that is the same in every session and sorts by code point."""
     column = f"s.{quote(attribute.name)}"
     if attribute.zoned:
-        # The session's zone is the caller's; chains compare texts of several sessions.
+        # The time zone is the caller's setting; chains compare texts across sessions.
         return f"(CAST({column} AT TIME ZONE 'UTC' AS VARCHAR) || '+00') COLLATE C"
     return f"CAST({column} AS VARCHAR) COLLATE C"
 
 
-# As scalars of Arrow: to make one of a Python number it imports pandas, which takes half a second.
+# As Arrow scalars: creating one from a Python number imports pandas, which takes half a second.
 _ZERO = column_of(np.zeros(1))[0]
 NAN = column_of(np.full(1, np.nan))[0]
 
@@ -254,7 +254,7 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
         moment = _microseconds(attribute, column)
         unscaled = f"CAST({moment} AS HUGEINT) // {10 ** (6 - attribute.scale)}"
     elif attribute.kind is Kind.DECIMAL:
-        # A decimal's text always has all digits of its scale: without the point it is unscaled.
+        # A decimal's text has all digits of its scale; without the point it is the unscaled value.
         unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
     else:
         unscaled = f"CAST({column} AS HUGEINT)"
@@ -283,7 +283,7 @@ def type_of(attribute: Attribute) -> str:
 
 DIGEST_WAY = "duckdb1"
 
-# Its manual does not promise that ``hash`` stays the same. Short and long text, and other kinds.
+# DuckDB does not promise that ``hash`` is stable, so probe it for texts and other types.
 DIGEST_PROBE = (
     "SELECT hash(hash('a', 'longer than what stands in place', 7, 123456789012345, 1.5::DOUBLE,"
     " 2.5::FLOAT, 1.50::DECIMAL(10,2), 1.5::DECIMAL(38,2), DATE '2001-02-03', true, NULL,"
@@ -309,12 +309,12 @@ def row_hash(columns: Sequence[Attribute], salt: int) -> str:
             terms.append(f"CAST({name} AS VARCHAR)")
         else:
             terms.append(name)
-    # Hashed again: the last column's hash is otherwise in the row's as it is.
+    # Hash again: otherwise the last column's hash would appear unmixed in the row's.
     return f"hash(hash({', '.join(terms)}))"
 
 
-# Short statements: to plan conditions on these lists costs more than all of their rows. But without
-# that on the database DuckDB first makes all that its own schemas hold, 6 ms of a new connection.
+# Few conditions: planning them costs more than reading all rows. But without the condition on the
+# database, DuckDB first builds its internal schemas, which takes 6 ms on a new connection.
 _CATALOGS = "SELECT current_database(), database_name FROM duckdb_databases()"
 TEMPORARY_TABLES = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"
 _TEMPORARY = (
@@ -324,25 +324,25 @@ _TEMPORARY = (
 
 
 def catalogs(connection: duckdb.DuckDBPyConnection) -> tuple[str, frozenset[str]]:
-    """The connection's database, and all that are attached, in lower case."""
-    found = connection.execute(_CATALOGS).fetchall()
-    return found[0][0], frozenset(name.lower() for _, name in found)
+    """The connection's database, and all attached databases in lower case."""
+    databases = connection.execute(_CATALOGS).fetchall()
+    return databases[0][0], frozenset(name.lower() for _, name in databases)
 
 
-def placed(
+def qualified_name(
     connection: duckdb.DuckDBPyConnection,
     attached: tuple[str, frozenset[str]],
     schema: str,
     name: str,
 ) -> RelationName:
-    """A relation of the connection's database, named so that nothing else can be meant.
+    """Name a relation of the connection's database unambiguously.
 
     Parameters
     ----------
-    attached : as ``catalogs`` says.
+    attached : from ``catalogs``.
     """
     catalog, names = attached
-    # DuckDB has temporary tables and views in this schema alone.
+    # DuckDB keeps temporary tables and views in the schema main.
     another = schema.lower() in names or (
         schema.lower() == "main"
         and any(
@@ -354,20 +354,23 @@ def placed(
     return RelationName(schema, name, catalog=catalog if another else None)
 
 
-def create_view(name: RelationName, columns: str, shown: RelationName, *, replaces: bool) -> str:
-    """CREATE of a view that shows a relation of the same schema, where ``within`` says."""
+def create_view(
+    name: RelationName, columns: str, shown_relation: RelationName, *, replaces: bool
+) -> str:
+    """CREATE VIEW for a relation of the same schema; run it within ``default_schema``."""
     view, relation = (
-        one.quoted if name.catalog is None else quote(one.name) for one in (name, shown)
+        relation_name.quoted if name.catalog is None else quote(relation_name.name)
+        for relation_name in (name, shown_relation)
     )
     create = "CREATE OR REPLACE" if replaces else "CREATE"
     return f"{create} VIEW {view} ({columns}) AS SELECT {columns} FROM {relation}"
 
 
 @contextmanager
-def within(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
-    """Have names without a schema mean this one's, where it cannot be named in a view.
+def default_schema(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
+    """Make a relation's schema the default one if a view cannot name it.
 
-    DuckDB keeps a view's text without its database, and finds the schema ambiguous then.
+    DuckDB stores a view's text without its database, so the schema's name would be ambiguous.
     """
     if name.catalog is None:
         yield
@@ -378,7 +381,7 @@ def within(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterato
     try:
         yield
     except BaseException:
-        # It takes no statement before the transaction has ended, which has failed.
+        # The failed transaction must end before another statement is accepted.
         connection.execute("ROLLBACK")
         connection.execute(back)
         raise
@@ -389,7 +392,7 @@ READ_ONLY = "SELECT readonly FROM duckdb_databases() WHERE database_name = curre
 
 
 def has_schema(rows: Callable[..., list[tuple[Any, ...]]], name: RelationName) -> bool:
-    """Whether the schema of a relation is there, by the rows of a statement."""
+    """Whether the schema of a relation exists; ``rows`` runs a query."""
     return bool(
         rows(
             "SELECT 1 FROM duckdb_schemas() WHERE database_name = current_database()"

@@ -1,4 +1,4 @@
-"""Rows of a source that no store knows, drawn once into a DuckDB in memory to be read there."""
+"""Rows of a source without a store, drawn once into DuckDB in memory and read from there."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from dbanon.stores.origins import Flow, Origin
 _RAW = quote("dbanon_raw")
 _BATCH = "dbanon_batch"
 
-# Called with a phase and the share of it that is done.
-Told = Callable[[str, float], None]
+# Called with a phase and its completed share.
+ProgressReport = Callable[[str, float], None]
 
 
 class DrawnStore(DuckdbStore):
-    """The rows of a source as a table; the order in which they came is the row key.
+    """The rows of a source as a table; their order of arrival is the row key.
 
-    What is written into it is gone with the run: it is for exports, or another target.
+    Releases written here vanish with the run; they are exported or copied to another target.
 
     Parameters
     ----------
-    table : the relation that is read, as people write it.
-    wanted : the columns that are drawn; of the others there are the names alone.
-    chunk_rows : rows that are asked for at a time.
-    memory : bytes that they may take; None for no limit.
+    table : the relation to read, as in the job.
+    columns : the columns to draw; the others are known by name only.
+    chunk_rows : the number of rows per request.
+    memory : the memory limit in bytes; None for the default.
     """
 
     lasting = False
@@ -48,21 +48,21 @@ class DrawnStore(DuckdbStore):
         on_sql: OnSql | None = None,
         *,
         table: str,
-        wanted: Sequence[str],
+        columns: Sequence[str],
         chunk_rows: int,
         memory: int | None = None,
-        progress: Told | None = None,
+        progress: ProgressReport | None = None,
     ) -> None:
         self._connection = in_memory(memory)
         super().__init__(self._connection, on_sql)
         self._origin, self._table = origin, table
-        self._wanted = tuple(dict.fromkeys(wanted))
+        self._drawn_columns = tuple(dict.fromkeys(columns))
         self._chunk_rows, self._progress = chunk_rows, progress
         self._drawn: dict[str, Any] = {}
 
     @property
     def url(self) -> str:
-        """Where they come from."""
+        """The URL of the source."""
         return self._origin.url
 
     @contextmanager
@@ -71,8 +71,8 @@ class DrawnStore(DuckdbStore):
 
         Raises
         ------
-        SourceChanged : others were drawn than were counted.
-        DbanonError : they could not be drawn.
+        SourceChanged : the rows drawn are not as many as were counted.
+        DbanonError : the rows could not be drawn.
         """
         self._draw()
         with super().session(write=write, create=create) as session:
@@ -80,13 +80,13 @@ class DrawnStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """The same: nothing that lasts can be changed."""
+        """The same: nothing permanent can be changed."""
         self._draw()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """None: the target has one."""
+        """No lock: the target has one."""
         return nullcontext()
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
@@ -97,7 +97,7 @@ class DrawnStore(DuckdbStore):
             return
         for setting in self._settings:
             self._connection.execute(setting)
-        with self._origin.flow(self._table, self._wanted, self._chunk_rows) as flow:
+        with self._origin.flow(self._table, self._drawn_columns, self._chunk_rows) as flow:
             rows = self._fill(flow)
             after = flow.count()
         if flow.rows is not None and not flow.rows == rows == after:
@@ -109,19 +109,19 @@ class DrawnStore(DuckdbStore):
             )
         how = flow.how
         how += "" if flow.rows is None else ", rows counted before and after"
-        self._make(flow)
+        self._create_table(flow)
         self._drawn = {"rows": rows, "how": how}
 
     def _fill(self, flow: Flow) -> int:
-        """Take all rows, as they come."""
-        rows, made = 0, False
-        self._tell(0, flow)
+        """Load all rows as they arrive; returns their number."""
+        rows, is_created = 0, False
+        self._report_progress(0, flow)
         for batch in flow.batches:
             with translated("The rows that were drawn could not be kept."):
-                self._add(pa.Table.from_batches([batch]), not made)
-            made = True
+                self._add(pa.Table.from_batches([batch]), not is_created)
+            is_created = True
             rows += batch.num_rows
-            self._tell(rows, flow)
+            self._report_progress(rows, flow)
         return rows
 
     def _add(self, batch: pa.Table, first: bool) -> None:
@@ -136,12 +136,12 @@ class DrawnStore(DuckdbStore):
                 self._connection.unregister(_BATCH)
 
     def _unsupported(self, schema: pa.Schema) -> UnsupportedType:
-        """The error of the first column whose type the database does not have."""
+        """The error for the first column whose type DuckDB does not support."""
         for field in schema:
-            with duckdb.connect() as alone:
-                alone.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
+            with duckdb.connect() as connection:
+                connection.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
                 try:
-                    alone.execute(f"SELECT * FROM {_BATCH}")
+                    connection.execute(f"SELECT * FROM {_BATCH}")
                 except duckdb.Error:
                     return UnsupportedType(
                         f'Column "{field.name}" is of type {field.type}, which cannot be drawn.',
@@ -150,21 +150,21 @@ class DrawnStore(DuckdbStore):
                     )
         return UnsupportedType("A column is of a type that cannot be drawn.")
 
-    def _tell(self, rows: int, flow: Flow) -> None:
+    def _report_progress(self, rows: int, flow: Flow) -> None:
         if ending().asked_to_end:
-            # Its own statements end by themselves; those of the source nobody else ends.
+            # Statements on DuckDB are interrupted elsewhere; reading the source ends only here.
             raise Cancelled
         if self._progress is not None:
             self._progress("draw", min(1.0, rows / flow.rows) if flow.rows else 0.0)
 
-    def _make(self, flow: Flow) -> None:
-        """The table, with the names of what was not drawn, too: all of a relation has a role."""
+    def _create_table(self, flow: Flow) -> None:
+        """Create the table, with NULL columns for those not drawn: each column has a role."""
         with translated("The rows that were drawn could not be kept."):
-            narrow = [name for name in self._wanted if name in flow.narrow]
-            typed = ColumnTypes(self._connection, _RAW, is_plain=True).of(narrow)
-            casts = {n: (t.sql_type, t.value) for n, t in zip(narrow, typed, strict=True)}
-            found = self._connection.execute(f"DESCRIBE {_RAW}").fetchall()
-            kinds = {name: kind for name, kind, *_ in found}
+            narrow = [name for name in self._drawn_columns if name in flow.narrow]
+            inferred_types = ColumnTypes(self._connection, _RAW, is_plain=True).of(narrow)
+            casts = {n: (t.sql_type, t.value) for n, t in zip(narrow, inferred_types, strict=True)}
+            described = self._connection.execute(f"DESCRIBE {_RAW}").fetchall()
+            kinds = {name: kind for name, kind, *_ in described}
             columns = [
                 f"{quote(name)} {casts[name][0] if name in casts else kinds[name]}"
                 if name in kinds
@@ -172,7 +172,7 @@ class DrawnStore(DuckdbStore):
                 for name in flow.columns
             ]
             values = [casts[name][1] if name in casts else quote(name) for name in kinds]
-            name = self._place()
+            name = self._ensure_schema()
             names = ", ".join(map(quote, kinds))
             self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({', '.join(columns)})")
             self._connection.execute(
@@ -180,7 +180,7 @@ class DrawnStore(DuckdbStore):
             )
             self._connection.execute(f"DROP TABLE {_RAW}")
 
-    def _place(self) -> str:
+    def _ensure_schema(self) -> str:
         name = parse_relation(self._table)
         if name.schema is not None:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name.schema)}")
@@ -188,13 +188,16 @@ class DrawnStore(DuckdbStore):
 
 
 class _DrawnSession(DuckdbSession):
-    """A session that knows how its rows were drawn."""
+    """A session that reports how its rows were drawn."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None, drawn: Mapping[str, Any]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        on_sql: OnSql | None,
+        provenance: Mapping[str, Any],
     ) -> None:
         super().__init__(connection, on_sql)
-        self._how = drawn
+        self._how = provenance
 
     @property
     def drawn(self) -> Mapping[str, Any]:

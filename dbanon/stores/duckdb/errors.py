@@ -1,7 +1,4 @@
-"""Errors of a DuckDB database.
-
-DuckDB's own are raised in dbanon's terms, without their text: it may quote a value.
-"""
+"""Translation of DuckDB's errors into dbanon's, without their text, which may quote a value."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import RelationName
 
-# Of DuckDB's: the error, its words where they are not those of whoever asked, and its hint.
+# By DuckDB's class: dbanon's class, the message (None for the caller's), and the hint.
 _KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
     (duckdb.PermissionException, InsufficientRights, None, None),
     (duckdb.TransactionException, SourceChanged, "Another session changed what this one needs.",
@@ -51,14 +48,14 @@ class OutOfMemory(MemoryLimit):
 
 
 @contextmanager
-def translated(what: str = "The database refused a statement.") -> Iterator[None]:
-    """Raise DuckDB's errors as dbanon's own."""
+def translated(message: str = "The database refused a statement.") -> Iterator[None]:
+    """Translate DuckDB's errors into dbanon's own."""
     try:
         yield
     except DbanonError:
         raise
     except RuntimeError as error:
-        # What Ctrl-C raises inside a query comes out as this.
+        # DuckDB raises this for Ctrl-C during a query.
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None
         raise
@@ -79,7 +76,7 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
     except duckdb.Error as error:
         if DiskFull.caused_by(error):
             raise _disk_full(error) from None
-        _raise_translated(error, what)
+        _raise_translated(error, message)
 
 
 def _disk_full(error: duckdb.Error) -> DiskFull:
@@ -95,29 +92,29 @@ def _disk_full(error: duckdb.Error) -> DiskFull:
     )
 
 
-def _raise_translated(error: duckdb.Error, what: str) -> NoReturn:
+def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
     """Raise one of DuckDB's errors as one of dbanon's."""
     if isinstance(error, duckdb.IOException):
         if "lock" in str(error).lower():
             raise DatabaseBusy(
                 "Another process has the database file open.", hint="Close it, then try again."
             ) from None
-        raise DatabaseUnreachable(what, detail=type(error).__name__) from None
-    for of_duckdb, kind, message, hint in _KINDS:
+        raise DatabaseUnreachable(message, detail=type(error).__name__) from None
+    for of_duckdb, kind, kind_message, hint in _KINDS:
         if isinstance(error, of_duckdb):
-            raise kind(message or what, detail=type(error).__name__, hint=hint) from None
-    raise DatabaseFailure(what, detail=type(error).__name__) from None
+            raise kind(kind_message or message, detail=type(error).__name__, hint=hint) from None
+    raise DatabaseFailure(message, detail=type(error).__name__) from None
 
 
 def source_not_found(
     rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
 ) -> TableNotFound | SchemaNotFound:
-    """Say why a source is not in the database: it is temporary, or its schema or itself is missing.
+    """Build the error for a missing source: temporary, in a missing schema, or not there at all.
 
     Parameters
     ----------
     rows : runs a query with its parameters.
-    schema : the one that was searched.
+    schema : the schema that was searched.
     """
     if rows(
         "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = ? UNION ALL"
@@ -155,6 +152,6 @@ def source_not_found(
             " ORDER BY table_schema LIMIT 3",
             (name.name,),
         )
-        named = [f'"{RelationName(*found)}"' for found in elsewhere]
+        named = [f'"{RelationName(*relation)}"' for relation in elsewhere]
         near = f"Did you mean {' or '.join(named)}?" if named else None
     return TableNotFound(f"There is no table {name}.", hint=near)

@@ -1,4 +1,4 @@
-"""Files of releases, counted as another reader has them: DuckDB, in a database of its own."""
+"""Recounts of exported files by an independent reader, DuckDB in memory."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _VIEW = RelationName(None, "released")
 def file_session(
     path: Path, kind: str, attributes: Sequence[Attribute] = (), export: Export | None = None
 ) -> Iterator[tuple[DuckdbSession, Relation]]:
-    """A database whose one relation is a file, and that relation.
+    """Open a database whose only relation is a file; yields its session and the relation.
 
     Parameters
     ----------
     kind : its format.
-    attributes, export : the columns of a CSV file, and how it was written.
+    attributes, export : the columns of a CSV file, and the options it was written with.
 
     Raises
     ------
-    DbanonError : it cannot be read as such.
+    DbanonError : the file cannot be read in this format.
     """
     with closing(in_memory()) as connection, path.open("rb") as file:
         session = DuckdbSession(connection)
-        # By number: what stands in a name might be taken for a pattern.
+        # By descriptor: a file name could be taken for a pattern.
         name = f"'/dev/fd/{file.fileno()}'"
         if kind == PARQUET:
             read = f"read_parquet({name})"
@@ -95,21 +95,21 @@ def counted_file(
 
 
 def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
-    """Check that no text, as this reader has it, is a formula; raises RecountFailed."""
-    for one in relation.schema.attributes:
-        if one.sql_type == "VARCHAR" and session.rows(
+    """Check that no text is a formula to spreadsheets; raises RecountFailed."""
+    for column in relation.schema.attributes:
+        if column.sql_type == "VARCHAR" and session.rows(
             f"SELECT 1 FROM {relation.name.quoted}"
-            f" WHERE regexp_matches({quote(one.name)}, {literal(UNESCAPED)}) LIMIT 1"
+            f" WHERE regexp_matches({quote(column.name)}, {literal(UNESCAPED)}) LIMIT 1"
         ):
             raise RecountFailed(
-                f'Column "{one.name}" of the file holds texts that spreadsheets run; nothing was'
+                f'Column "{column.name}" of the file holds texts that spreadsheets run; nothing was'
                 " published.",
                 hint="Export Parquet, which no spreadsheet runs.",
             )
 
 
 def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
-    """What a column of CSV is read as."""
+    """The type that a CSV column is read as."""
     is_text = attribute.kind in (Kind.CATEGORY, Kind.ORDINAL, Kind.OTHER)
     return "VARCHAR" if is_text else session.type_of(attribute)
 

@@ -1,4 +1,4 @@
-"""Packed files and spreadsheets of rows, as plain CSV in memory."""
+"""Conversion of compressed row files and spreadsheets to plain CSV in memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
 from dbanon.stores.duckdb.file_memory import memory_of_workbook
 from dbanon.stores.folders import GZIP, PACKED, XLSX
 
-# What is unpacked at once.
+# Bytes that are decompressed at a time.
 _PIECE = 2**20
-# Rows of a sheet between two looks at how large it has become.
+# Rows of a sheet between two checks of its size.
 _ROWS = 4096
-# The first bytes of .xls files, and of .xlsx files with a password.
+# The magic number of .xls files, and of .xlsx files with a password.
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# What is raised for a file that is not what its name says, is cut off, or has a password.
+# Exceptions for files with a wrong ending, truncated files, and files with a password.
 _NOT_READ = (
     EOFError, gzip.BadGzipFile, zlib.error, OSError, zipfile.BadZipFile, NotImplementedError,
     RuntimeError,
@@ -33,11 +33,11 @@ _NOT_READ = (
 
 
 class TooLarge(Exception):
-    """A file needs more memory than it may use.
+    """A file needs more memory than allowed.
 
     Parameters
     ----------
-    needed : bytes, at least.
+    needed : the minimum memory in bytes.
     """
 
     def __init__(self, needed: int) -> None:
@@ -47,20 +47,20 @@ class TooLarge(Exception):
 
 @contextmanager
 def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iterator[BinaryIO]:
-    """A file of CSV that is not packed, with a number: the file itself, or one in memory.
+    """Yield plain CSV with a file descriptor: the file itself, or a memory file.
 
     Parameters
     ----------
-    name : by which its form is known; for messages, too.
-    sheet : of a spreadsheet; the only one that has rows when None.
-    memory : bytes that it may use there.
+    name : the file name, which determines the format; used in messages, too.
+    sheet : the sheet of a spreadsheet; None for the only one with rows.
+    memory : the memory limit in bytes.
 
     Raises
     ------
-    TooLarge : it needs more.
-    FileMalformed : it is not what its name says.
-    InvalidParameter : there is no such sheet, or several have rows.
-    MissingDependency : no package reads it.
+    TooLarge : the file needs more memory.
+    FileMalformed : the contents do not match the name.
+    InvalidParameter : the sheet does not exist, or several have rows.
+    MissingDependency : the package that reads the format is not installed.
     """
     path = PurePosixPath(name.lower())
     if path.suffix not in (*PACKED, f".{XLSX}"):
@@ -71,7 +71,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
             "Packed files and spreadsheets are not read on this system.",
             hint="Write the file as plain CSV.",
         )
-    with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
+    with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
             if path.suffix == f".{XLSX}":
                 _require_room(os.fstat(file.fileno()).st_size, memory)
@@ -79,17 +79,17 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
                     raise _not_a_workbook(name, "OLE")
                 _require_room(memory_of_workbook(file, memory), memory)
                 file.seek(0)
-                _write_sheet(file, name, sheet, held, memory)
+                _write_sheet(file, name, sheet, memory_file, memory)
             else:
-                _unpack(file, path.suffix, held, memory)
+                _unpack(file, path.suffix, memory_file, memory)
         except _NOT_READ as error:
             raise FileMalformed(
                 f"The file {name} cannot be read as what its name says.",
                 detail=type(error).__name__,
                 hint="It may be cut off: write it anew.",
             ) from None
-        held.seek(0)
-        yield held
+        memory_file.seek(0)
+        yield memory_file
 
 
 def _not_a_workbook(name: str, detail: str) -> FileMalformed:
@@ -105,7 +105,7 @@ def _require_room(needed: int, memory: int) -> None:
         raise TooLarge(needed)
 
 
-def _unpack(file: BinaryIO, ending: str, held: BinaryIO, memory: int) -> None:
+def _unpack(file: BinaryIO, ending: str, memory_file: BinaryIO, memory: int) -> None:
     if ending == GZIP:
         packed: Any = gzip.GzipFile(fileobj=file)
     else:
@@ -113,11 +113,13 @@ def _unpack(file: BinaryIO, ending: str, held: BinaryIO, memory: int) -> None:
 
         packed = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
     while piece := packed.read(_PIECE):
-        held.write(piece)
-        _require_room(held.tell(), memory)
+        memory_file.write(piece)
+        _require_room(memory_file.tell(), memory)
 
 
-def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, memory: int) -> None:
+def _write_sheet(
+    file: BinaryIO, name: str, sheet: str | None, memory_file: BinaryIO, memory: int
+) -> None:
     try:
         import python_calamine as calamine
     except ModuleNotFoundError:
@@ -129,11 +131,11 @@ def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, m
         elif sheet in book.sheet_names:
             rows = book.get_sheet_by_name(sheet).to_python()
         else:
-            hint = _named(book.sheet_names)
+            hint = _sheet_hint(book.sheet_names)
             raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=hint)
     except calamine.CalamineError as error:
         raise _not_a_workbook(name, type(error).__name__) from None
-    text = io.TextIOWrapper(held, "utf-8", newline="", write_through=True)
+    text = io.TextIOWrapper(memory_file, "utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text, lineterminator="\n")
         for number, row in enumerate(rows):
@@ -143,37 +145,39 @@ def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, m
             else:
                 text.write("\n")
             if number % _ROWS == 0:
-                _require_room(held.tell(), memory)
+                _require_room(memory_file.tell(), memory)
     finally:
-        # The file is its owner's to close.
+        # Leave the file open for the caller.
         text.detach()
-    _require_room(held.tell(), memory)
+    _require_room(memory_file.tell(), memory)
 
 
 def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
-    """The rows of the one sheet that has any, of which one at a time is in memory.
+    """Read the only sheet that has rows; one sheet at a time is in memory.
 
     Raises
     ------
-    InvalidParameter : several have rows.
+    InvalidParameter : several sheets have rows.
     """
-    filled = [one for one in book.sheet_names if book.get_sheet_by_name(one).height]
+    filled = [
+        sheet_name for sheet_name in book.sheet_names if book.get_sheet_by_name(sheet_name).height
+    ]
     if len(filled) > 1:
-        raise InvalidParameter(f"The file {name} has several sheets.", hint=_named(filled))
+        raise InvalidParameter(f"The file {name} has several sheets.", hint=_sheet_hint(filled))
     return [] if not filled else list(book.get_sheet_by_name(filled[0]).to_python())
 
 
-def _named(names: Sequence[str]) -> str:
-    return "Name one: " + ", or ".join(f'`sheet="{one}"`' for one in names) + "."
+def _sheet_hint(names: Sequence[str]) -> str:
+    return "Name one: " + ", or ".join(f'`sheet="{name}"`' for name in names) + "."
 
 
 def _cell(value: Any) -> str:
-    """A value as CSV has it, so that it has one reading."""
+    """Write a value for CSV so that it has only one reading."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         text = f"{value:.15g}"
-        # With three decimals, the point could be one between thousands.
+        # With three decimals, the point could be read as a thousands separator.
         return text + "0" if len(text.partition(".")[2]) == 3 and "e" not in text else text
     if isinstance(value, datetime):
         return value.isoformat(" ")

@@ -1,8 +1,8 @@
-"""How much memory a spreadsheet takes, told before the library that reads it takes it.
+"""Memory estimates for spreadsheets, made before the library reads them.
 
-A workbook is an archive. Its directory says how large its parts are unpacked, and unpacking stops
-there. The library then makes a grid from the first used cell of a sheet to the last one, whatever
-is between them, and a copy of a shared text for each cell that has it: few bytes can name both.
+A workbook is an archive. Its directory declares the unpacked size of each part, and unpacking stops
+there. The library then allocates a grid from a sheet's first used cell to its last one, even if all
+cells between are empty, and copies a shared text for each cell. So a small file can need a lot.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import BinaryIO
 WORKBOOK = "xl/workbook.xml"
 
 _PIECE = 2**20
-# Of a cell of the grid, and of one that was read.
+# Bytes of a grid cell, and of a cell that was read.
 _GRID_BYTES, _CELL_BYTES = 32, 64
-# An attribute may hold what looks like the end of the tag, or like another attribute.
+# An attribute's value may look like the end of the tag, or like another attribute.
 _ATTRIBUTES = rb"""([^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>"""
 _OF_SHEET = re.compile(rb"<(?:\w+:)?(row|c|v)\b" + _ATTRIBUTES + rb"\s*([0-9]*)")
 _OF_TEXTS = re.compile(rb"<(?:\w+:)?(si|/si)\b" + _ATTRIBUTES)
-# How most cells begin.
+# The usual start of a cell.
 _USUAL_CELL = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
 _ATTRIBUTE = re.compile(rb"""([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _REFERENCE = re.compile(rb"([A-Za-z]{1,4})([0-9]{1,9})")
-# No tag of a workbook is longer.
+# The maximum length of a tag in a workbook.
 _LONGEST_TAG = 2**16
 
 
 @dataclass
 class _Grid:
-    """The cells of a sheet, as they are read."""
+    """The extent of a sheet, updated cell by cell."""
 
     first_row: int | None = None
     last_row: int = 0
@@ -49,11 +49,11 @@ class _Grid:
         self.column = -1
 
     def add_cell(self, attributes: bytes) -> None:
-        found = _USUAL_CELL.match(attributes)
-        if found is None and attributes:
-            found = _REFERENCE.match(_attribute(attributes, b"r").strip())
-        if found:
-            self.column, self.row = _column_number(found[1]), int(found[2]) - 1
+        reference = _USUAL_CELL.match(attributes)
+        if reference is None and attributes:
+            reference = _REFERENCE.match(_attribute(attributes, b"r").strip())
+        if reference:
+            self.column, self.row = _column_number(reference[1]), int(reference[2]) - 1
         else:
             self.column += 1
             self.row = max(self.row, 0)
@@ -66,7 +66,7 @@ class _Grid:
 
     @property
     def needed(self) -> int:
-        """Bytes of the grid with its texts."""
+        """The bytes of the grid with its texts."""
         if self.first_row is None or self.first_column is None:
             return 0
         height = self.last_row - self.first_row + 1
@@ -76,23 +76,23 @@ class _Grid:
 
 @dataclass
 class _Texts:
-    """How long the shared texts are, in bytes, and where the one that is read began."""
+    """The lengths of the shared texts in bytes, and the start of the current one."""
 
     lengths: list[int] = field(default_factory=list)
     begin: int | None = None
 
 
 def memory_of_workbook(file: BinaryIO, most: int) -> int:
-    """The bytes that a workbook takes unpacked, or in memory if that is more.
+    """Estimate the bytes of a workbook: unpacked, or in memory if that is more.
 
     Parameters
     ----------
-    most : reading ends as soon as it is known to take more.
+    most : the limit; reading stops as soon as it is exceeded.
 
     Raises
     ------
-    zipfile.BadZipFile, NotImplementedError, RuntimeError : it is no workbook; or a part is larger
-        than the directory says, damaged, or encrypted.
+    zipfile.BadZipFile, NotImplementedError, RuntimeError : the file is not a workbook; or a part is
+        larger than declared, damaged, or encrypted.
     """
     with zipfile.ZipFile(file) as archive:
         parts = archive.infolist()
@@ -120,7 +120,7 @@ def memory_of_workbook(file: BinaryIO, most: int) -> int:
 def _memory_of_sheet(
     archive: zipfile.ZipFile, part: zipfile.ZipInfo, lengths: list[int], most: int
 ) -> int:
-    """The bytes that a part takes in memory if it is a sheet."""
+    """Estimate the bytes of a part in memory if it is a sheet."""
     grid, shared = _Grid(), False
     for _, tag in _tags(archive, part, _OF_SHEET):
         name, attributes, number = tag.groups()
@@ -140,32 +140,32 @@ def _memory_of_sheet(
 def _tags(
     archive: zipfile.ZipFile, part: zipfile.ZipInfo, tags: re.Pattern[bytes]
 ) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Where each of these tags of a part begins, and the tag."""
+    """Yield the offset and the match of each of these tags in a part."""
     with archive.open(part) as file:
-        rest, at = b"", 0
+        remainder, offset = b"", 0
         while piece := file.read(_PIECE):
-            text = rest + piece
-            # A tag and what follows it may go on in the next piece.
+            text = remainder + piece
+            # The last tag and its text may continue in the next chunk.
             end = max(text.rfind(b"<"), 0)
             for tag in tags.finditer(text, 0, end):
-                yield at + tag.start(), tag
-            rest, at = text[end:], at + end
-            if len(rest) > _LONGEST_TAG and b">" not in rest[:_LONGEST_TAG]:
+                yield offset + tag.start(), tag
+            remainder, offset = text[end:], offset + end
+            if len(remainder) > _LONGEST_TAG and b">" not in remainder[:_LONGEST_TAG]:
                 raise zipfile.BadZipFile("a tag without an end")
-            if len(rest) > _LONGEST_TAG:
-                # A long text, of which nothing is asked.
-                for tag in tags.finditer(rest):
-                    yield at + tag.start(), tag
-                rest, at = b"", at + len(rest)
-        for tag in tags.finditer(rest):
-            yield at + tag.start(), tag
+            if len(remainder) > _LONGEST_TAG:
+                # A long text behind a tag: yield the tag and drop the text.
+                for tag in tags.finditer(remainder):
+                    yield offset + tag.start(), tag
+                remainder, offset = b"", offset + len(remainder)
+        for tag in tags.finditer(remainder):
+            yield offset + tag.start(), tag
 
 
 def _attribute(attributes: bytes, name: bytes) -> bytes:
     """The value of an attribute; empty where there is none."""
-    for found in _ATTRIBUTE.finditer(attributes):
-        if found[1] == name:
-            return bytes(found[2] if found[2] is not None else found[3])
+    for match in _ATTRIBUTE.finditer(attributes):
+        if match[1] == name:
+            return bytes(match[2] if match[2] is not None else match[3])
     return b""
 
 

@@ -1,4 +1,4 @@
-"""Files of rows as databases: CSV and Parquet, loaded into a DuckDB in memory to be read."""
+"""Row files as databases: loaded into DuckDB in memory and read from there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dbanon.sessions.base import ColumnReading, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_problems import Refusal, require_types
-from dbanon.stores.duckdb.csv_summary import look_question, looked
-from dbanon.stores.duckdb.csv_types import Typed
+from dbanon.stores.duckdb.csv_summary import describe_texts, description_query
+from dbanon.stores.duckdb.csv_types import InferredType
 from dbanon.stores.duckdb.errors import OutOfMemory, translated
 from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession
@@ -27,27 +27,27 @@ from dbanon.stores.file_session import job_lock
 from dbanon.stores.folders import (
     PACKED,
     PARQUET,
-    changed,
     ending_of,
+    files_changed,
     is_pattern,
-    pieces_of,
-    place_of,
+    list_source_files,
+    location_of,
     root_of,
     url_of,
 )
 
 
 class FileStore(DuckdbStore):
-    """The rows of files as a table; their number in the order of the files is the row key.
+    """The rows of files as a table; a row's number in file order is the row key.
 
-    What is written into it is gone with the run: it is for exports, or another target.
+    Releases written here vanish with the run; they are exported or copied to another target.
 
     Parameters
     ----------
-    url : of a file, a folder or a pattern, here (``file:``) or in an object store.
-    reading : how a CSV file is written.
-    table : what the table is called, as people write it; as the file without ending when None.
-    memory : bytes that the rows may use; half of what the process may have when None.
+    url : a file, folder or pattern, on this machine (``file:``) or in an object store.
+    reading : the options for CSV files.
+    table : the name of the table; None for the file name without its ending.
+    memory : the memory limit in bytes; None for half of the process's limit.
     """
 
     lasting = False
@@ -62,10 +62,10 @@ class FileStore(DuckdbStore):
         table: str | None = None,
         memory: int | None = None,
     ) -> None:
-        self._place = place_of(url)
-        place, kind = self._place, ending_of(self._place)
-        several = is_pattern(place) or url.endswith("/")
-        if isinstance(place, Path) and not kind and not several and not place.is_dir():
+        self._location = location_of(url)
+        path, kind = self._location, ending_of(self._location)
+        several = is_pattern(path) or url.endswith("/")
+        if isinstance(path, Path) and not kind and not several and not path.is_dir():
             raise InvalidParameter(
                 "A file of rows must be a .csv, .tsv, .txt, .xlsx or .parquet file; .csv.gz and"
                 " .csv.zst work, too.",
@@ -77,21 +77,21 @@ class FileStore(DuckdbStore):
         self._connection, self._memory = in_memory(memory), memory
         super().__init__(self._connection, on_sql)
         self._reading = reading
-        self._types: dict[str, Typed] = {}
+        self._types: dict[str, InferredType] = {}
         self._refusals: Mapping[str, Refusal] = {}
-        named = Path(root_of(place).name)
-        stem = named.with_suffix("").stem if named.suffix in PACKED else named.stem
+        file_name = Path(root_of(path).name)
+        stem = file_name.with_suffix("").stem if file_name.suffix in PACKED else file_name.stem
         self._name = parse_relation(table) if table else RelationName(None, stem)
         if kind == PARQUET:
             reading.require_no_csv()
-        if not isinstance(place, Path):
+        if not isinstance(path, Path):
             reading.require_own_files()
-        self._loaded = False
+        self._is_loaded = False
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return url_of(self._place)
+        """The URL of the files."""
+        return url_of(self._location)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
@@ -99,8 +99,8 @@ class FileStore(DuckdbStore):
 
         Raises
         ------
-        DatabaseNotFound, InsufficientRights : there is no such file, or it may not be read.
-        ForeignFile : one is reached by a link, or is another account's.
+        DatabaseNotFound, InsufficientRights : a file is missing, or may not be read.
+        ForeignFile : a file is reached through a link, or belongs to another account.
         """
         self._load()
         with super().session(write=write, create=create) as session:
@@ -108,42 +108,42 @@ class FileStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """The same: nothing that lasts can be changed."""
+        """The same: nothing permanent can be changed."""
         self._load()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock file beside the file or folder; none where an object store has them."""
-        place = root_of(self._place)
-        return job_lock(place, job) if isinstance(place, Path) else nullcontext()
+        """Lock a file next to the file or folder; no lock for an object store."""
+        path = root_of(self._location)
+        return job_lock(path, job) if isinstance(path, Path) else nullcontext()
 
     def _load(self) -> None:
-        if self._loaded:
+        if self._is_loaded:
             return
         with translated():
             for setting in self._settings:
                 self._connection.execute(setting)
         policy = self._reading.foreign_files
-        pieces = pieces_of(self._place, policy)
-        kind = ending_of(pieces[0].path)
+        source_files = list_source_files(self._location, policy)
+        kind = ending_of(source_files[0].path)
         if kind == PARQUET:
             self._reading.require_no_csv()
         memory = self._memory or half_of_memory()
         rows = FileRows(self._connection, self._name, self._reading, memory)
         try:
-            self._types = rows.load(pieces, kind)
+            self._types = rows.load(source_files, kind)
             self._refusals = rows.refusals
         except OutOfMemory:
             raise MemoryLimit.over(
-                f"The rows of {self._place} need",
+                f"The rows of {self._location} need",
                 max(memory, LEAST_OF_DATABASE),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
                 " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
             ) from None
-        if pieces_of(self._place, policy) != pieces:
-            raise changed(self._place)
-        self._loaded = True
+        if list_source_files(self._location, policy) != source_files:
+            raise files_changed(self._location)
+        self._is_loaded = True
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
         session = _FileSession(connection, self._on_sql, self._types, self._reading, self._refusals)
@@ -152,7 +152,7 @@ class FileStore(DuckdbStore):
 
 
 class _FileSession(DuckdbSession):
-    """A session that knows what columns were read as."""
+    """A session that knows the inferred types of its columns."""
 
     is_lasting: ClassVar[bool] = False
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
@@ -161,7 +161,7 @@ class _FileSession(DuckdbSession):
         self,
         connection: duckdb.DuckDBPyConnection,
         on_sql: OnSql | None,
-        types: Mapping[str, Typed],
+        types: Mapping[str, InferredType],
         reading: Reading,
         refusals: Mapping[str, Refusal],
     ) -> None:
@@ -172,19 +172,25 @@ class _FileSession(DuckdbSession):
         require_types(self._refusals, columns)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that each column that is used has a type; raises as ``require_typed``."""
+        """Check that each column to read has a type; raises as ``require_typed``."""
         self.require_typed(columns)
         super().require_rights(source, columns)
 
     def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
-        found = []
-        for name, typed in self._types.items():
-            one = ColumnReading(
-                name, typed.sql_type, by=typed.by, kind=typed.kind, decided=typed.decided
+        readings = []
+        for name, inferred in self._types.items():
+            column_reading = ColumnReading(
+                name,
+                inferred.sql_type,
+                by=inferred.by,
+                kind=inferred.kind,
+                decided=inferred.decided,
             )
-            if typed.sql_type == "VARCHAR":
-                asked = look_question(quote(name), self._reading)
-                [row] = self.rows(f"SELECT {asked} FROM {relation.name.quoted}")
-                one = replace(looked(name, self._reading, row), by=typed.by, kind=typed.kind)
-            found.append(one)
-        return tuple(found)
+            if inferred.sql_type == "VARCHAR":
+                query = description_query(quote(name), self._reading)
+                [row] = self.rows(f"SELECT {query} FROM {relation.name.quoted}")
+                column_reading = replace(
+                    describe_texts(name, self._reading, row), by=inferred.by, kind=inferred.kind
+                )
+            readings.append(column_reading)
+        return tuple(readings)

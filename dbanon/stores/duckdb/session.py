@@ -1,4 +1,4 @@
-"""One transaction on DuckDB, through its own client, with Arrow for what is large."""
+"""Sessions on DuckDB, through its own client, with Arrow for large data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.dialect import column_of, create_view, table_of, values_of, within
+from dbanon.stores.duckdb.dialect import column_of, create_view, default_schema, table_of, values_of
 from dbanon.stores.duckdb.display import display_key
 from dbanon.stores.duckdb.errors import source_not_found, translated
 from dbanon.stores.file_session import FileSession
@@ -66,7 +66,7 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger: RelationName | None = None
         self._attached: tuple[str, frozenset[str]] | None = None
-        # Settings that this session has changed, as its store sets them again.
+        # Previous values of settings that this session changed, for its store to restore.
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -86,7 +86,7 @@ class DuckdbSession(FileSession):
             yield from self._reader
 
     def stop_reading(self) -> None:
-        """Close what is still read: as long as it is open, the file is, even behind an error."""
+        """Close the current reader, which would keep the file open even after an error."""
         if self._reader is not None:
             self._reader.close()
 
@@ -94,17 +94,17 @@ class DuckdbSession(FileSession):
 
     def find_source(self, name: RelationName) -> Relation:
         schema = name.schema if name.schema is not None else self._current_schema()
-        found = self.rows(
+        relations = self.rows(
             "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
             " UNION ALL SELECT view_name, 'view', 0 FROM duckdb_views()"
             " WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
             (schema, name.name) * 2,
         )
-        if not found:
+        if not relations:
             raise source_not_found(self.rows, name, schema)
-        _, kind, size = found[0]
-        resolved = self._placed(schema, name.name)
+        _, kind, size = relations[0]
+        resolved = self._qualified_name(schema, name.name)
         columns = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -118,24 +118,24 @@ class DuckdbSession(FileSession):
         return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
-        found = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
-        return frozenset(names[0] for names in found if len(names) == 1)
+        keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
+        return frozenset(names[0] for names in keys if len(names) == 1)
 
     def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
-        """The columns of each constraint of these kinds."""
-        found = self.rows(
+        """The columns of each constraint of this kind."""
+        rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
             f" AND constraint_type {kinds}",
             (source.name.schema, source.name.name),
         )
-        return [names for (names,) in found]
+        return [names for (names,) in rows]
 
-    def _placed(self, schema: str, name: str) -> RelationName:
+    def _qualified_name(self, schema: str, name: str) -> RelationName:
         with translated():
             if self._attached is None:
                 self._attached = types.catalogs(self._connection)
-            return types.placed(self._connection, self._attached, schema, name)
+            return types.qualified_name(self._connection, self._attached, schema, name)
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -155,14 +155,14 @@ class DuckdbSession(FileSession):
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        # An enum sorts by its place in the type; text by code point on every database.
+        # Enum values would sort in declared order; text sorts by code point on every database.
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def text_of(self, attribute: Attribute) -> str:
         return types.text(attribute)
 
     def spelled(self, attribute: Attribute, value: str) -> str:
-        # UUID has no replace(); a cast of a VARCHAR would lose its collation.
+        # replace() does not accept a UUID; casting a VARCHAR would lose its collation.
         if attribute.normalize and attribute.sql_type == "UUID":
             value = f"CAST({value} AS VARCHAR)"
         return super().spelled(attribute, value)
@@ -209,11 +209,11 @@ class DuckdbSession(FileSession):
         return self._batches(query, chunk_rows)
 
     def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that moments lose nothing where they go, which is in microseconds.
+        """Check that timestamps can be copied in microseconds without loss.
 
         Raises
         ------
-        UnsupportedType : one has nanoseconds.
+        UnsupportedType : a column has nanoseconds.
         """
         fine = [n for n in columns if source.attribute(n).sql_type == "TIMESTAMP_NS"]
         if not fine:
@@ -230,8 +230,8 @@ class DuckdbSession(FileSession):
                     hint="Cast it to TIMESTAMP in a view, or in the stream.",
                 )
 
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT unnest(CAST(? AS VARCHAR[]))", list(given)
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT unnest(CAST(? AS VARCHAR[]))", list(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
@@ -240,8 +240,10 @@ class DuckdbSession(FileSession):
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
-        there = {name for (name,) in self.rows(types.TEMPORARY_TABLES)} if self.stays_open else ()
-        for name in sorted({*self.staging_tables}.intersection(there)):
+        existing = (
+            {name for (name,) in self.rows(types.TEMPORARY_TABLES)} if self.stays_open else ()
+        )
+        for name in sorted({*self.staging_tables}.intersection(existing)):
             self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
 
     def _load(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
@@ -253,7 +255,7 @@ class DuckdbSession(FileSession):
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
         finally:
-            # In a transaction that failed, even this is refused.
+            # Refused in a failed transaction.
             with suppress(duckdb.Error):
                 self._connection.unregister(_INCOMING)
 
@@ -292,18 +294,18 @@ class DuckdbSession(FileSession):
             self._append(statements.ROWS, table_of(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
-        # Rows of files stay in memory: what is put on the disk would outlast a run that is killed.
+        # Rows of files stay in memory: on disk they would survive a killed run.
         [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
         with suppress(duckdb.Error):
             self._connection.execute("SET temp_directory = ''")
             self.settings_before["temp_directory"] = str(directory)
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
-        found = self.rows(
+        column_rows = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
             (statements.FILE_ROWS,),
         )
-        schema = Schema(tuple(types.attribute(*column) for column in found))
+        schema = Schema(tuple(types.attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise address_hidden(relation, "rowid")
@@ -325,15 +327,15 @@ class DuckdbSession(FileSession):
     # -- output -----------------------------------------------------------------------------------
 
     def comments_on(self, source: RelationName) -> dict[str, str]:
-        found = self.rows(
+        comments = self.rows(
             "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
             " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
             (source.schema, source.name),
         )
-        return dict(found)
+        return dict(comments)
 
     def resolve_output(self, name: RelationName) -> RelationName:
-        return self._placed(name.schema or self._current_schema(), name.name)
+        return self._qualified_name(name.schema or self._current_schema(), name.name)
 
     def has_schema(self, name: RelationName) -> bool:
         return types.has_schema(self.rows, name)
@@ -343,14 +345,14 @@ class DuckdbSession(FileSession):
         self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        found = self.rows(
+        relations = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
             " SELECT 'view', comment FROM duckdb_views() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
             (name.schema, name.name) * 2,
         )
-        return ExistingRelation(*found[0]) if found else None
+        return ExistingRelation(*relations[0]) if relations else None
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
@@ -362,7 +364,7 @@ class DuckdbSession(FileSession):
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
             replaces = output.replaces is not None
-            with within(self._connection, output.name):
+            with default_schema(self._connection, output.name):
                 self.run(
                     create_view(
                         output.name, quote_list(columns), output.relation, replaces=replaces
@@ -399,12 +401,12 @@ class DuckdbSession(FileSession):
         return f"unhex(substr(sha256({staged_block(INNER)} || encode({text})), 1, 16))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        held = self.find_source(relation)
-        columns = [held.attribute(name) for name in names]
+        source = self.find_source(relation)
+        columns = [source.attribute(name) for name in names]
         return types.row_hash(columns, secrets.randbits(62) + 1)
 
     def shuffled(self, alias: str) -> str:
-        # Its own random functions can be steered by setseed.
+        # DuckDB's random functions can be controlled with setseed.
         if not self._shuffles:
             self._shuffles = True
             self.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
@@ -427,5 +429,5 @@ class DuckdbSession(FileSession):
 
     def ledger_name(self, table: str) -> RelationName:
         if self._ledger is None:
-            self._ledger = self._placed(LEDGER_SCHEMA, "")
+            self._ledger = self._qualified_name(LEDGER_SCHEMA, "")
         return self._ledger.sibling(table)

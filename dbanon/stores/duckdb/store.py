@@ -20,10 +20,10 @@ from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import DUCKDB
 from dbanon.stores.interrupts import transaction_open
 
-# What a job may use of the machine.
+# Settings that limit a job's resources.
 _RESOURCES = ("memory_limit", "threads", "temp_directory")
-# What a statement means: which texts are equal, an order that is not stated, and what / gives. A
-# connection of the caller's, or a file that this process has open already, may have it otherwise.
+# Settings that change what statements mean: text equality, default order, and division. The
+# caller's connection, or a file that this process has open already, may have other values.
 _PINS = {
     "default_collation": "",
     "default_null_order": "NULLS_LAST",
@@ -34,11 +34,11 @@ _PINS = {
 
 
 def in_memory(memory: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory: what does not fit shall not stand on a disk, wherever this runs.
+    """Open a database in memory that never spills to disk.
 
     Parameters
     ----------
-    memory : bytes that it may use; half of what the process may have when None.
+    memory : its memory limit in bytes; None for half of the process's limit.
     """
     connection = duckdb.connect()
     for setting in database_settings(memory or half_of_memory()):
@@ -49,12 +49,12 @@ def in_memory(memory: int | None = None) -> duckdb.DuckDBPyConnection:
 
 
 class DuckdbStore(FileDatabase):
-    """A DuckDB database: a file, or a connection that the caller keeps.
+    """A DuckDB database: a file, or a connection that belongs to the caller.
 
     Parameters
     ----------
-    memory : bytes that a database which is opened here may use; DuckDB's own limit when None, and
-        for a connection that the caller keeps.
+    memory : the memory limit in bytes of a database opened here; None for DuckDB's own limit. The
+        caller's connection keeps its limit.
     """
 
     kind = DUCKDB
@@ -155,31 +155,31 @@ class DuckdbStore(FileDatabase):
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
     with translated(f"The database {database} cannot be opened."):
         connection = duckdb.connect(database, read_only=not write)
-        # It would go to stdout, where the report is, as soon as a statement takes two seconds.
+        # The progress bar of slow statements would go to stdout, where the report is.
         connection.execute("SET enable_progress_bar = false")
         return connection
 
 
 def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
-    """Check that a connection of the caller's has no transaction open, and leave an open one whole.
+    """Check that the caller's connection has no open transaction, without disturbing an open one.
 
-    Beginning another one would tell, and end what the caller has done. Every statement that runs
-    for itself has a transaction of its own, with a number of its own: two alike are in one.
+    A BEGIN would fail and abort an open transaction. In autocommit mode each statement has a new
+    transaction ID, so two equal IDs mean an open transaction.
     """
-    # By its full name: a database may have a macro of this one.
+    # Qualified, since a database may define a macro of this name.
     number = "SELECT system.main.txid_current()"
     with translated():
         try:
             first, second = (connection.execute(number).fetchall() for _ in range(2))
         except duckdb.TransactionException:
-            # It has failed, and is the caller's to roll back.
+            # The open transaction has failed; rolling it back is up to the caller.
             raise transaction_open("DuckDB") from None
     if first == second:
         raise transaction_open("DuckDB")
 
 
 def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Pin what changes the meaning of statements: the values that settings had before.
+    """Pin settings that change what statements mean; returns their previous values.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
 def _values(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> dict[str, str]:
     """The values of settings."""
     names = list(names)
-    # By its full name, as a database may have a macro of this one.
+    # Qualified, since a database may define a macro of this name.
     columns = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in names)
     [values] = connection.execute(f"SELECT {columns}").fetchall()
     return dict(zip(names, values, strict=True))
@@ -215,5 +215,5 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     try:
         connection.execute("ROLLBACK")
     except duckdb.Error:
-        # The transaction was gone already; the error that ended it is on its way up.
+        # The transaction has ended already; the error that ended it is being raised.
         return

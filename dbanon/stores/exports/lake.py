@@ -29,7 +29,7 @@ from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.exports import lake_commit
 from dbanon.stores.lake_catalog import catalog_named, open_catalogs
-from dbanon.stores.objects import ObjectStat, iceberg_module, reached
+from dbanon.stores.objects import ObjectStat, iceberg_module, translate_client_errors
 from dbanon.stores.scratch import OLD
 
 _FILE = "dbanon-{tag}-{release}-{number}.parquet"
@@ -96,7 +96,7 @@ class IcebergTable:
         InvalidParameter : the catalog has no stable location for them.
         OSError : the catalog fails.
         """
-        with reached():
+        with translate_client_errors():
             self._open_catalog().create_namespace_if_not_exists(self.identifier[:1])
         self._data_directory(self._load_table())
 
@@ -144,7 +144,7 @@ class IcebergTable:
         # Only Arrow's file reader can list files.
         if not hasattr(io, "fs_by_scheme"):
             return []
-        with reached():
+        with translate_client_errors():
             scheme, host, path = io.parse_location(directory)
             file_infos = io.fs_by_scheme(scheme, host).get_file_info(
                 fs.FileSelector(path, allow_not_found=True)
@@ -180,7 +180,7 @@ class IcebergTable:
         OSError : the catalog or the store fails, and nothing was committed.
         """
         table = self._load_table()
-        with reached():
+        with translate_client_errors():
             is_published = file.location in lake_commit.data_files(table)
         if is_published:
             # Another run published this file. A later one may have followed, so commit nothing.
@@ -191,9 +191,9 @@ class IcebergTable:
                 raise OutputExists(f"The table {self} exists already, and is not to be replaced.")
             if str(table.metadata_location) != over.st_ino:
                 raise lake_commit.commit_conflict(self)
-        with reached(), file.open() as stream:
+        with translate_client_errors(), file.open() as stream:
             schema = parquet.read_schema(stream).remove_metadata()
-        with reached():
+        with translate_client_errors():
             if table is None:
                 change = self._begin_creation(schema, file.location.rpartition("/data/")[0])
             else:
@@ -201,7 +201,7 @@ class IcebergTable:
             fits = lake_commit.fits(change, schema)
         if not fits:
             raise lake_commit.commit_conflict(self)
-        with reached():
+        with translate_client_errors():
             io = self._io(table, file.location)
             previous_file = None if table is None else self._only_file(table)
             lake_commit.replace_data_file(io, change, file.location, previous_file)
@@ -244,7 +244,7 @@ class IcebergTable:
             return False
 
     def _only_file(self, table: Any) -> Any:
-        with reached():
+        with translate_client_errors():
             tasks = list(table.scan().plan_files())
         if len(tasks) != 1 or tasks[0].delete_files or table.spec().fields:
             raise OSError(errno.EIO, "the table has not the one file of a release")
@@ -252,7 +252,7 @@ class IcebergTable:
 
     def _load_table(self) -> Any:
         not_found = iceberg_module("exceptions").NoSuchTableError
-        with reached():
+        with translate_client_errors():
             try:
                 return self._open_catalog().load_table(self.identifier)
             except not_found:
@@ -275,7 +275,7 @@ class IcebergTable:
         """Return pyiceberg's file access for a location."""
         if table is not None:
             return table.io
-        with reached():
+        with translate_client_errors():
             return iceberg_module("io").load_file_io(self._open_catalog().properties, location)
 
     def _open_catalog(self) -> Any:
@@ -312,7 +312,7 @@ class TableFile:
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the file for reading; raises OSError."""
         assert mode == "rb"
-        with reached():
+        with translate_client_errors():
             stream: BinaryIO = self._io().new_input(self.location).open()
         return stream
 
@@ -321,7 +321,7 @@ class TableFile:
         """Write the pending marker, then the file's bytes; raises OSError."""
         io = self._io()
         file.seek(0)
-        with reached():
+        with translate_client_errors():
             io.new_output(f"{self.location}{_PENDING}").create(overwrite=True).close()
             with closing(io.new_output(self.location).create()) as output:
                 copyfileobj(file, output, 2**20)
@@ -333,7 +333,7 @@ class TableFile:
     def age(self, now: float) -> float:
         """Return the seconds since the file was written; raises OSError."""
         io = self._io()
-        with reached():
+        with translate_client_errors():
             scheme, host, path = io.parse_location(self.location)
             [info] = io.fs_by_scheme(scheme, host).get_file_info([path])
             return now - float(info.mtime_ns / 1e9)
@@ -345,10 +345,10 @@ class TableFile:
             return
         iceberg_table = self.table._load_table()
         io = self.table._io(iceberg_table, self.location)
-        with reached():
+        with translate_client_errors():
             is_published = self.location in lake_commit.data_files(iceberg_table)
         try:
-            with reached():
+            with translate_client_errors():
                 if not is_published:
                     io.delete(self.location)
         except FileNotFoundError:
@@ -363,7 +363,7 @@ class TableFile:
             self._delete_pending_marker(self._io())
 
     def _delete_pending_marker(self, io: Any) -> None:
-        with suppress(OSError), reached():
+        with suppress(OSError), translate_client_errors():
             io.delete(f"{self.location}{_PENDING}")
 
     def _io(self) -> Any:
@@ -400,5 +400,5 @@ def with_field_ids(destination: object, schema: pa.Schema) -> pa.Schema:
     if not isinstance(destination, IcebergTable):
         return schema
     table = destination._load_table()
-    with reached():
+    with translate_client_errors():
         return lake_commit.with_field_ids(table, schema)

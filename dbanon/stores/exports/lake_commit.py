@@ -22,7 +22,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.ending import ending
-from dbanon.stores.objects import iceberg_module, reached
+from dbanon.stores.objects import iceberg_module, translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
 _RETRIES = "commit.retry.num-retries"
@@ -59,7 +59,7 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     OSError : the catalog fails.
     """
     empty_schema = iceberg_module("schema").Schema()
-    with reached():
+    with translate_client_errors():
         location, second_location = (
             begin(empty_schema).table_metadata.location.rstrip("/") for _ in range(2)
         )
@@ -70,7 +70,7 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     parent = location.rpartition("/")[0]
     if parent == second_location.rpartition("/")[0]:
         stable_location = f"{parent}/{name}"
-        with suppress(OSError), reached():
+        with suppress(OSError), translate_client_errors():
             if (
                 begin(empty_schema, stable_location).table_metadata.location.rstrip("/")
                 == stable_location
@@ -138,7 +138,7 @@ def try_check(check: Callable[[], bool]) -> bool | None:
     """Run a check on a table; None if the catalog does not answer in time."""
 
     def check_catalog() -> bool:
-        with reached():
+        with translate_client_errors():
             return check()
 
     try:

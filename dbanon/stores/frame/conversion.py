@@ -1,8 +1,8 @@
-"""Tables that people have in hand: as data frames, and released in the form they came in.
+"""Conversion of tables to data frames, and of released frames back to the original form.
 
-Arrow's tables, and what hands out such a one (polars, DuckDB's relations, …), go through pandas
-types that tell NULL from NaN and lose no digit; dicts of columns and lists of dicts become frames.
-A run remembers which released rows stand for which, and asks again.
+Arrow tables and objects that export them (polars, DuckDB relations, …) are converted to pandas
+types that distinguish NULL from NaN and keep all digits. Dicts of columns and lists of dicts become
+frames. A report remembers which released row came from which original.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _FORMS = (
 
 
 def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
-    """A table as a data frame, and what gives a released frame the form that the table has.
+    """Convert a table to a data frame; also returns a function that converts a release back.
 
     Raises
     ------
-    InvalidParameter : it is no table, or its columns are of different lengths.
-    UnsupportedType : a value of a dict or a list is no text that can be written.
+    InvalidParameter : the data is not a table, or its columns differ in length.
+    UnsupportedType : a text in a dict or list cannot be encoded.
     """
     if isinstance(data, pd.DataFrame):
-        return data, _as_it_is
+        return data, _identity
     if isinstance(data, pd.Series):
         raise InvalidParameter("One column is no table.", hint="Write series.to_frame().")
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(data)
     if isinstance(data, Mapping) or _is_rows(data):
         try:
-            return pd.DataFrame(data), _as_it_is
+            return pd.DataFrame(data), _identity
         except UnicodeEncodeError:
             broken = next((name for name, values in _columns_of(data) if is_broken(values)), None)
         except (ValueError, TypeError, AttributeError):
             broken = None
-        # Not raised above: the error of Python or pandas, which may hold a value, would go with it.
+        # Not raised above: the chained exception of Python or pandas may quote a value.
         if broken is not None:
             raise broken_text(str(broken))
         raise InvalidParameter(
@@ -66,7 +66,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
 
 
 def is_broken(values: Iterable[Any]) -> bool:
-    """Whether one of these has half a character, of which nobody makes text."""
+    """Whether a text contains a lone surrogate, which cannot be encoded."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
     except UnicodeEncodeError:
@@ -75,14 +75,14 @@ def is_broken(values: Iterable[Any]) -> bool:
 
 
 def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
-    """The columns of a dict or of a list of dicts, of which pandas made a table but for a text."""
+    """The columns of a dict or list of dicts that pandas rejected only for a broken text."""
     if isinstance(data, Mapping):
         return data.items()
     names = dict.fromkeys(name for row in data for name in row)
     return ((name, [row.get(name) for row in data]) for name in names)
 
 
-def _as_it_is(released: pd.DataFrame) -> pd.DataFrame:
+def _identity(released: pd.DataFrame) -> pd.DataFrame:
     return released
 
 
@@ -109,29 +109,29 @@ def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         ) from None
     kinds = {field.name: field.type for field in table.schema}
 
-    def back(released: pd.DataFrame) -> Any:
+    def to_original_form(released: pd.DataFrame) -> Any:
         columns = [_column(pa, released[name], kinds.get(name)) for name in released.columns]
-        made = pa.table(columns, names=list(released.columns))
+        released_table = pa.table(columns, names=list(released.columns))
         if _package(data) != "polars":
-            return made
-        return _of_polars(import_module("polars"), made, data.schema)
+            return released_table
+        return _of_polars(import_module("polars"), released_table, data.schema)
 
-    return frame, back
+    return frame, to_original_form
 
 
 def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
-    """The table with decimals in place of numbers that come as texts; NaN and infinity stay."""
-    for place, field in enumerate(table.schema):
+    """Convert columns of numeric text to decimals; columns with NaN or infinity stay text."""
+    for i, field in enumerate(table.schema):
         if is_numeric_text(field.type):
-            texts = table.column(place).cast(field.type.storage_type).to_pylist()
+            texts = table.column(i).cast(field.type.storage_type).to_pylist()
             with suppress(pa.ArrowException):
                 numbers = pa.array([None if text is None else Decimal(text) for text in texts])
-                table = table.set_column(place, field.name, numbers)
+                table = table.set_column(i, field.name, numbers)
     return table
 
 
 def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
-    """The table as a frame; raises UnsupportedType, which names the first column without one."""
+    """Convert the table to a frame; raises UnsupportedType, which names the first bad column."""
     types = _types(pa).get
     try:
         frame: pd.DataFrame = table.to_pandas(types_mapper=types, date_as_object=True)
@@ -149,43 +149,43 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
         raise
 
 
-def _of_polars(pl: Any, made: pa.Table, schema: Mapping[str, Any]) -> Any:
-    """The released table of polars; an Enum stays one, of the values of released rows."""
-    found = pl.from_arrow(made)
+def _of_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
+    """Convert a release to polars; an Enum keeps only the categories of released rows."""
+    result = pl.from_arrow(table)
     for name, kind in schema.items():
-        if not isinstance(kind, pl.Enum) or name not in found.columns:
+        if not isinstance(kind, pl.Enum) or name not in result.columns:
             continue
-        used = set(found[name].cast(pl.String).drop_nulls().unique())
-        own = [value for value in kind.categories if value in used]
-        if len(own) == len(used):
-            # Arrow has it as a dictionary, whose order polars does not take back.
-            values = found[name].cast(pl.String).cast(pl.Enum(own))
-            found = found.with_columns(values)
-    return found
+        used = set(result[name].cast(pl.String).drop_nulls().unique())
+        used_categories = [value for value in kind.categories if value in used]
+        if len(used_categories) == len(used):
+            # polars does not restore the order of an Arrow dictionary.
+            values = result[name].cast(pl.String).cast(pl.Enum(used_categories))
+            result = result.with_columns(values)
+    return result
 
 
 def _plain(pa: Any, field: pa.Field) -> pa.Field:
-    """The field with a type of texts that pandas reads: views are a layout, and no other values."""
-    told = str(field.type)
-    if isinstance(field.type, pa.BaseExtensionType) and told == "extension<arrow.bool8>":
+    """Replace view types, which pandas cannot read; only their memory layout differs."""
+    type_name = str(field.type)
+    if isinstance(field.type, pa.BaseExtensionType) and type_name == "extension<arrow.bool8>":
         return field.with_type(pa.bool_())
-    if told in ("string_view", "binary_view"):
-        return field.with_type(pa.large_string() if "string" in told else pa.large_binary())
+    if type_name in ("string_view", "binary_view"):
+        return field.with_type(pa.large_string() if "string" in type_name else pa.large_binary())
     return field
 
 
 def _types(pa: Any) -> dict[Any, Any]:
-    """Types of pandas that hold a NULL beside every whole number and truth."""
-    found: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
+    """The nullable pandas types of booleans and integers, by Arrow type."""
+    pandas_types: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for sign in ("Int", "UInt"):
         for bits in (8, 16, 32, 64):
             name = f"{sign}{bits}"
-            found[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)
-    return found
+            pandas_types[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)
+    return pandas_types
 
 
 def _column(pa: Any, series: pd.Series[Any], kind: Any) -> Any:
-    """A released column in the type that it had; labels and texts of ranges are text."""
+    """Convert a released column to its original type; labels and ranges become text."""
     if kind is not None:
         try:
             return pa.array(series, type=kind, from_pandas=True)
@@ -194,25 +194,25 @@ def _column(pa: Any, series: pd.Series[Any], kind: Any) -> Any:
     return pa.array(series, from_pandas=True)
 
 
-# The key of a frame's attrs, which pandas hands on to copies and into Parquet files.
+# The key in a frame's attrs, which pandas carries over to copies and Parquet files.
 _ATTRS = "dbanon"
 
 
-def marked(released: pd.DataFrame, rows: str) -> pd.DataFrame:
-    """The frame, which says in its attrs how its rows stand."""
+def mark_row_order(released: pd.DataFrame, rows: str) -> pd.DataFrame:
+    """Record the row order in the frame's attrs."""
     released.attrs = {_ATTRS: {"rows": rows}}
     return released
 
 
 def require_not_shuffled(released: pd.DataFrame) -> None:
-    """Check that a frame is none whose rows were shuffled here.
+    """Check that dbanon did not shuffle the rows of a frame.
 
     Raises
     ------
-    RowsNotAligned : it is.
+    RowsNotAligned : it did.
     """
-    told = released.attrs.get(_ATTRS)
-    if isinstance(told, Mapping) and told.get("rows") == SHUFFLED:
+    marks = released.attrs.get(_ATTRS)
+    if isinstance(marks, Mapping) and marks.get("rows") == SHUFFLED:
         raise RowsNotAligned(
             "The released rows are in random order: that is what anonymize_frame does.",
             hint="Give the `report` of the same call, name a `key` of both tables, or release rows"
@@ -227,13 +227,13 @@ def alignment_of(
     places: NDArray[np.int64],
     hierarchies: Mapping[str, Any],
 ) -> Alignment:
-    """What pairs the released rows, whose originals are at ``places``, int64 (r,), again.
+    """Build the alignment of released rows with their originals at ``places``, int64 (r,).
 
     Parameters
     ----------
-    released : as it is handed back; its types may be others than in the run.
+    released : the table returned to the caller; its types may differ from those in the run.
     names : the quasi-identifiers.
-    hierarchies : of the run, by column.
+    hierarchies : the run's hierarchies, by column.
     """
     names = list(names)
     before, after = _digests(original, names), _digests(frame_of(released)[0], names)
@@ -243,14 +243,14 @@ def alignment_of(
 def rows_by_report(
     report: Report, original: pd.DataFrame, released: pd.DataFrame, names: Iterable[str]
 ) -> NDArray[np.int64]:
-    """int64 (n,), the released row of each original; -1 where it was withheld.
+    """Return the released row of each original, int64 (n,); -1 where it was withheld.
 
     Raises
     ------
-    RowsNotAligned : the report does not know, or one of the frames is not that of its run.
+    RowsNotAligned : the report has no alignment, or a frame differs from that of its run.
     """
-    known = report.alignment
-    if known is None:
+    alignment = report.alignment
+    if alignment is None:
         raise RowsNotAligned(
             "This report does not know which row became which. Only the report that"
             " anonymize_frame returned knows it, not a copy.",
@@ -258,24 +258,24 @@ def rows_by_report(
         )
     names = list(names)
     for title, table, then, n in (
-        ("original", original, known.before, known.n),
-        ("release", released, known.after, len(known.places)),
+        ("original", original, alignment.before, alignment.n),
+        ("release", released, alignment.after, len(alignment.places)),
     ):
-        found = _digests(table, names)
-        if len(table) != n or any(found[name] != then.get(name) for name in names):
+        digests = _digests(table, names)
+        if len(table) != n or any(digests[name] != then.get(name) for name in names):
             raise RowsNotAligned(
                 f"The {title} is not as it was in the run of this report: rows, their order or"
                 " values of its quasi-identifiers differ.",
                 hint="Give both frames as they were then, or name a `key` of both tables.",
             )
-    return known.rows()
+    return alignment.rows()
 
 
 def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:
-    """By column that the frame has, a digest of its values in their order."""
-    found: dict[str, Any] = {
+    """Digest the values of each existing column, in row order."""
+    hashes_by_name: dict[str, Any] = {
         name: pd.util.hash_pandas_object(frame[name], index=False).to_numpy()
         for name in names
         if name in frame.columns
     }
-    return {name: sha256(hashes.tobytes()).digest() for name, hashes in found.items()}
+    return {name: sha256(hashes.tobytes()).digest() for name, hashes in hashes_by_name.items()}

@@ -38,7 +38,7 @@ def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
 
 
 def group_by_display(frame: pd.DataFrame, names: Sequence[str]) -> Any:
-    """The rows by what is shown of some columns; NULL is a value."""
+    """Group the rows by the displayed values of some columns; NULL is a value."""
     columns = {}
     for name in names:
         codes = display_codes(frame[name])

@@ -1,4 +1,4 @@
-"""Columns of a data frame as microdata."""
+"""Conversion of data frame columns to microdata."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from dbanon.errors import (
 from dbanon.stores.frame.conversion import is_broken
 
 _NESTED = (list, dict, set, frozenset, tuple, np.ndarray)
-# Types of Arrow that pandas gives as such objects.
+# Arrow types whose values pandas returns as Python objects.
 _ARROW = ("date32", "date64", "decimal", "binary", "large_binary", "fixed_size_binary")
 
 
 def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
-    """What a column of dates or decimals is; None for a column of anything else.
+    """Describe a column of dates or decimals; None for any other column.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
 
 
 def complex_numbers(name: str) -> UnsupportedType:
-    """The refusal of numbers that have no order."""
+    """The error for complex numbers, which have no order."""
     return UnsupportedType(
         f'Column "{name}" holds complex numbers, which have no order.',
         hint="Give real and imaginary parts as columns of their own.",
@@ -85,22 +85,24 @@ def complex_numbers(name: str) -> UnsupportedType:
 
 def days(series: pd.Series[Any]) -> NDArray[np.float64]:
     """Dates as days since 1970-01-01, float64 (n,); 0 where NULL."""
-    found = np.zeros(len(series))
-    known = series.notna().to_numpy()
-    found[known] = np.array(series[known].astype(object).tolist(), "datetime64[D]").astype(np.int64)
-    return found
+    numbers = np.zeros(len(series))
+    is_valid = series.notna().to_numpy()
+    numbers[is_valid] = np.array(series[is_valid].astype(object).tolist(), "datetime64[D]").astype(
+        np.int64
+    )
+    return numbers
 
 
 def decimals(series: pd.Series[Any]) -> NDArray[np.float64]:
     """Decimals as the nearest numbers, float64 (n,); 0 where NULL."""
-    found = np.zeros(len(series))
-    known = series.notna().to_numpy()
-    found[known] = [float(value) for value in series[known]]
-    return found
+    numbers = np.zeros(len(series))
+    is_valid = series.notna().to_numpy()
+    numbers[is_valid] = [float(value) for value in series[is_valid]]
+    return numbers
 
 
 def units(value: Any, scale: int) -> int:
-    """A decimal in units of 10**-scale; of more digits it has none."""
+    """Convert a decimal to units of 10**-scale; it must not have more digits."""
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
@@ -123,10 +125,9 @@ def microdata_from_frame(
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
-    """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
+    """Convert columns of a frame to microdata, in row order; ``by`` names the stratum columns.
 
-    Raises as ``require_columns``, for what stands in ``names`` or ``named``, and as
-    ``require_texts``.
+    Raises as ``require_columns``, for ``names`` and ``named``, and as ``require_texts``.
     """
     require_columns(frame, [*names, *named])
     require_texts(frame, [*names, *by])
@@ -144,7 +145,7 @@ def microdata_from_frame(
         valid[:, position] = series.notna().to_numpy()
         if attribute.kind.is_coded:
             if isinstance(series.dtype, pd.CategoricalDtype):
-                # pandas before 3 warns where it casts categories to text.
+                # pandas before 3 warns about casting categories to text.
                 series = series.astype(object)
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
@@ -173,7 +174,7 @@ def microdata_from_frame(
 def with_groups(
     frame: pd.DataFrame, microdata: Microdata, by: Sequence[str], persons: Sequence[str] = ()
 ) -> Microdata:
-    """The records of a frame with the strata of these columns, and the persons of one, if any.
+    """Add the strata of the ``by`` columns to the records, and the persons, if any.
 
     Raises as ``require_columns``.
     """
@@ -187,12 +188,12 @@ def with_groups(
 
 
 def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Check that each name is that of one column.
+    """Check that each name is the name of exactly one column.
 
     Raises
     ------
-    ColumnNotFound : a name is no column of the frame.
-    InvalidParameter : it is two.
+    ColumnNotFound : the frame has no such column.
+    InvalidParameter : it has two.
     """
     columns = list(frame.columns)
     for name in dict.fromkeys(names):
@@ -206,11 +207,11 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Check that all texts of these columns can be written, as a database's can.
+    """Check that all texts of these columns can be encoded.
 
     Raises
     ------
-    UnsupportedType : one holds half a character.
+    UnsupportedType : a text contains a lone surrogate.
     """
     for name in names:
         if frame[name].dtype == object and is_broken(frame[name].to_numpy()):
@@ -218,22 +219,22 @@ def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str) -> pd.DataFrame:
-    """The rows that may be released, as if there were no others.
+    """Select the rows that may be released.
 
-    Where NULLs are withheld, these are the rows without a NULL in a quasi-identifier. Categories
-    that none of them has go with the others: a rank must not count them.
+    If NULLs are suppressed, these are the rows without a NULL in a quasi-identifier. Categories
+    that only other rows have are dropped, so that ranks do not count them.
     """
     if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
         return frame
-    rest: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
+    complete: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
     for name in quasi_identifiers:
-        if isinstance(rest[name].dtype, pd.CategoricalDtype):
-            rest[name] = rest[name].cat.remove_unused_categories()
-    return rest
+        if isinstance(complete[name].dtype, pd.CategoricalDtype):
+            complete[name] = complete[name].cat.remove_unused_categories()
+    return complete
 
 
 def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
-    """What a column of a frame is.
+    """Describe a column of a frame as an attribute.
 
     Raises
     ------
@@ -244,14 +245,14 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
     dtype = series.dtype
     types = pd.api.types
     text = str(dtype)
-    if (found := attribute_of_objects(name, series)) is not None:
-        return found
+    if (attribute := attribute_of_objects(name, series)) is not None:
+        return attribute
     if types.is_complex_dtype(dtype):
         raise complex_numbers(name)
     if types.is_bool_dtype(dtype):
         return Attribute(name, Kind.BOOLEAN, sql_type=text)
     if types.is_integer_dtype(dtype):
-        # Above 2**63 an int64 does not hold what a uint64 does.
+        # A uint64 may exceed the range of an int64.
         bits = 128 if "uint64" in text.lower() else 64
         return Attribute(name, Kind.INTEGER, sql_type=text, bits=bits)
     if types.is_float_dtype(dtype):
@@ -279,7 +280,7 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         moments = to_unit(series.to_numpy(f"datetime64[{series.dt.unit}]"), "us")
         numbers = moments.astype(np.int64).astype(np.float64)
-        # Like a database's infinity: beyond what microseconds reach.
+        # Beyond the range of microseconds: infinite, like a database's infinity.
         numbers[np.isnat(moments)] = np.inf
         numbers[series.isna().to_numpy()] = 0
         return numbers

@@ -46,30 +46,30 @@ from dbanon.stores.frame.microdata import (
 )
 from dbanon.stores.ports import Draft, Progress, SourceCounts
 
-# What a frame is called, and what kind of relation it is.
+# The name of a frame, and its kind of relation.
 NAME, KIND = "data frame", "frame"
-# What hints say in place of "in a view".
+# Hints say this instead of "in a view".
 IN_FRAME = "in the data frame"
 
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """The rows of a data frame, in its order. The keys of records are their places in it."""
+    """The rows of a data frame, in its order; a record's key is its position."""
 
     frame: pd.DataFrame
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Nothing: the caller has the frame."""
+        """Empty: the frame is already in this process."""
         return {}
 
     def describe(self, job: Job) -> Relation:
-        """The frame as a relation; what no release tells is of kind ``other``.
+        """Describe the frame as a relation; columns without a role get the kind ``other``.
 
         Raises
         ------
-        ColumnNotFound, InvalidParameter : a name is no column, or two.
-        UnsupportedType : a column that is read has a type that no release has.
+        ColumnNotFound, InvalidParameter : a name matches no column, or two.
+        UnsupportedType : a column to read has an unsupported type.
         """
         persons = job.guarantee.persons
         require_columns(self.frame, [*job.named, *persons])
@@ -92,26 +92,26 @@ class FrameSource:
         )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The frame: its rows are found by their places."""
+        """The frame itself: its rows are addressed by position."""
         return relation
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
-        """Nothing: no ledger keeps what it is known by."""
+        """Empty: frames have no ledger."""
         return {}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The frame: nobody changes it meanwhile."""
+        """The frame itself: it does not change during the run."""
         return relation
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes; those that no release looked at get the types they have."""
+        """Fill in the types of attributes that were left as ``other``."""
         return tuple(
             attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a
             for a in attributes
         )
 
     def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """No hierarchy: those of databases are not here.
+        """Refuse: a frame has no stored hierarchies.
 
         Raises
         ------
@@ -120,21 +120,21 @@ class FrameSource:
         return build(spec, (), column, pulse)
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Nothing to check: pandas spells all values in one way."""
+        """Nothing to check: pandas has one text for each value."""
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The values of a column but for NULL, of the rows that are read, in its order."""
+        """The distinct values of a column except NULL, in the rows to read, in its order."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return column_texts(microdata, microdata.attributes[0])
 
     def count(self, relation: Relation) -> int:
-        """The number of rows."""
+        """Count the rows."""
         return len(self.frame)
 
     def totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
-        """Rows, persons by the values of their column, and NULLs."""
+        """Count the rows, the persons, and the NULLs by column."""
         nulls = {name: int(self.frame[name].isna().sum()) for name in columns}
         totals = {"rows": len(self.frame)}
         if persons:
@@ -148,42 +148,46 @@ class FrameSource:
         return None
 
     def profile(self, relation: Relation) -> Profile:
-        """What counts tell of all columns."""
+        """Profile all columns by counts."""
         names = list(map(str, self.frame.columns))
         require_columns(self.frame, names)
-        counted = [_counted(name, self.frame[name]) for name in names]
-        columns = (replace(one, form=_form(one, self.frame[one.name])) for one in counted)
+        profiles = [_profile_column(name, self.frame[name]) for name in names]
+        columns = (
+            replace(column, form=_form(column, self.frame[column.name])) for column in profiles
+        )
         return Profile(len(self.frame), tuple(columns))
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
-        """The columns that look like numbers of persons, and why; the first rows tell it."""
+        """The columns that look like person identifiers, and why, judged by the first rows."""
         head = self.frame.iloc[:HEAD]
         names: list[Any] = list(self.frame.columns)
         attributes = []
         for name in names:
-            # What no release has is no number, and two columns of one name are not told apart.
+            # Skip unsupported types, and names that are ambiguous or not text.
             with suppress(DbanonError):
                 if isinstance(name, str) and names.count(name) == 1:
                     attributes.append(_attribute_of(name, head[name]))
-        known = {
+        codes_by_name = {
             name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
         }
         return numbers_found(
             attributes,
-            [_counted(name, head[name]) for name in suspects(attributes)],
-            lambda name: _agree(known[name][:HEAD]),
-            lambda column: _within(
-                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(known.values())
+            [_profile_column(name, head[name]) for name in suspects(attributes)],
+            lambda name: _agreement(codes_by_name[name][:HEAD]),
+            lambda column: _dependency_counts(
+                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(codes_by_name.values())
             ),
         )
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Those of these columns that look like identifiers, and why; the first rows tell it."""
-        counted = [_counted(name, self.frame[name].iloc[:HEAD]) for name in names]
-        return identifying(replace(one, form=_form(one, self.frame[one.name])) for one in counted)
+        """Which of these columns look like identifiers, and why, judged by the first rows."""
+        profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
+        return identifying(
+            replace(column, form=_form(column, self.frame[column.name])) for column in profiles
+        )
 
     def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
-        """The persons by how the identifier is normalized."""
+        """Count the persons by normalization of the identifier."""
         rows = self._rows(relation)[person.name]
         return {
             kind: int(_persons(rows, replace(person, normalize=kind)).max(initial=-1)) + 1
@@ -191,7 +195,7 @@ class FrameSource:
         }
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
-        """Classes, and those that hold fewer than k values of a column; NULLs are one each."""
+        """Count the classes, and those with fewer than k values of a column; NULLs are distinct."""
         codes = _codes(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
         missing = codes < 0
@@ -201,30 +205,30 @@ class FrameSource:
         return partition.n_classes, int((persons < int(draft.job.policy.k)).sum())
 
     def read(
-        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+        self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
-        """The wanted columns of the rows that may be released."""
+        """Read the columns that have a role, of the rows that may be released."""
         rows = self._rows(relation)
-        names = [attribute.name for attribute in wanted.quasi_identifiers]
-        require_texts(rows, [attribute.name for attribute in wanted.sensitive])
+        names = [attribute.name for attribute in roles.quasi_identifiers]
+        require_texts(rows, [attribute.name for attribute in roles.sensitive])
         microdata = microdata_from_frame(
             rows,
             names,
-            by=[attribute.name for attribute in wanted.by],
+            by=[attribute.name for attribute in roles.by],
             orders=job.policy.orders,
             kinds=job.policy.kinds,
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
-            held = self.frame[list(relation.required)].notna().all(axis=1)
-            keys = np.flatnonzero(held.to_numpy()).astype(np.int64).reshape(-1, 1)
+            is_candidate = self.frame[list(relation.required)].notna().all(axis=1)
+            keys = np.flatnonzero(is_candidate.to_numpy()).astype(np.int64).reshape(-1, 1)
         return replace(
             microdata,
             keys=keys,
-            entities=wanted.entities(lambda column: _persons(rows[column.name], column)),
+            entities=roles.entities(lambda column: _persons(rows[column.name], column)),
             sensitive={
-                attribute.name: coded(rows[attribute.name], attribute.name in wanted.leaves)
-                for attribute in wanted.sensitive
+                attribute.name: coded(rows[attribute.name], attribute.name in roles.leaves)
+                for attribute in roles.sensitive
             },
             withheld=len(self.frame) - len(rows),
         )
@@ -236,16 +240,17 @@ class FrameSource:
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> Mapping[str, NDArray[np.object_]]:
-        """Sums in each class, by Python's integers, which have no limit."""
-        places = microdata.keys[:, 0]
+        """Sum each class in Python integers, which do not overflow."""
+        positions = microdata.keys[:, 0]
         return {
-            a.name: _exact_totals(a, self.frame[a.name].iloc[places], partition) for a in attributes
+            a.name: _exact_totals(a, self.frame[a.name].iloc[positions], partition)
+            for a in attributes
         }
 
     def kept_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Places and values of these columns, row by row, in pieces; NULL is None."""
+        """Yield positions and values of these columns, row by row, in batches; NULL is None."""
         columns = self.frame[list(names)].astype(object)
         columns = columns.where(columns.notna(), None)
         for start in range(0, len(columns), chunk_rows):
@@ -254,17 +259,17 @@ class FrameSource:
             yield keys, list(piece.itertuples(index=False, name=None))
 
     def pads(self, attribute: Attribute) -> bool:
-        """False: values are as they stand in the frame."""
+        """False: a frame's values are never padded."""
         return False
 
     def different(self, draft: Draft, name: str) -> tuple[int, int]:
-        """The released rows with a value in a column, and how many texts these have."""
-        places = draft.microdata.keys[draft.release.partition.members, 0]
-        values = self.frame[name].iloc[places].dropna()
+        """Count the released rows with a value in a column, and its distinct texts."""
+        positions = draft.microdata.keys[draft.release.partition.members, 0]
+        values = self.frame[name].iloc[positions].dropna()
         return len(values), values.map(str).nunique()
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
-        """The released rows by their value of a column."""
+        """Group the released rows by their value of a column."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
         originals = draft.originals
@@ -274,15 +279,15 @@ class FrameSource:
         return groups_of(codes, before, int(draft.job.policy.k), persons)
 
     def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The released rows by their value of a quasi-identifier."""
+        """Group the released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
-        held = draft.originals
-        places, valid = microdata.keys[records, 0], microdata.valid_column(name)
-        codes = held.codes(name)[records]
+        release_originals = draft.originals
+        positions, valid = microdata.keys[records, 0], microdata.valid_column(name)
+        codes = release_originals.codes(name)[records]
         if valid is not None:
             codes = np.where(valid[records], codes, -1)
-        kept_codes = [_codes(self.frame[column].iloc[places]) for column in columns]
+        kept_codes = [_codes(self.frame[column].iloc[positions]) for column in columns]
         return groups_of(codes, kept_codes, 0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
@@ -299,14 +304,14 @@ def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
         return Attribute(name, Kind.OTHER, sql_type=str(series.dtype))
 
 
-def _counted(name: str, series: pd.Series[Any]) -> Column:
-    """What counts tell of a column; a type that no release has is of kind ``other``."""
+def _profile_column(name: str, series: pd.Series[Any]) -> Column:
+    """Profile a column by counts; unsupported types get the kind ``other``."""
     attribute = _attribute_of(name, series)
     present = series[series.notna()]
     distinct = int(_codes(present).max(initial=-1)) + 1
     length = worded = 0.0
     if attribute.kind is Kind.CATEGORY and len(present):
-        # Not by pandas' text type, which half a character makes fail with an error that holds it.
+        # Not by pandas' text type: a lone surrogate would raise an error that quotes it.
         texts = [str(value) for value in present.astype(object)]
         length = sum(map(len, texts)) / len(texts)
         worded = sum(" " in text for text in texts) / len(texts)
@@ -314,54 +319,61 @@ def _counted(name: str, series: pd.Series[Any]) -> Column:
 
 
 def _form(column: Column, series: pd.Series[Any]) -> str:
-    """The form of the first values."""
+    """Detect the form of the first values."""
     if not may_have(column.attribute):
         return ""
     return form_of_texts(map(str, series.dropna().iloc[:LOOKED_AT].unique()))
 
 
-def _agree(codes: NDArray[np.int64]) -> float:
-    """The share of pairs of rows that have one value; codes are -1 where NULL."""
+def _agreement(codes: NDArray[np.int64]) -> float:
+    """The share of row pairs with equal values; codes are -1 where NULL."""
     counts = np.bincount(codes[codes >= 0])
     rows = int(counts.sum())
     return (int(counts @ counts) - rows) / (rows * (rows - 1)) if rows > 1 else 1.0
 
 
-def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[list[int]]:
-    """As ``found_within`` wants them: of some values that several rows share, what they hold."""
+def _dependency_counts(
+    number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]
+) -> list[list[int]]:
+    """Count, for some repeated values of a number, non-NULL and distinct values of other columns.
+
+    The result is the input of ``found_within``.
+    """
     if not others:
         return []
     head = number[:PROBED]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
-    _, place = np.unique(number[probed], return_inverse=True)
-    sizes = np.bincount(place)
+    _, group = np.unique(number[probed], return_inverse=True)
+    sizes = np.bincount(group)
     columns = []
     for codes in others:
-        held = codes[probed]
-        known = held >= 0
-        of, width = place[known], int(held.max(initial=0)) + 1
-        different = np.unique(of * width + held[known]) // width
-        columns += [np.bincount(one, minlength=len(sizes)) for one in (of, different)]
-    found: list[list[int]] = np.column_stack(columns)[sizes > 1].tolist()
-    return found
+        group_codes = codes[probed]
+        is_valid = group_codes >= 0
+        valid_groups, width = group[is_valid], int(group_codes.max(initial=0)) + 1
+        different = np.unique(valid_groups * width + group_codes[is_valid]) // width
+        columns += [
+            np.bincount(group_ids, minlength=len(sizes)) for group_ids in (valid_groups, different)
+        ]
+    shared: list[list[int]] = np.column_stack(columns)[sizes > 1].tolist()
+    return shared
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:
-    """The attribute with the order that was stated for it."""
+    """The attribute with its declared order."""
     if attribute.kind is not Kind.CATEGORY or not orders.get(attribute.name):
         return attribute
     return replace(attribute, order=tuple(orders[attribute.name]))
 
 
 def coded(series: pd.Series[Any], as_texts: bool) -> Coded:
-    """A column in its own order, or, where that does not count, in that of its values' texts."""
+    """Encode a column in its own order, or in the order of its texts if ``as_texts``."""
     if as_texts:
-        known = series.notna().to_numpy()
+        is_valid = series.notna().to_numpy()
         texts = np.full(len(series), None, object)
-        texts[known] = [str(value) for value in series[known]]
+        texts[is_valid] = [str(value) for value in series[is_valid]]
         return Coded(*encode(texts))
     if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
-        # The order of categories that have none says nothing, and a release has another.
+        # Unordered categories have an arbitrary order, which differs in the release.
         series = series.astype(series.dtype.categories.dtype)
     values = pd.Index(series.dropna().unique()).sort_values()
     codes = values.get_indexer(series).astype(np.int32)
@@ -378,19 +390,19 @@ def _exact_totals(
         micros = values.to_numpy("datetime64[us]").astype(np.int64)
         integers = (micros // 10 ** (6 - attribute.scale)).astype(object)
     elif attribute.kind is Kind.DECIMAL:
-        known = series.notna().to_numpy()
+        is_valid = series.notna().to_numpy()
         integers = np.zeros(len(series), object)
-        integers[known] = np.array([units(x, attribute.scale) for x in series[known]], object)
+        integers[is_valid] = np.array([units(x, attribute.scale) for x in series[is_valid]], object)
     else:
         integers = values.to_numpy(object)
     integers[series.isna().to_numpy()] = 0
-    # Python's integers have no limit, and reduceat adds them as they are.
+    # Python integers do not overflow, and reduceat adds them as they are.
     exact = np.array([int(value) for value in integers[partition.members]], object)
     return np.asarray(np.add.reduceat(exact, partition.starts), object)
 
 
 def _persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
-    """Persons as codes, -1 where NULL; texts are compared as they are spelled alike."""
+    """Encode persons, -1 where NULL; texts are compared after normalization."""
     if person.normalize:
         normalize = person.normalize
         series = series.map(
@@ -401,7 +413,7 @@ def _persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
 
 
 def _codes(series: pd.Series[Any]) -> NDArray[np.int64]:
-    """Values as codes, -1 where NULL; what cannot be told apart otherwise is by its text."""
+    """Encode values, -1 where NULL; unhashable values are compared by their text."""
     try:
         codes, _ = pd.factorize(series)
     except TypeError:

@@ -1,4 +1,4 @@
-"""A data frame as the target of a run: a new frame, that nobody has before it was counted."""
+"""A data frame as the target of a run: a new frame, handed over only after it was recounted."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ from dbanon.release.linkage import unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
 from dbanon.sessions.names import RelationName
-from dbanon.stores.frame.conversion import marked
+from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.ports import Draft, LastCounts, Progress, Source, Written
 
 
-def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
-    """The column with no more categories than its rows have.
+def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Drop the categories that no row has.
 
-    Those of an ordered column keep their order; others come in the order of the rows, which is that
-    of the release: the old order may be that of the original rows.
+    Ordered categories keep their order. Others are reordered by first occurrence in the release,
+    since the old order may reveal the order of the original rows.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        codes, used = _own(series.cat.codes.to_numpy(), bool(dtype.ordered))
+        codes, used = _recode_used(series.cat.codes.to_numpy(), bool(dtype.ordered))
         categories = dtype.categories.take(used).rename(None)
-        made = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
-        found: pd.Series[Any] = pd.Series(made, index=series.index)
-        return found
+        recoded = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
+        result: pd.Series[Any] = pd.Series(recoded, index=series.index)
+        return result
     if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
-        return _arrow(series, dtype.pyarrow_dtype)
+        return _without_unused_arrow_categories(series, dtype.pyarrow_dtype)
     return series
 
 
-def _arrow(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
-    """The same for a column of Arrow's dictionaries; other nested types stay as they are."""
+def _without_unused_arrow_categories(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
+    """Do the same for an Arrow dictionary column; other nested types stay unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(kind):
         return series
-    found = series.array.__arrow_array__()
-    array = found.unify_dictionaries().combine_chunks()
+    chunked = series.array.__arrow_array__()
+    array = chunked.unify_dictionaries().combine_chunks()
     raw = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    codes, used = _own(raw, bool(kind.ordered))
+    codes, used = _recode_used(raw, bool(kind.ordered))
     indices = pa.array(codes, kind.index_type, mask=codes < 0)
     dictionary = array.dictionary.take(pa.array(used))
-    made = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
-    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(made), index=series.index)
+    recoded = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
+    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(recoded), index=series.index)
     return rebuilt
 
 
-def _own(codes: Any, ordered: bool) -> tuple[Any, Any]:
-    """Codes among those that occur, -1 for NULL, and which these are."""
-    used, first, places = np.unique(codes, return_index=True, return_inverse=True)
+def _recode_used(codes: Any, ordered: bool) -> tuple[Any, Any]:
+    """Renumber the codes that occur, keeping -1 for NULL; also returns the old codes in order."""
+    used, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.arange(len(used)) if ordered else np.argsort(first)
     order = order[used[order] >= 0]
     rank = np.full(len(used), -1)
     rank[order] = np.arange(len(order))
-    return rank[places.reshape(-1)], used[order]
+    return rank[inverse.reshape(-1)], used[order]
 
 
 def labels_as(
@@ -81,45 +81,52 @@ def labels_as(
     missing: NDArray[np.bool_] | None,
     labels: NDArray[np.int32],
 ) -> pd.Series[Any]:
-    """Labels of generalization under the type of the column that they stand for, if it takes them.
+    """Build a column of generalized labels, in the source column's type if it allows.
 
-    Text stays text of its type; of type ``object`` it gets the one that pandas has for texts.
-    Categories stay categories: the column's own where each label is one of them, with their
-    order, or else the labels. Whole numbers and truths stay what they are
-    where each label is a value of the column. All else is text, as pandas' type ``object``.
+    Text keeps its type; type ``object`` becomes pandas' text type. Categories remain categories:
+    the source's own, in their order, if each label is one of them, or else the labels. Integers and
+    booleans keep their type if each label is a value of the column. Everything else becomes text of
+    type ``object``.
 
     Parameters
     ----------
-    source : the values that the released rows had.
-    values, missing : the label of each class, and where it is NULL.
+    source : the original values of the released rows.
+    values, missing : the label of each class, and whether it is NULL.
     labels : int32 (r,), the class of each row.
     """
-    told = values.astype(object)
+    texts = values.astype(object)
     if missing is not None:
-        told[missing] = None
-    kind = source.dtype
-    categories = isinstance(kind, pd.CategoricalDtype)
-    dtype: Any = kind if isinstance(kind, pd.StringDtype) else object
-    if pd.api.types.is_object_dtype(kind):
-        # One row that is withheld, and holds no text, would show by the type.
+        texts[missing] = None
+    source_dtype = source.dtype
+    categories = isinstance(source_dtype, pd.CategoricalDtype)
+    dtype: Any = source_dtype if isinstance(source_dtype, pd.StringDtype) else object
+    if pd.api.types.is_object_dtype(source_dtype):
+        # Otherwise the type would reveal a withheld row that held no text.
         dtype = pd.Series(["text"]).dtype
-    if categories or pd.api.types.is_integer_dtype(kind) or pd.api.types.is_bool_dtype(kind):
-        own = {str(value): value for value in source.dropna().unique()}
-        if {text for text in told if text is not None} <= own.keys():
-            told, dtype = np.array([own.get(text) for text in told], object), kind
+    if (
+        categories
+        or pd.api.types.is_integer_dtype(source_dtype)
+        or pd.api.types.is_bool_dtype(source_dtype)
+    ):
+        values_by_text = {str(value): value for value in source.dropna().unique()}
+        if {text for text in texts if text is not None} <= values_by_text.keys():
+            texts, dtype = (
+                np.array([values_by_text.get(text) for text in texts], object),
+                source_dtype,
+            )
         elif categories:
             dtype = "category"
-    made: pd.Series[Any] = pd.Series(told, dtype=object).astype(dtype)
-    rows = made.iloc[labels].reset_index(drop=True)
+    class_labels: pd.Series[Any] = pd.Series(texts, dtype=object).astype(dtype)
+    rows = class_labels.iloc[labels].reset_index(drop=True)
     if dtype == "category":
-        # Sorted labels, without those of classes that are withheld.
+        # The labels are sorted; drop those of withheld classes.
         return rows.cat.remove_unused_categories()
-    return with_own_categories(rows)
+    return without_unused_categories(rows)
 
 
 @dataclass(frozen=True, eq=False)
 class FrameWritten(Written):
-    """A release in a frame of its own.
+    """A release in a new frame.
 
     Parameters
     ----------
@@ -132,15 +139,15 @@ class FrameWritten(Written):
 
 
 class FrameTarget:
-    """Where a released frame is put.
+    """Receives a released frame.
 
     Parameters
     ----------
-    rows : ``input`` to keep order and index; else rows stand in random order under a new one.
+    rows : ``input`` keeps order and index; otherwise rows get a random order and a new index.
 
     Attributes
     ----------
-    released, places : the frame, and int64 (r,), which row of the source each of its rows was; None
+    released, places : the frame, and the source position of each of its rows, int64 (r,); None
         until it is published.
     """
 
@@ -151,7 +158,7 @@ class FrameTarget:
         self._rows = rows
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """The output: a frame in memory stands in nobody's way. Raises as ``require_ranges``."""
+        """Plan the output: a frame in memory has no conflicts. Raises as ``require_ranges``."""
         if job.policy.intervals == RANGE:
             raise _no_ranges()
         name = RelationName(None, NAME)
@@ -160,7 +167,7 @@ class FrameTarget:
     def earlier(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """None is known: frames have no ledger."""
+        """Empty: frames have no ledger."""
         return NO_HISTORY
 
     def joint_histories(
@@ -184,31 +191,31 @@ class FrameTarget:
         raise _no_ranges()
 
     def copies_from(self, source: Source) -> bool:
-        """False: a frame is made from a frame."""
+        """False for frames: a frame is released from a frame."""
         return not isinstance(source, FrameSource)
 
     def require_type(self, attribute: Attribute) -> None:
-        """Nothing to check: a frame takes values of every type."""
+        """Nothing to check: a frame holds values of any type."""
 
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
-        """Refuse it: a frame is the client's own; raises InvalidParameter."""
+        """Refuse: a frame is already in the client; raises InvalidParameter."""
         raise passthrough_refused()
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
-        """The released rows; raises as ``ports.Target``."""
+        """Build the released rows; raises as ``ports.Target``."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
         if self._rows != INPUT:
             records = records[random_order(len(records))]
-        released = _released(source.frame, draft, records)
+        released = _released_frame(source.frame, draft, records)
         if self._rows == INPUT:
             released.index = source.frame.index.take(draft.microdata.keys[records, 0])
         return FrameWritten(draft, released, records)
 
     def count(self, written: FrameWritten, questions: Questions) -> Counts:
-        """The answers, by groups of rows with equal values."""
+        """Answer the questions by grouping rows with equal values."""
         frame = written.frame
         rows = questions.recounted(lambda columns: _recount(frame, columns))
         also = tuple(_recount(frame, columns) for columns in questions.also)
@@ -224,28 +231,30 @@ class FrameTarget:
         persons = {}
         for name in questions.persons:
             assert entities is not None
-            own = entities[written.records]
+            row_entities = entities[written.records]
             of_sets = tuple(
-                _persons(group_by_display(frame, columns).ngroup().to_numpy(np.int64), own, {})
+                _persons(
+                    group_by_display(frame, columns).ngroup().to_numpy(np.int64), row_entities, {}
+                )
                 for columns in questions.also
             )
-            persons[name] = replace(_persons(classes, own, cells), also=of_sets)
+            persons[name] = replace(_persons(classes, row_entities, cells), also=of_sets)
         return Counts(rows, persons, cells, also=also)
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Nothing to check: Python makes them."""
+        """Nothing to check: Python computes pseudonyms."""
 
     def different(self, written: FrameWritten, name: str) -> tuple[int, int]:
-        """The released rows with a value in a column, and how many different ones they have."""
+        """Count the released rows with a value in a column, and its distinct values."""
         values = written.frame[name].dropna()
         return len(values), values.nunique()
 
     def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
-        """None: all rows are counted."""
+        """Empty: all rows are counted, not a sample."""
         return {}
 
     def profiles(self, written: FrameWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The groups of several rows with one value, and those that are alone with their rows."""
+        """Count values that several rows share, and those with unique profiles."""
         frame = written.frame
         present = frame[name].notna().to_numpy()
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
@@ -255,20 +264,20 @@ class FrameTarget:
     def homogeneity(
         self, written: FrameWritten, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
-        """The classes in which all rows share one value of a column."""
+        """Count the classes in which all rows share one value of a column."""
         classes, values = (
-            group_by_display(written.frame, own).ngroup().to_numpy(np.int64)
-            for own in (columns, [name])
+            group_by_display(written.frame, names).ngroup().to_numpy(np.int64)
+            for names in (columns, [name])
         )
         return ClassHomogeneity.of_groups(name, classes, values)
 
     def digest(self, written: FrameWritten) -> str | None:
-        """None: nobody looks a frame up again."""
+        """None: a frame cannot be verified later."""
         return None
 
     def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Hand the frame over."""
-        self.released = marked(written.frame, self._rows)
+        self.released = mark_row_order(written.frame, self._rows)
         self.places = written.draft.microdata.keys[written.records, 0]
         return report.created_at
 
@@ -280,38 +289,40 @@ def _no_ranges() -> InvalidParameter:
     )
 
 
-def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
-    """The released rows in the frame's order of columns; bounds stand where their column stood."""
+def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
+    """Build the released rows with the frame's column order; bounds replace their column."""
     labels = draft.release.partition.labels[records]
-    places = draft.microdata.keys[records, 0]
+    positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
     for name in (name for name in frame.columns if name in draft.job.named):
-        made = [column for column in draft.release.columns if column.source == str(name)]
+        released_here = [column for column in draft.release.columns if column.source == str(name)]
         if str(name) in draft.job.pseudonyms:
-            columns[name] = _pseudonyms(frame[name].iloc[places], draft)
-        elif not made:
-            columns[name] = with_own_categories(frame[name].iloc[places].reset_index(drop=True))
-        for column in made:
+            columns[name] = _pseudonyms(frame[name].iloc[positions], draft)
+        elif not released_here:
+            columns[name] = without_unused_categories(
+                frame[name].iloc[positions].reset_index(drop=True)
+            )
+        for column in released_here:
             key = name if column.source_name is None else column.attribute.name
             if key in columns or (column.source_name is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
             if column.attribute.sql_type == GENERALIZED:
-                before = frame[name].iloc[places]
+                before = frame[name].iloc[positions]
                 columns[key] = labels_as(before, column.values, column.missing, labels)
             else:
-                columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
+                columns[key] = without_unused_categories(_series(column, frame[name].dtype, labels))
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
 
 
 def _pseudonyms(values: pd.Series[Any], draft: Draft) -> pd.Series[Any]:
-    """The pseudonyms of values, under the type that pandas has for texts."""
+    """Compute the pseudonyms of values, in pandas' text type."""
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
     plain = values.astype(object).where(values.notna(), None)
-    told = [key.of(attribute, value) for value in plain]
-    made: pd.Series[Any] = pd.Series(told, dtype=pd.Series(["text"]).dtype)
-    return made
+    pseudonyms = [key.of(attribute, value) for value in plain]
+    series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
+    return series
 
 
 def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
@@ -321,8 +332,8 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         if missing is not None:
             texts[missing[labels]] = None
         if isinstance(dtype, pd.CategoricalDtype):
-            own = {str(value): value for value in dtype.categories}
-            texts = np.array([own.get(text) for text in texts], object)
+            values_by_text = {str(value): value for value in dtype.categories}
+            texts = np.array([values_by_text.get(text) for text in texts], object)
         return pd.Series(texts, dtype=dtype)
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
@@ -333,10 +344,10 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
             return series.dt.tz_localize("UTC").astype(dtype)
         return series.astype(dtype)
     if column.attribute.kind in (Kind.DATE, Kind.DECIMAL):
-        made = objects(column.attribute, values)
+        python_values = objects(column.attribute, values)
         if missing is not None:
-            made[missing] = None
-        return pd.Series(made[labels], dtype=dtype)
+            python_values[missing] = None
+        return pd.Series(python_values[labels], dtype=dtype)
     if missing is None:
         return pd.Series(values[labels]).astype(dtype)
     holed = values.astype(object)
@@ -351,14 +362,14 @@ def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
 
 
 def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
-    found, counts = np.unique(sizes, return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    distinct_sizes, counts = np.unique(sizes, return_counts=True)
+    return dict(zip(distinct_sizes.tolist(), counts.tolist(), strict=True))
 
 
 def _persons(
     classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, Cells]
 ) -> EntityCount:
-    """The persons in each class; ``classes``, ``persons`` and the cells are each row's."""
+    """Count the persons in each class; all arguments have one entry per row."""
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
     in_class = np.bincount(pairs[:, 0])
     return EntityCount(
@@ -366,12 +377,14 @@ def _persons(
         smallest=int(in_class.min()) if len(pairs) else 0,
         histogram=_histogram(np.bincount(classes)),
         in_class=in_class.astype(np.int64),
-        cells={name: _once(found, persons) for name, found in cells.items()},
+        cells={
+            name: _mark_first_rows(column_cells, persons) for name, column_cells in cells.items()
+        },
     )
 
 
-def _once(cells: Cells, persons: NDArray[np.int32]) -> Cells:
-    """The cells of each row with 1 for its person, or 0 where an earlier row is theirs, too."""
+def _mark_first_rows(cells: Cells, persons: NDArray[np.int32]) -> Cells:
+    """Mark each row with 1 if it is its person's first in its cell, and 0 otherwise."""
     key = np.column_stack((cells.classes, cells.column.codes, persons))
     first = np.zeros(len(key), np.int64)
     first[np.unique(key, axis=0, return_index=True)[1]] = 1

@@ -35,7 +35,7 @@ def test_counts_within_values_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatc
         number = rng.integers(-1, rng.integers(1, 12), n)
         others = [rng.integers(-1, rng.integers(0, 5), n) for _ in range(rng.integers(1, 4))]
         expected = plainly(number, others, 6)
-        assert source._within(number, others) == expected
+        assert source._dependency_counts(number, others) == expected
         several += len(expected) > 1
     assert several > 100
 
