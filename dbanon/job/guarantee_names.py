@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount, rarest_row
+from dbanon.data.counts import Counts, Questions, Recount, describe_rarest_row
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.job.guarantee import (
@@ -122,7 +122,11 @@ class PerAttribute(Guarantee):
             counted=" (of each attribute by itself)",
             of_rows=((f"k = {k_rows:,}", row_anonymity),),
             cautions=(
-                Caution("rows are NOT k-anonymous", "ROWS ARE NOT k-ANONYMOUS", rarest_row(k_rows)),
+                Caution(
+                    "rows are NOT k-anonymous",
+                    "ROWS ARE NOT k-ANONYMOUS",
+                    describe_rarest_row(k_rows),
+                ),
             ),
         )
 
