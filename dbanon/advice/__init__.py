@@ -1,1 +1,1 @@
-"""Advice: what columns may be, what singles rows out, and which release is worth its loss."""
+"""Advice: roles of columns, sets that make rows unique, and a recommended release."""

@@ -1,8 +1,8 @@
-"""What a chain will look like: followed, class by class, at the rates that its releases had.
+"""Forecasts for chains, simulated class by class at the rates of past releases.
 
-Classes are drawn, and each goes its way: persons leave, rows change, and the class is live, held,
-withdrawn or gone as the chain's rules say. Figures are shares over many classes, so they tell what
-is to be expected, not what will be.
+The simulation draws classes at random: persons leave, rows change, and each class is live, held,
+withdrawn or dropped by the rules of the chain. Results are averages over many classes, so they are
+expectations, not predictions.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, Rules
 
 RELEASES = 12
 _CLASSES = 4000
-# A wider class costs loss; beyond this share of held rows it is worth a thought.
+# Larger classes lose more information; suggest them only above this share of held rows.
 _MUCH_HELD = 0.25
 _MANY_WAIT = 0.02
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What happens from one release to the next, as shares of the persons who are shown.
+    """Changes from one release to the next, as shares of the released persons.
 
     Parameters
     ----------
-    leave, join, change : persons who leave the source, come, and have a kept value changed.
+    leave, join, change : persons who leave the source, who join it, and whose kept values change.
     """
 
     leave: float
@@ -39,36 +39,36 @@ class Rates:
 
     @classmethod
     def of(cls, releases: Sequence[Mapping[str, Any]]) -> Rates | None:
-        """The rates of a chain's releases after the first; None where there are none yet.
+        """The average rates of a chain after its first release; None before the second.
 
         Parameters
         ----------
-        releases : what was counted of each.
+        releases : the counts of each release.
         """
-        leave = join = change = shown = there = 0.0
+        n_leaving = n_joined = n_changed = n_released = n_present = 0.0
         for before, now in pairwise(releases):
-            shown += now["members"]
-            there += max(now["members"] - now["absent"], 1)
-            # Who is shown and not there left at some time; who was shown and is not, left, too.
-            gone = before["persons"] + now["joined"] - now["persons"]
-            leave += max(now["absent"] + gone - before["absent"], 0)
-            join += now["joined"]
-            change += now.get("changed", 0)
-        if not shown:
+            n_released += now["members"]
+            n_present += max(now["members"] - now["absent"], 1)
+            # Leavers are released persons who are absent, and persons who are no longer released.
+            n_left = before["persons"] + now["joined"] - now["persons"]
+            n_leaving += max(now["absent"] + n_left - before["absent"], 0)
+            n_joined += now["joined"]
+            n_changed += now.get("changed", 0)
+        if not n_released:
             return None
-        return cls(leave / shown, join / shown, change / there)
+        return cls(n_leaving / n_released, n_joined / n_released, n_changed / n_present)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is to be expected after so many more releases.
+    """The expected state of a chain after further releases.
 
     Parameters
     ----------
-    held, absent, drifted, missing : shares of the rows that are shown: of held classes, of persons
-        who left, of persons whose values are others by now; and of all persons in the source those
-        who are not shown.
-    advice : what would help, in words.
+    held, absent, drifted : shares of released rows: in held classes, of persons who left, of
+        persons whose values have changed.
+    missing : share of persons in the source who are not released.
+    advice : suggestions, as texts.
     """
 
     releases: int
@@ -84,16 +84,16 @@ def forecast(
     rules: Rules,
     k: int,
     releases: Sequence[Mapping[str, Any]],
-    more: int = RELEASES,
+    horizon: int = RELEASES,
     *,
     models: bool = False,
 ) -> Forecast | None:
-    """What is to be expected of a chain; None before its second release.
+    """Forecast the state of a chain; None before its second release.
 
     Parameters
     ----------
-    releases : what was counted of each so far.
-    models : whether privacy models are kept, so that nobody leaves a class in a group.
+    releases : the counts of each release so far.
+    models : True if the chain has privacy models, which prevents groups from leaving a class.
     """
     groups_leave = rules.changes == SHOW and not models
     rates = Rates.of(releases)
@@ -103,107 +103,111 @@ def forecast(
     size = max(rules.size(k), 2)
     cells = max(last.get("live", 0) + last.get("held", 0), 1)
     size = max(size, round(last["persons"] / cells))
-    ages = len(releases) - 1 + more
-    held, absent, drifted, missing = _follow(rules, k, size, rates, ages, groups_leave)
-    advice = _advice(rules, k, size, rates, held, ages, groups_leave)
-    return Forecast(more, rates, held, absent, drifted, missing, advice)
+    ages = len(releases) - 1 + horizon
+    held_share, absent_share, stale_share, missing_share = _follow(
+        rules, k, size, rates, ages, groups_leave
+    )
+    advice = _advice(rules, k, size, rates, held_share, ages, groups_leave)
+    return Forecast(horizon, rates, held_share, absent_share, stale_share, missing_share, advice)
 
 
 def _follow(
     rules: Rules, k: int, size: int, rates: Rates, ages: int, groups_leave: bool
 ) -> tuple[float, float, float, float]:
-    """Held, absent, drifted and missing, as ``Forecast`` has them, of classes of all ages."""
+    """Simulate classes of all ages; returns held, absent, drifted and missing of ``Forecast``."""
     rng = np.random.default_rng(1)
-    of_class = size + rng.integers(0, max(size // 4, 1), _CLASSES)
-    shown = np.arange(int(of_class.max())) < of_class[:, None]
-    there, stale, lost = shown.copy(), np.zeros_like(shown), 0.0
-    found = [_counted(shown, there, stale, lost)]
+    class_sizes = size + rng.integers(0, max(size // 4, 1), _CLASSES)
+    is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
+    is_present, is_stale, n_withdrawn = is_released.copy(), np.zeros_like(is_released), 0.0
+    counts = [_counted(is_released, is_present, is_stale, n_withdrawn)]
     for _ in range(ages):
-        there &= rng.random(there.shape) >= rates.leave
-        stale |= there & (rng.random(there.shape) < rates.change)
-        left, stay = (shown & ~there).sum(axis=1), there.sum(axis=1)
-        live, gone = (left == 0) & (stay > 0), stay == 0
+        is_present &= rng.random(is_present.shape) >= rates.leave
+        is_stale |= is_present & (rng.random(is_present.shape) < rates.change)
+        n_absent, n_staying = (is_released & ~is_present).sum(axis=1), is_present.sum(axis=1)
+        is_live, is_dropped = (n_absent == 0) & (n_staying > 0), n_staying == 0
         if groups_leave:
-            batch = (left >= k) & (stay >= k)
-            shown[batch] = there[batch]
-            live |= batch
+            leaves_as_group = (n_absent >= k) & (n_staying >= k)
+            is_released[leaves_as_group] = is_present[leaves_as_group]
+            is_live |= leaves_as_group
         if rules.departures == WITHDRAW:
-            gone |= (left > 0) & ~live
+            is_dropped |= (n_absent > 0) & ~is_live
         elif rules.withdraw_above is not None:
-            gone |= (left > rules.withdraw_above * (left + stay)) & ~live
-        lost += float(there[gone].sum())
-        there[gone] = shown[gone] = False
-        _renew(rules, k, live & ~gone, stale, there)
-        found.append(_counted(shown, there, stale, lost))
-    # Those who came later are classes like the first ones, and younger.
-    by_age = np.array(found) / float(of_class.sum())
-    rows, held, absent, drifted, present, missing = by_age[-1] + rates.join * by_age[:-1].sum(
-        axis=0
-    )
+            is_dropped |= (n_absent > rules.withdraw_above * (n_absent + n_staying)) & ~is_live
+        n_withdrawn += float(is_present[is_dropped].sum())
+        is_present[is_dropped] = is_released[is_dropped] = False
+        _renew(rules, k, is_live & ~is_dropped, is_stale, is_present)
+        counts.append(_counted(is_released, is_present, is_stale, n_withdrawn))
+    # Persons who joined later form classes like the first ones, only younger.
+    counts_by_age = np.array(counts) / float(class_sizes.sum())
+    totals = counts_by_age[-1] + rates.join * counts_by_age[:-1].sum(axis=0)
+    rows, held_rows, absent_rows, stale_rows, present_rows, missing_rows = totals
     return (
-        held / max(rows, 1e-9),
-        absent / max(rows, 1e-9),
-        drifted / max(rows, 1e-9),
-        missing / max(present + missing, 1e-9),
+        held_rows / max(rows, 1e-9),
+        absent_rows / max(rows, 1e-9),
+        stale_rows / max(rows, 1e-9),
+        missing_rows / max(present_rows + missing_rows, 1e-9),
     )
 
 
 def _counted(
-    shown: NDArray[np.bool_], there: NDArray[np.bool_], stale: NDArray[np.bool_], lost: float
+    is_released: NDArray[np.bool_],
+    is_present: NDArray[np.bool_],
+    is_stale: NDArray[np.bool_],
+    n_withdrawn: float,
 ) -> tuple[float, ...]:
-    """Rows shown; of these in held classes, of absent and of drifted persons; there; lost."""
-    held = (shown & ~there).any(axis=1)
+    """Rows: released, in held classes, of absent persons, stale, present, and withdrawn."""
+    is_held = (is_released & ~is_present).any(axis=1)
     return (
-        float(shown.sum()),
-        float(shown[held].sum()),
-        float((shown & ~there).sum()),
-        float((shown & there & stale).sum()),
-        float(there.sum()),
-        lost,
+        float(is_released.sum()),
+        float(is_released[is_held].sum()),
+        float((is_released & ~is_present).sum()),
+        float((is_released & is_present & is_stale).sum()),
+        float(is_present.sum()),
+        n_withdrawn,
     )
 
 
 def _renew(
-    rules: Rules, k: int, live: NDArray[np.bool_], stale: NDArray[np.bool_],
-    there: NDArray[np.bool_],
+    rules: Rules, k: int, is_live: NDArray[np.bool_], is_stale: NDArray[np.bool_],
+    is_present: NDArray[np.bool_],
 ) -> None:  # fmt: skip
-    """Live classes show their values anew, as the rule for changes says."""
+    """Update the values of live classes, as the rule for changes allows."""
     if rules.changes == FREEZE:
         return
-    fresh = live.copy()
+    is_updated = is_live.copy()
     if rules.changes == HOLD:
-        differing = (stale & there).sum(axis=1)
-        fresh &= (differing == 0) | (differing >= k)
-    stale[fresh] = False
+        n_stale = (is_stale & is_present).sum(axis=1)
+        is_updated &= (n_stale == 0) | (n_stale >= k)
+    is_stale[is_updated] = False
 
 
 def _advice(
-    rules: Rules, k: int, size: int, rates: Rates, held: float, ages: int, groups_leave: bool
+    rules: Rules, k: int, size: int, rates: Rates, held_share: float, ages: int, groups_leave: bool
 ) -> tuple[str, ...]:
-    words = []
-    if held > _MUCH_HELD and groups_leave and size < 10 * k:
-        wide = Rules(**{**rules.to_plain(), "class_size": 10 * k})
-        then = _follow(wide, k, 10 * k, rates, ages, groups_leave)[0]
-        if then < held - 0.05:
-            words.append(
-                f"class_size {10 * k} lets leavers go in groups of k: {then:.0%} of rows held then,"
-                " at several times the loss; it is chosen when a chain is made"
+    texts = []
+    if held_share > _MUCH_HELD and groups_leave and size < 10 * k:
+        wider_rules = Rules(**{**rules.to_plain(), "class_size": 10 * k})
+        forecast_share = _follow(wider_rules, k, 10 * k, rates, ages, groups_leave)[0]
+        if forecast_share < held_share - 0.05:
+            texts.append(
+                f"class_size {10 * k} lets leavers go in groups of k: {forecast_share:.0%} of rows"
+                " held then, at several times the loss; it is chosen when a chain is made"
             )
     if rates.join < _MANY_WAIT and rules.admit_every == 1 and rates.join > 0:
-        words.append(
+        texts.append(
             "newcomers are few, and lose more for it: admit_every 3 brings more of them together"
         )
-    return tuple(words)
+    return tuple(texts)
 
 
-def describe_forecast(found: Forecast) -> list[tuple[str, str]]:
-    """A forecast as pairs of label and text, for people."""
-    rates = found.rates
+def describe_forecast(result: Forecast) -> list[tuple[str, str]]:
+    """Describe a forecast as pairs of label and text."""
+    rates = result.rates
     return [
         ("a release, on average", f"{rates.leave:.1%} leave, {rates.join:.1%} join,"
          f" {rates.change:.1%} change"),
-        (f"after {found.releases} more releases, about", f"{found.held:.0%} of rows in held"
-         f" classes, {found.absent:.0%} of persons who left, {found.drifted:.0%} with older values;"
-         f" {found.missing:.0%} of persons missing"),
-        *(("advice", text) for text in found.advice),
+        (f"after {result.releases} more releases, about", f"{result.held:.0%} of rows in held"
+         f" classes, {result.absent:.0%} of persons who left, {result.drifted:.0%} with older"
+         f" values; {result.missing:.0%} of persons missing"),
+        *(("advice", text) for text in result.advice),
     ]  # fmt: skip

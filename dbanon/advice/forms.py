@@ -1,11 +1,11 @@
-"""Forms of values: how identifiers are written, whatever a column's name says and however few.
+"""Forms of identifiers, recognized by values alone, whatever the name of the column.
 
-A form is a pattern, and check digits where the identifier has some. One table serves every door:
-databases count the values of a form in SQL, and frames in Python.
+A form is a pattern, with check digits if the identifier has them. One table serves all interfaces:
+databases count matching values in SQL, and frames in Python.
 
-A check digit is a weighted sum of the characters' values, modulo a number. So it is written as a
-value for each character at each place. Sources: ISO 7064 and ISO 13616 (IBAN), ISO/IEC 7812 (Luhn),
-GB 11643 (China), and the national registers' published rules.
+A check digit is a weighted sum of the characters' values, modulo a number, so it is specified by a
+value for each character at each position. Sources: ISO 7064 and ISO 13616 (IBAN), ISO/IEC 7812
+(Luhn), GB 11643 (China), and the national registers' published rules.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from functools import cache
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# The different values that are looked at, of the first rows that have one.
+# Number of distinct values to examine, from the first rows with a value.
 LOOKED_AT = 2_000
-# The share of values that must have a form.
+# Smallest share of values that must match a form.
 _SHARE = 0.9
-# Values that nobody made for an identifier have its form by chance less often than this.
+# Largest probability that values match a form by chance.
 _BY_CHANCE = 2e-5
 
-# What a column of yes and no, and one of codes of numbers, has: no identifier by that alone.
+# Forms of yes/no columns and of codes, which do not make an identifier.
 FLAG, CODE = "flag", "code"
 
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _VALUES = {character: value for value, character in enumerate(_DIGITS)}
-_ALPHANUMERIC = _VALUES | {letter: 10 + place for place, letter in enumerate(_LETTERS)}
+_ALPHANUMERIC = _VALUES | {letter: 10 + index for index, letter in enumerate(_LETTERS)}
 _DNI = "TRWAGMYFPDXBNJZSQVHLCKE"
-# Of an Italian tax code, at places 1, 3, 5 …: the same for digits and the letters beside them.
+# Values in an Italian tax code at positions 1, 3, 5 …, for letters and their corresponding digits.
 _ITALIAN = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25,
             24, 23)  # fmt: skip
 
-# What each character of a text is worth, place by place.
-Places = tuple[Mapping[str, int], ...]
+# The value of each character, by position in the text.
+PositionValues = tuple[Mapping[str, int], ...]
 
 
 @dataclass(frozen=True)
 class Check:
-    """Check digits: the sum over all places, modulo ``modulus``, is one of ``remainders``."""
+    """Check digits: the sum over all positions, modulo ``modulus``, is one of ``remainders``."""
 
-    places: Places
+    places: PositionValues
     modulus: int
     remainders: tuple[int, ...] = (0,)
 
@@ -57,40 +57,42 @@ class Check:
         *,
         last: Mapping[str, int] = _VALUES,
     ) -> Check:
-        """Each character's value times the weight of its place; ``last`` has the last one's."""
-        listed = list(weights)
-        values = [*[_VALUES] * (len(listed) - 1), last]
+        """Build a check with a weight per position; ``last`` has values for the last position."""
+        factors = list(weights)
+        values = [*[_VALUES] * (len(factors) - 1), last]
         places = (
-            {character: value * weight % modulus for character, value in known.items()}
-            for weight, known in zip(listed, values, strict=True)
+            {character: value * weight % modulus for character, value in character_values.items()}
+            for weight, character_values in zip(factors, values, strict=True)
         )
         return cls(tuple(places), modulus, remainders)
 
     @classmethod
     def luhn(cls, length: int) -> Check:
-        """Luhn's: from the right, each second digit doubled, and its digits added."""
+        """Luhn's check: from the right, double every second digit and add its digits."""
         doubled = {c: 2 * v - (9 if v > 4 else 0) for c, v in _VALUES.items()}
         places = (doubled if (length - at) % 2 == 0 else _VALUES for at in range(length))
         return cls(tuple(places), 10)
 
     def holds(self, text: str) -> bool:
-        """True where a text of as many characters passes."""
-        total = sum(place.get(c, 0) for place, c in zip(self.places, text, strict=True))
+        """True if a text of the right length passes the check."""
+        total = sum(
+            position_values.get(c, 0) for position_values, c in zip(self.places, text, strict=True)
+        )
         return total % self.modulus in self.remainders
 
 
 @dataclass(frozen=True)
 class Form:
-    """How values of an identifier are written.
+    """The form of an identifier's values.
 
     Parameters
     ----------
-    name : of the identifier; for people, too.
-    pattern : a regular expression that the whole text matches, of what all databases have alike.
-    checks : all of which hold.
-    compact : True for texts in capitals without spaces, hyphens, points and slashes.
-    moved : True where the first four characters are checked behind the others, letters as two
-        digits: of an IBAN.
+    name : the name of the identifier, also shown to users.
+    pattern : a regular expression for the full text, in the syntax common to all databases.
+    checks : checks that must all pass.
+    compact : True to match after converting to capitals and removing separators.
+    moved : True if checks apply with the first four characters at the end and letters as two
+        digits, as for an IBAN.
     """
 
     name: str
@@ -101,14 +103,14 @@ class Form:
 
     @property
     def by_chance(self) -> float:
-        """How often a value that is written alike passes all checks, at most."""
+        """An upper bound of the probability that a match of the pattern passes all checks."""
         share = 1.0 if self.checks else 0.001
         for check in self.checks:
             share *= len(check.remainders) / check.modulus
         return share
 
     def fits(self, text: str) -> bool:
-        """True where a text is written so."""
+        """True if a text has this form."""
         plain = compacted(text) if self.compact else text.strip()
         if not re.fullmatch(self.pattern, plain):
             return False
@@ -118,16 +120,16 @@ class Form:
 
     @property
     def width(self) -> int:
-        """The characters that are checked: noughts fill shorter texts up."""
+        """The number of characters to check; shorter texts are padded with zeros."""
         return len(self.checks[0].places) if self.checks else 0
 
 
-# What is left out of a text before it is looked at as a number.
+# Separators that are removed before matching.
 SEPARATORS = (" ", "-", ".", "/")
 
 
 def compacted(text: str) -> str:
-    """A text in capitals without what separates groups of digits."""
+    """Convert to capitals and remove separators of digit groups."""
     for separator in SEPARATORS:
         text = text.replace(separator, "")
     return text.upper()
@@ -141,16 +143,16 @@ def _national(pattern: str, *checks: Check) -> Form:
     return _coded("national number", pattern, *checks)
 
 
-# An IBAN of 34 characters, each of two digits at most.
+# An IBAN has at most 34 characters, each at most two digits.
 _IBAN_DIGITS = 68
 _EAN = (1, 3) * 6 + (1,)
 _CHINESE = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2, 1)
 _X = _VALUES | {"X": 10}
 _K = _VALUES | {"K": 10}
 _JAPANESE = (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)
-# Two check digits of Turkey's number: of the ten digits at odd and even places, and of their sum.
+# Two check digits of the Turkish number: over odd and even positions, and over the sum.
 _TURKISH = ((7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 0), (1,) * 10 + (-1,))
-# Ten stands as a nought there, so that a sum of one passes, too.
+# A check digit of ten is written as zero, so a remainder of one also passes.
 _BRAZILIAN = ((10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1))
 _SPANISH = tuple(10 ** (7 - at) % 23 for at in range(8))
 _FIRST_OF_NIE = _VALUES | {"X": 0, "Y": 1, "Z": 2}
@@ -164,9 +166,9 @@ _TAX_CODE = tuple(
 
 @cache
 def forms() -> tuple[Form, ...]:
-    """The table: a line a form.
+    """The table of forms, one per line.
 
-    Patterns have no backslash, quote, question mark or percent sign.
+    Patterns must not contain a backslash, quote, question mark or percent sign.
     """
     return (
         Form("e-mail address", "[^@ ,;]{1,64}@[^@ ,;.]{1,63}([.][^@ ,;.]{1,63}){1,8}"),
@@ -180,7 +182,7 @@ def forms() -> tuple[Form, ...]:
              "|([+]{0,1}1[ .-]){0,1}[(]{0,1}[2-9][0-9]{2}[)]{0,1}[ .-][2-9][0-9]{2}[ .-][0-9]{4}"
              "|[(]{0,1}0[0-9]{1,5}[)]{0,1}[ /-][0-9]{2}[0-9 ]{3,10}"
              "|0[0-9]{2,4}-[0-9]{1,4}-[0-9]{4}|0[0-9]-[0-9]{4}-[0-9]{4}"),
-        # Numbers without check digits, written as a country writes them.
+        # Numbers without check digits, in their national notation.
         Form("national number", "[0-3][0-9][01][0-9]{3}-[0-9]{4}|[0-9]{6}-[1-8][0-9]{6}"
              "|[0-3][0-9][01][0-9]{3}[-+A][0-9]{3}[0-9A-Y]|[2-9][0-9]{3} [0-9]{4} [0-9]{4}"
              "|[A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[0-9A-Z][0-9]"),
@@ -207,9 +209,9 @@ def forms() -> tuple[Form, ...]:
         _national("[0-9XYZ][0-9]{7}[A-Z]", Check((
             {c: v * _SPANISH[0] % 23 for c, v in _FIRST_OF_NIE.items()},
             *({c: v * weight % 23 for c, v in _VALUES.items()} for weight in _SPANISH[1:]),
-            {c: -place % 23 for place, c in enumerate(_DNI)}), 23)),
+            {c: -index % 23 for index, c in enumerate(_DNI)}), 23)),
         _national("[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]", Check((
-            *_TAX_CODE, {c: -place % 26 for place, c in enumerate(_LETTERS)}), 26)),
+            *_TAX_CODE, {c: -index % 26 for index, c in enumerate(_LETTERS)}), 26)),
         Form(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
         Form(FLAG, "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
              "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0"),
@@ -217,34 +219,34 @@ def forms() -> tuple[Form, ...]:
 
 
 def form_of(values: int, fitting: Mapping[int, int]) -> str:
-    """The form that values have; empty where they have none.
+    """The form of some values; empty if they have none.
 
     Parameters
     ----------
-    values : how many different ones were looked at.
-    fitting : how many of them have each form, by its place in ``forms()``.
+    values : number of distinct values examined.
+    fitting : number of matching values, by index of the form in ``forms()``.
     """
-    for place, form in enumerate(forms()):
+    for index, form in enumerate(forms()):
         chance = 0.0 if form.name == FLAG else form.by_chance**values
-        if values and fitting.get(place, 0) >= _SHARE * values and chance <= _BY_CHANCE:
+        if values and fitting.get(index, 0) >= _SHARE * values and chance <= _BY_CHANCE:
             return form.name
     return ""
 
 
 def may_have(attribute: Attribute) -> bool:
-    """True for types that identifiers are kept in: texts without an order, and whole numbers."""
+    """True for types of identifiers: integers, and texts without an order."""
     if attribute.kind is Kind.DECIMAL:
         return attribute.scale <= 0
     return attribute.kind in (Kind.CATEGORY, Kind.INTEGER) and not attribute.order
 
 
 def is_identifying(form: str) -> bool:
-    """True for a form that only identifiers have."""
+    """True for a form of identifiers only."""
     return bool(form) and form not in (FLAG, CODE)
 
 
 def form_of_texts(texts: Iterable[str]) -> str:
-    """The form of some texts, each taken once."""
+    """The form of the distinct texts among these."""
     different = set(texts)
-    fitting = {place: sum(map(form.fits, different)) for place, form in enumerate(forms())}
+    fitting = {index: sum(map(form.fits, different)) for index, form in enumerate(forms())}
     return form_of(len(different), fitting)

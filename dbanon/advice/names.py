@@ -1,4 +1,4 @@
-"""What a column's name says, by the words of one list.
+"""Hints from the names of columns, by lists of words.
 
 ``words.txt`` has the words, by list and language.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 
 WORDS = Path(__file__).with_name("words.txt")
 
-# Letters that have no mark to take off, as they are written without them.
+# Transliterations of letters that Unicode does not decompose.
 _PLAIN = str.maketrans(
     {"ß": "ss", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe",
      "đ": "d", "Đ": "D", "ı": "i", "þ": "th", "Þ": "Th"}
 )  # fmt: skip
-# Scripts that join words without a space: Hangul (decomposed), kana, Han.
+# Scripts without spaces between words: Hangul (decomposed), kana, Han.
 _JOINING = "\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff"
 _JOINED_WORD = re.compile(f"[{_JOINING}]+")
 _SMALL, _CAPITAL = "a-zа-яёα-ω", "A-ZА-ЯЁΑ-Ω"
@@ -27,17 +27,17 @@ _BOUNDARY = re.compile(
     f"(?<=[{_SMALL}0-9])(?=[{_CAPITAL}])|(?<=[{_CAPITAL}])(?=[{_CAPITAL}][{_SMALL}])"
     f"|(?<=[A-Za-z0-9])(?=[{_JOINING}])|(?<=[{_JOINING}])(?=[A-Za-z0-9])"
 )
-# Characters of the longest word within a name of such a script.
+# Longest word to search for in names of such a script, in characters.
 _LONGEST = 16
 
 
-# A column of codes has no more different values.
+# Largest number of distinct values in a column of codes.
 MOST_CODES = 50
 
 
 @cache
 def words() -> Mapping[str, frozenset[str]]:
-    """The words that say something in a column's name, by list."""
+    """The words with a meaning in names of columns, by list."""
     lists: dict[str, set[str]] = {}
     current: set[str] = set()
     for line in WORDS.read_text(encoding="utf-8").splitlines():
@@ -55,20 +55,20 @@ def _without_marks(text: str) -> str:
 
 
 def split_name(name: str) -> list[str]:
-    """The words of a column's name in their order, in small letters without accents."""
+    """The words of a column's name in order, in lower case without accents."""
     spaced = _BOUNDARY.sub(" ", _without_marks(name))
     return re.findall(r"[^\W_]+", spaced.lower())
 
 
 def parts_of(name: str) -> frozenset[str]:
-    """The words of a column's name, each alone, with its neighbour, and all in one."""
+    """The words of a column's name: single words, joined neighbours, and all words joined."""
     parts = split_name(name)
     pairs = [first + second for first, second in pairwise(parts)]
-    return frozenset([*parts, *pairs, "".join(parts), *_within(parts)])
+    return frozenset([*parts, *pairs, "".join(parts), *_subwords(parts)])
 
 
-def _within(parts: list[str]) -> list[str]:
-    """The words that scripts without spaces may have within a word."""
+def _subwords(parts: list[str]) -> list[str]:
+    """Possible words within names in scripts without spaces."""
     return [
         part[start:end]
         for part in parts
@@ -79,7 +79,7 @@ def _within(parts: list[str]) -> list[str]:
 
 
 def name_says(name: str) -> str:
-    """``person`` for a name of a number of persons, ``number`` for one of any number, or empty."""
+    """``person`` if a name is of person identifiers, ``number`` for other numbers, else empty."""
     lists = words()
     parts = _without_digits(name)
     if "".join(parts) in lists["person_number"]:
@@ -91,20 +91,21 @@ def name_says(name: str) -> str:
 
 
 def numbers_persons(name: str) -> bool:
-    """True where a name leaves no doubt that each value is a person's, however few there are.
+    """True if a name clearly is that of person identifiers, however few values there are.
 
-    A word for persons alone may head a yes or no, and ``member_no`` numbers within a household.
+    A word for persons may also name a yes/no column, and ``member_no`` may count members
+    of a household.
     """
     parts = _without_digits(name)
     if "".join(parts) in words()["person_number"]:
         return True
-    within = {*parts, *(half for part in parts for half in _halves(part))}
-    numbered = bool(within & (words()["number"] | words()["joined"]))
-    return name_says(name) == "person" and numbered and bool(within & words()["person"])
+    parts_and_halves = {*parts, *(half for part in parts for half in _halves(part))}
+    numbered = bool(parts_and_halves & (words()["number"] | words()["joined"]))
+    return name_says(name) == "person" and numbered and bool(parts_and_halves & words()["person"])
 
 
 def names_identifier(name: str) -> bool:
-    """True where a name has a word for a name, an address or a number of a person."""
+    """True if a name has a word for a name, an address or an identifier of a person."""
     lists, parts = words(), parts_of(name)
     if parts & (lists["identifier"] | lists["person_number"]):
         return True
@@ -117,31 +118,31 @@ def names_identifier(name: str) -> bool:
 
 
 def says_identifier(name: str) -> bool:
-    """True where a name alone says it, and nobody knows the values."""
+    """True if a name indicates an identifier and the values are unknown."""
     if is_about_something_else(name):
         return False
     return names_identifier(name) or numbers_persons(name)
 
 
 def is_about_something_else(name: str) -> bool:
-    """True where words beside an identifier's turn the name: ``hospital_name``, ``phone_type``."""
+    """True if other words change an identifier's meaning: ``hospital_name``, ``phone_type``."""
     lists = words()
     return bool(parts_of(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
 
 
 def names_code(name: str) -> bool:
-    """True where a name has a word for a category, and none for an amount of something."""
+    """True if a name has a word for a category, and none for an amount."""
     lists, parts = words(), parts_of(name)
     return bool(parts & lists["code_name"]) and not parts & lists["amount"]
 
 
 def names_design_weight(name: str) -> bool:
-    """True where a name has a word for the number of persons that a row of a survey stands for."""
+    """True if a name has a word for a survey weight, the number of persons per row."""
     return bool(parts_of(name) & words()["design_weight"])
 
 
 def names_household(name: str) -> bool:
-    """True where a name is that of a number of households, families or dwellings."""
+    """True if a name is that of identifiers of households, families or dwellings."""
     lists, parts = words(), _without_digits(name)
     if parts_of(name) & lists["household_number"]:
         return True
@@ -150,7 +151,7 @@ def names_household(name: str) -> bool:
 
 
 def is_number_alone(name: str) -> bool:
-    """True where a name is made of nothing but words for numbers: ``id``, ``record_no``."""
+    """True if a name consists of words for numbers only: ``id``, ``record_no``."""
     return _are(_without_digits(name), "number")
 
 
@@ -172,7 +173,7 @@ def _numbers() -> frozenset[str]:
 
 
 def _halves(part: str) -> list[str]:
-    """The two words that may be written as one, at all places, where both are of the list."""
+    """Splits of a compound into two words that are both in the lists."""
     listed = _persons() | _numbers()
     splits = [(part[:at], part[at:]) for at in range(2, len(part) - 1)]
     return [half for pair in splits if set(pair) <= listed for half in pair]
@@ -180,7 +181,7 @@ def _halves(part: str) -> list[str]:
 
 @cache
 def _origin(part: str) -> str:
-    """What a word of a name is of: ``person``, ``number`` or nothing; two may be written as one."""
+    """The list of a word in a name: ``person``, ``number`` or empty; compounds are split."""
     persons, numbers = _persons(), _numbers()
     halves = ({part[:at], part[at:]} for at in range(2, len(part) - 1))
     if part in persons or any(both & persons and both & numbers for both in halves):

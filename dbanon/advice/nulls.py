@@ -1,4 +1,4 @@
-"""What becomes of NULLs in a release that is advised, and why."""
+"""The recommended treatment of NULLs, and its reasons."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dbanon.data.frozen import dataclass
 
 @dataclass(frozen=True)
 class NullChoice:
-    """What becomes of NULLs in a release.
+    """The treatment of NULLs in a release.
 
     Parameters
     ----------
     nulls : the value of the option.
-    max_suppression : the share of records that is withheld with it, in hundredths, rounded up.
-    lost : by each value that was tried, the share that it loses of all cells with a value, cells of
-        withheld records among them; empty where nothing was tried.
+    max_suppression : the resulting share of withheld records, rounded up to hundredths.
+    loss_shares : for each value that was tried, the share of cells with a value that it loses,
+        including cells of withheld records; empty without trials.
     """
 
     nulls: str
     max_suppression: float
-    lost: Mapping[str, float]
+    loss_shares: Mapping[str, float]
 
     def __str__(self) -> str:
-        """The choice in words."""
-        if not self.lost:
+        """Describe the choice."""
+        if not self.loss_shares:
             return f"{self.nulls}, as asked for"
-        shares = {name: f"{100 * share:.3g} %" for name, share in self.lost.items()}
+        shares = {name: f"{100 * share:.3g} %" for name, share in self.loss_shares.items()}
         others = [f"{name} {share}" for name, share in shares.items() if name != self.nulls]
         return (
             f"{self.nulls}: a release loses about {shares[self.nulls]} of all cells with a value"
@@ -37,5 +37,5 @@ class NullChoice:
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain values."""
-        lost = {name: float(f"{share:.4g}") for name, share in self.lost.items()}
-        return {"nulls": self.nulls, "max_suppression": self.max_suppression, "lost": lost}
+        loss_shares = {name: float(f"{share:.4g}") for name, share in self.loss_shares.items()}
+        return {"nulls": self.nulls, "max_suppression": self.max_suppression, "lost": loss_shares}

@@ -1,8 +1,8 @@
-"""Numbers of persons: columns whose values each stand for one person, in one row or several.
+"""Detection of person identifiers: columns with one value per person, in one row or several.
 
-k counts rows. Where a person has several, a class of k rows may be one person's. A number of
-persons is told by its name, or by what does not vary within its values. Both are guesses: not every
-such column is found, and one that is found may number something else.
+k counts rows. If persons have several rows, all k rows of a class may belong to one person. A
+person identifier is recognized by its name, or by columns that are constant within its values. Both
+are heuristics: they may miss such a column, or report one that identifies something else.
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ from dbanon.advice.profile import Column
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# Why a column is taken for a number of persons, of ``roles.REASONS``.
+# Reasons to take a column for a person identifier, codes of ``roles.REASONS``.
 BY_NAME, BY_VALUES = "person_name", "person_values"
-# What does not vary within a person, by list of words.
+# Attributes that are constant for a person, by word list.
 BIRTH, SEX = "birth", "sex"
 
-# Rows that are looked at first, those of them whose values are looked up, and rows to look in.
+# Number of first rows to examine, of rows whose values are looked up, and of rows to search.
 HEAD, PROBED, LOOKED_UP = 2_000, 500, 200_000
-# More values than these, or one in two rows, are many: a code has fewer.
+# A column has many values if it has more than this number, or one per two rows; codes have fewer.
 _FEW, _NUMBERED = 20, 0.5
-# Fewer values than these are persons only where the name leaves no doubt; fewer than the second
-# number, only where birth date or sex show it.
+# With fewer values than the first number, only an unambiguous name makes a person identifier; with
+# fewer than the second, only constant birth date or sex.
 _SEVERAL, _NAMED = 5, 10
-# Rows that a person has on average, at most, where no name says that it is one.
+# Largest average number of rows per person, if the name does not name a person.
 _ROWS_EACH = 20
-# Of values in several rows: how many are needed, and which share has to be constant within. A share
-# above the third number is expected of rows drawn by chance: it tells nothing. Nor do few values
-# that are all constant by chance more often than the last number says.
+# For values in several rows: the smallest number of values; the share that must be constant; the
+# share expected by chance above which the test says nothing; and the largest probability that all
+# of them are constant by chance.
 _ENOUGH, _CONSTANT, _BY_CHANCE, _ALL_BY_CHANCE = 5, 0.95, 0.75, 1e-3
 _VARIES = 0.5
-# Letters of a text, and the share of texts of several words, up to which it may be a number.
+# Largest mean length of texts, and largest share of texts with several words, of an identifier.
 _LETTERS, _WORDED = 40, 0.5
 
 _KINDS = frozenset({Kind.INTEGER, Kind.CATEGORY, Kind.DECIMAL, Kind.FLOAT})
 
 
 @dataclass(frozen=True)
-class Within:
-    """What of another column is constant within the values of one that several rows share.
+class WithinPerson:
+    """How often an attribute is constant within the values of a candidate identifier.
 
     Parameters
     ----------
-    what : ``BIRTH`` or ``SEX``.
-    values : values that several rows share which have a value of the other column.
-    constant : those within which the other column has one value.
-    by_chance : how many would be constant, were rows drawn at random.
+    attribute : ``BIRTH`` or ``SEX``.
+    values : number of candidate values in several rows with the attribute.
+    constant : number of these within which the attribute has one value.
+    by_chance : number expected to be constant for randomly drawn rows.
     """
 
-    what: str
+    attribute: str
     values: int
     constant: int
     by_chance: float
 
     @property
     def holds(self) -> bool | None:
-        """Whether it is constant within; None where that cannot be said."""
+        """Whether the attribute is constant; None if the counts do not decide it."""
         if self.values < _ENOUGH or self.by_chance > _BY_CHANCE * self.values:
             return None
         if (self.by_chance / self.values) ** self.values > _ALL_BY_CHANCE:
@@ -67,43 +67,47 @@ class Within:
 
     @property
     def varies(self) -> bool:
-        """True when it is not constant within most of them, wrong entries or not."""
+        """True if it varies within most values, more than data errors would explain."""
         return self.holds is False and self.constant < _VARIES * self.values
 
 
 def constant_within(attributes: Iterable[Attribute]) -> dict[str, str]:
-    """The columns that do not vary within a person, by their names: ``BIRTH`` or ``SEX``."""
+    """Columns whose names suggest a constant attribute of persons: ``BIRTH`` or ``SEX``."""
     listed = words()
-    found = {}
+    columns = {}
     for attribute in attributes:
         parts = parts_of(attribute.name)
-        for what in (BIRTH, SEX):
-            if parts & listed[what]:
-                found[attribute.name] = what
+        for constant_attribute in (BIRTH, SEX):
+            if parts & listed[constant_attribute]:
+                columns[attribute.name] = constant_attribute
                 break
-    return found
+    return columns
 
 
 def suspects(attributes: Sequence[Attribute]) -> tuple[str, ...]:
-    """The columns that are worth looking at: by type and name they may number persons.
+    """Candidates for person identifiers, by type and name.
 
-    Where no column holds a birth date or a sex, a name has to say it; and without a name that says
-    that it is a number, both have to be there.
+    If no column has birth dates or sexes, the name must name a person. If the name names no number,
+    columns of both are needed.
     """
     constant = constant_within(attributes)
     kinds = set(constant.values())
-    found = []
+    candidates = []
     for attribute in attributes:
         if not _numbers(attribute) or attribute.name in constant:
             continue
-        said = name_says(attribute.name)
-        if said == "person" or (said == "number" and kinds) or (not said and len(kinds) == 2):
-            found.append(attribute.name)
-    return tuple(found)
+        name_hint = name_says(attribute.name)
+        if (
+            name_hint == "person"
+            or (name_hint == "number" and kinds)
+            or (not name_hint and len(kinds) == 2)
+        ):
+            candidates.append(attribute.name)
+    return tuple(candidates)
 
 
 def _numbers(attribute: Attribute) -> bool:
-    """True of a type that numbers may have: whole numbers, texts, what frames hold for NULL."""
+    """True for types of identifiers: integers, texts, and floats that frames use for NULL."""
     if attribute.kind is Kind.OTHER:
         return attribute.sql_type.lower() == "uuid"
     if attribute.kind in (Kind.DECIMAL, Kind.FLOAT):
@@ -112,16 +116,16 @@ def _numbers(attribute: Attribute) -> bool:
 
 
 def many_values(column: Column) -> bool:
-    """True of as many values as persons are: the first of two looks, at some of the rows.
+    """True if the first rows have enough values for a person identifier; the first of two tests.
 
-    A column that the database says is different in all rows has a person a row, as k has it.
+    A column that the database declares unique has one row per person, so k already counts persons.
     """
     if column.key or not column.distinct or column.worded >= _WORDED:
         return False
     if column.mean_length > _LETTERS:
         return False
     if numbers_persons(column.name):
-        # All rows that are looked at may be one person's.
+        # All examined rows may belong to one person.
         return True
     numbered = column.distinct >= _NUMBERED * column.present
     several = column.distinct >= _SEVERAL and column.distinct * _ROWS_EACH >= column.present
@@ -130,97 +134,96 @@ def many_values(column: Column) -> bool:
     return several
 
 
-def looks_like_person(name: str, within: Sequence[Within]) -> str:
-    """Why a column of many values is taken for a number of persons; empty where it is not.
+def looks_like_person(name: str, findings: Sequence[WithinPerson]) -> str:
+    """The reason to take a column of many values for a person identifier; empty if it is none.
 
-    By its name alone, unless birth date or sex vary within its values. By its values where its name
-    says that it is some number, and one of both does not vary; or where its name says nothing, and
-    both do not vary.
+    The name suffices, unless birth date or sex vary within a value. Otherwise the values decide: if
+    the name suggests a number, one of both must be constant, else both.
     """
-    said = name_says(name)
-    if said == "person":
-        # A number of households or firms has a name like a person's, too.
-        return "" if any(one.varies for one in within) else BY_NAME
-    if any(one.holds is False for one in within):
+    name_hint = name_says(name)
+    if name_hint == "person":
+        # Identifiers of households or firms may have names like those of persons.
+        return "" if any(finding.varies for finding in findings) else BY_NAME
+    if any(finding.holds is False for finding in findings):
         return ""
-    held = {one.what for one in within if one.holds}
-    wanted = 1 if said == "number" else 2
-    return BY_VALUES if len(held) >= wanted else ""
+    constant_attributes = {finding.attribute for finding in findings if finding.holds}
+    n_needed = 1 if name_hint == "number" else 2
+    return BY_VALUES if len(constant_attributes) >= n_needed else ""
 
 
-def found_within(
+def constancy_within(
     counts: Iterable[Sequence[int]], constant: Mapping[str, str], agree: Mapping[str, float]
-) -> list[Within]:
-    """What is constant within the values of a column, of their counts.
+) -> list[WithinPerson]:
+    """Evaluate counts of attributes within the values of a candidate column.
 
     Parameters
     ----------
-    counts : of each value that several rows share: for each column of ``constant``, in its order,
-        the rows with a value there, and how many different ones they have.
-    agree : of each such column, the share of pairs of rows that have the same value.
+    counts : per candidate value in several rows: for each column of ``constant``, in order, the
+        number of rows with a value there, and the number of different values.
+    agree : for each such column, the share of pairs of rows with equal values.
     """
     rows = list(counts)
-    found = []
-    for place, (name, what) in enumerate(constant.items()):
-        own = [(row[2 * place], row[2 * place + 1]) for row in rows if row[2 * place] > 1]
-        found.append(
-            Within(
-                what,
-                len(own),
-                sum(different == 1 for _, different in own),
-                sum(agree[name] ** (size - 1) for size, _ in own),
+    results = []
+    for index, (name, attribute) in enumerate(constant.items()):
+        value_counts = [(row[2 * index], row[2 * index + 1]) for row in rows if row[2 * index] > 1]
+        results.append(
+            WithinPerson(
+                attribute,
+                len(value_counts),
+                sum(different == 1 for _, different in value_counts),
+                sum(agree[name] ** (size - 1) for size, _ in value_counts),
             )
         )
-    return found
+    return results
 
 
-def numbers_found(
+def find_person_identifiers(
     attributes: Sequence[Attribute],
     counted: Iterable[Column],
     agree: Callable[[str], float],
-    within: Callable[[Column], Iterable[Sequence[int]]],
+    counts_within: Callable[[Column], Iterable[Sequence[int]]],
 ) -> dict[str, str]:
-    """The columns that look like numbers of persons, and why.
+    """Find columns that look like person identifiers, with reasons.
 
-    The first rows are looked at, and of a column that may be one all rows of some of its values.
+    Candidates are selected on the first rows, and then tested on all rows of some of their values.
 
     Parameters
     ----------
-    attributes : those that may be looked at within the values of others.
-    counted : what counts tell of the first rows of the columns that are worth looking at.
-    agree : the share of pairs of the first rows that have one value of a column.
-    within : the counts of a column, as ``found_within`` takes them.
+    attributes : columns that may be constant within a person.
+    counted : profiles of candidate columns on the first rows.
+    agree : returns the share of pairs of first rows with equal values in a column.
+    counts_within : returns the counts of a column for ``constancy_within``.
     """
     likely = [column for column in counted if many_values(column)]
     constant = constant_within(attributes) if likely else {}
     shares = {name: agree(name) for name in constant}
-    found = {}
+    reasons = {}
     for column in likely:
-        probed = found_within(within(column), constant, shares) if constant else []
-        if why := looks_like_person(column.name, probed):
-            found[column.name] = why
-    return found
+        evidence = constancy_within(counts_within(column), constant, shares) if constant else []
+        if why := looks_like_person(column.name, evidence):
+            reasons[column.name] = why
+    return reasons
 
 
-def coarsest(found: Iterable[Column]) -> str | None:
-    """Of several numbers of persons the one with the fewest values: a person has several cases.
+def coarsest(columns: Iterable[Column]) -> str | None:
+    """The person identifier with the fewest values, since a person may have several cases.
 
-    None where no two rows share a value of any: a row is a person then.
+    None if all values are unique: each row is then a person.
     """
-    several = [column for column in found if 1 < column.distinct < column.present]
+    several = [column for column in columns if 1 < column.distinct < column.present]
     return min(several, key=lambda column: column.distinct).name if several else None
 
 
 def person_column(columns: Iterable[Column], identifiers: Container[str], rows: int) -> str | None:
-    """The identifier by which a chain follows persons who have one row each; None if none is sure.
+    """The identifier by which a chain can follow persons with one row each; None if uncertain.
 
-    A number or UUID that is different in all rows, or a text whose name says that it numbers
-    persons. Names and addresses change, and would make another person.
+    It is a unique number or UUID, or a unique text whose name names person identifiers. Names and
+    addresses are unsuitable: they change, and the person would appear to be another one.
 
     Parameters
     ----------
-    identifiers : the columns that identify a person.
-    rows : of the table.
+    identifiers : columns that identify a person.
+    rows : number of rows of the table.
     """
     sure: list[str] = []
     for column in columns:

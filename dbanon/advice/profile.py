@@ -1,4 +1,4 @@
-"""Profile: what counts tell of the columns of a table. It holds no value of any."""
+"""Profiles: counts that describe the columns of a table, without values."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 
-# Counts of rows from 1 up to below this are told as a range, or below k where k is larger.
+# Counts from 1 to below this, or to below k if k is larger, are disclosed as a range only.
 SMALL = 5
 
 
 @dataclass(frozen=True)
 class Column:
-    """What was counted of a column.
+    """The counts of a column.
 
     Parameters
     ----------
-    present : rows with a value.
-    distinct : different values; NULL is none.
-    key : True where the database declares that no two rows share a value.
-    mean_length : of its texts, in characters; 0 for other types.
-    worded : share of its texts that hold a space.
-    form : that its values have, a name of ``advice.forms``; empty where they have none.
+    present : number of rows with a value.
+    distinct : number of distinct values, without NULL.
+    key : True if the database declares values unique.
+    mean_length : mean length of texts in characters; 0 for other types.
+    worded : share of texts with a space.
+    form : the form of its values, a name of ``advice.forms``; empty if none.
     """
 
     attribute: Attribute
@@ -40,30 +40,30 @@ class Column:
 
     @property
     def all_different(self) -> bool:
-        """True when no two rows share a value, and there are two."""
+        """True if values are unique, and there are at least two."""
         return self.distinct == self.present > 1
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What was counted of a table."""
+    """The counts of a table."""
 
     rows: int
     columns: tuple[Column, ...]
 
     def column(self, name: str) -> Column:
-        """The column of this name, which is there."""
+        """The column with this name, which must exist."""
         return next(column for column in self.columns if column.name == name)
 
 
 @dataclass(frozen=True)
 class Count:
-    """A count of rows as it may be told: 1 to ``small`` - 1 is a range, and so is what is left.
+    """A count of rows that discloses small counts, and small remainders, as a range only.
 
     Parameters
     ----------
-    count, of : so many of so many.
-    small : the first count that is told as it is.
+    count, of : the count, and the total.
+    small : the smallest count that is disclosed exactly.
     """
 
     count: int
@@ -72,13 +72,13 @@ class Count:
 
     @property
     def share(self) -> float | None:
-        """The share, of 4 digits; None where it would tell a small count."""
+        """The share to 4 digits; None if it would disclose a small count."""
         if 0 < self.count < self.small or 0 < self.of - self.count < self.small:
             return None
         return float(f"{self.count / self.of:.4g}") if self.of else 0.0
 
     def __str__(self) -> str:
-        """The count in words."""
+        """The count as text."""
         some = f"1..{self.small - 1}"
         if 0 < self.count < self.small:
             return some
@@ -87,7 +87,7 @@ class Count:
         return str(self.count)
 
     def percent(self) -> str:
-        """The share in words."""
+        """The share as text."""
         return f"{self!s} rows" if self.share is None else f"{100 * self.share:.3g} %"
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Recommendation: which of the releases that were tried, by a rule that is told."""
+"""Recommendation of a trial release, by a stated rule."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from dbanon.advice.profile import Count
 
 
 def bend(risks: Sequence[float], losses: Sequence[float]) -> int:
-    """Where a curve of releases, in the order of their k, bends most: its place from 0.
+    """The index of the knee of a curve of releases, ordered by k.
 
-    Both axes are scaled to 0 to 1; of all points the one farthest below the chord from the first to
-    the last is taken, the first among equals. It moves with the range of k that is looked at: only
-    bends over the same range compare.
+    Both axes are scaled to 0 to 1. The knee is the point farthest below the chord from the first to
+    the last point, the first in a tie. It depends on the range of k, so only knees over the same
+    range are comparable.
     """
     return int(np.argmax(depths(risks, losses)))
 
 
 def depths(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float64]:
-    """How far below the chord from the first to the last each point of a curve is, float64 (n,).
+    """The depth of each point below the chord from the first to the last point, float64 (n,).
 
-    Times the length of the chord, both axes being scaled to 0 to 1; above the chord it is negative.
+    Both axes are scaled to 0 to 1, and depths are multiplied by the length of the chord. Points
+    above the chord have negative depths.
     """
     axes = []
     for values in (risks, losses):
@@ -34,43 +35,43 @@ def depths(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float6
         axes.append((axis - axis.min()) / width if width else np.zeros(len(axis)))
     x, y = axes
     chord = np.array([x[-1] - x[0], y[-1] - y[0]])
-    # Below: on the side of the origin, whichever way the curve runs.
+    # Below means on the side of the origin, for either direction of the curve.
     below = (y - y[0]) * chord[0] - (x - x[0]) * chord[1]
-    found: NDArray[np.float64] = np.round(below if chord[0] < 0 else -below, 12)
-    return found
+    depth: NDArray[np.float64] = np.round(below if chord[0] < 0 else -below, 12)
+    return depth
 
 
 def frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int]:
-    """The places, by rising risk, of those that no other beats in one without losing in the other.
+    """The indices of the Pareto-optimal points, by rising risk.
 
-    Of several with the same risk and loss the first.
+    Of several points with equal risk and loss, the first is included.
     """
-    order = sorted(range(len(risks)), key=lambda at: (risks[at], losses[at], at))
-    found: list[int] = []
-    for at in order:
-        if not found or losses[at] < losses[found[-1]]:
-            found.append(at)
-    return found
+    order = sorted(range(len(risks)), key=lambda index: (risks[index], losses[index], index))
+    positions: list[int] = []
+    for index in order:
+        if not positions or losses[index] < losses[positions[-1]]:
+            positions.append(index)
+    return positions
 
 
-# The range of k that bends are looked for in: only bends over the same range compare.
+# The range of k for knees; only knees over the same range are comparable.
 BENDS = range(3, 11)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One release that was tried.
+    """One trial release.
 
     Parameters
     ----------
-    loss : by the measure of the sweep; of a sample it is at most this.
-    estimate : of a sample, about what all rows would lose; None where that is not known.
+    loss : by the measure of the sweep; for a sample, an upper bound of the loss of all rows.
+    estimate : for a sample, the approximate loss of all rows; None if unknown.
     risk : linkage_risk.
-    class_risk : of the smallest class.
-    suppressed : rows that were withheld.
-    recoding : where it is not the method's own.
-    forecast : about the CPU seconds of finding the classes of all rows; None where nobody knows.
-    on_frontier : True when no other point has less of one without more of the other.
+    class_risk : the risk in the smallest class.
+    suppressed : number of withheld rows.
+    recoding : None for the method's own.
+    forecast : approximate CPU seconds to build the classes of all rows; None if unknown.
+    on_frontier : True if no other point has less risk or loss without more of the other.
     """
 
     method: str
@@ -89,7 +90,7 @@ class Point:
 
     @property
     def curve(self) -> str:
-        """The method with its refinement."""
+        """The method and its refinement."""
         return f"{self.method}+{self.refine}" if self.refine else self.method
 
     def __str__(self) -> str:
@@ -108,10 +109,10 @@ class Recommendation:
 
     Parameters
     ----------
-    rule : in words.
-    runner_up : None where there is no other.
-    bends : by curve, the k where it bends, where that was asked.
-    note : what has to be known of it.
+    rule : the rule, as text.
+    runner_up : None if there is no other point.
+    bends : the k of each curve's knee, if the rule uses knees.
+    note : a remark on the recommendation.
     """
 
     point: Point
@@ -132,7 +133,7 @@ class Recommendation:
 
 
 def with_frontier(points: Sequence[Point]) -> list[Point]:
-    """The points, each knowing whether it is on the frontier."""
+    """Copy the points with ``on_frontier`` set."""
     best = set(frontier([p.risk for p in points], [p.loss for p in points]))
     return [replace(point, on_frontier=at in best) for at, point in enumerate(points)]
 
@@ -140,25 +141,25 @@ def with_frontier(points: Sequence[Point]) -> list[Point]:
 def recommend(
     points: Sequence[Point], max_risk: float | None = None, max_loss: float | None = None
 ) -> Recommendation | None:
-    """The point to start from; None where none is within the limits.
+    """Recommend a point to start from; None if no point is within the limits.
 
-    With limits: within ``max_risk`` the least loss, within ``max_loss`` the least risk, within both
-    the least loss. Without: where the first curve bends, or the point of no more risk and the least
-    loss, if there is one.
+    With ``max_risk`` or both limits it is the point of least loss within them, with ``max_loss``
+    that of least risk. Without limits it is the knee of the first curve, or the point of least loss
+    with at most the same risk, if it has less loss.
     """
     if max_risk is None and max_loss is None:
         return _by_bend(points)
-    within = [
+    eligible = [
         point
         for point in points
         if (max_risk is None or point.risk <= max_risk)
         and (max_loss is None or point.loss <= max_loss)
     ]
-    if not within:
+    if not eligible:
         return None
     by_loss = max_risk is not None
     ordered = sorted(
-        within,
+        eligible,
         key=lambda p: ((p.loss, p.risk) if by_loss else (p.risk, p.loss), p.k, p.curve),
     )
     limits = [
@@ -171,51 +172,51 @@ def recommend(
     return Recommendation(ordered[0], rule, ordered[1] if len(ordered) > 1 else None, {})
 
 
-# What a refinement makes of loss and risk, as long as none was tried: at first those count that
-# have less risk without it. And how far a forecast may be off.
+# Assumed factors on loss and risk before any refinement was tried; the first pair prefers releases
+# whose risk is well within the limit without refinement. And the tolerance of a forecast.
 _USUAL = ((0.9, 1.05), (0.9, 1.0))
 _OFF = 1.02
 
 
-def promising(
+def next_refinement(
     points: Sequence[Point],
-    left: Sequence[tuple[str, int]],
+    untried: Sequence[tuple[str, int]],
     max_risk: float | None = None,
     max_loss: float | None = None,
 ) -> tuple[str, int] | None:
-    """The refined release to try next; None where none of them is foreseen to be recommended.
+    """The refined release to try next; None if none is predicted to be recommended.
 
-    Its loss and risk are foreseen as those of its method without refinement (or of the first curve)
-    at the same k, times what the refinement made of them at the nearest k that was tried.
+    Its loss and risk are predicted from its method without refinement (or from the first curve) at
+    the same k, times the effect of the refinement at the nearest k that was tried.
 
     Parameters
     ----------
-    points : what was tried, one or more.
-    left : curve and k of those that were not.
-    max_risk, max_loss : as of ``recommend``.
+    points : trial releases, at least one.
+    untried : curve and k of the releases not yet tried.
+    max_risk, max_loss : as in ``recommend``.
     """
     so_far = recommend(points, max_risk, max_loss)
     best = (np.inf, np.inf) if so_far is None else (so_far.point.loss, so_far.point.risk)
     if max_risk is None and max_loss is None:
-        max_risk = bent([point for point in points if point.curve == points[0].curve]).risk
+        max_risk = bend_point([point for point in points if point.curve == points[0].curve]).risk
     limits = [np.inf if limit is None else _OFF * limit for limit in (max_loss, max_risk)]
-    wanted = 0 if max_risk is not None else 1
+    target = 0 if max_risk is not None else 1
     for usual in _USUAL:
-        found: list[tuple[float, int]] = []
-        for at, (name, k) in enumerate(left):
+        candidates: list[tuple[float, int]] = []
+        for at, (name, k) in enumerate(untried):
             figures = _foreseen(points, name, k, usual)
-            within = all(figure <= limit for figure, limit in zip(figures, limits, strict=True))
-            if within and figures[wanted] < best[wanted]:
-                found.append((figures[wanted], at))
-        if found:
-            return left[min(found)[1]]
+            is_within = all(figure <= limit for figure, limit in zip(figures, limits, strict=True))
+            if is_within and figures[target] < best[target]:
+                candidates.append((figures[target], at))
+        if candidates:
+            return untried[min(candidates)[1]]
     return None
 
 
 def _foreseen(
     points: Sequence[Point], name: str, k: int, usual: tuple[float, float]
 ) -> tuple[float, float]:
-    """About the loss and risk of a refined release; none of both where nothing is known."""
+    """The predicted loss and risk of a refined release; zeros if nothing is known."""
     plain = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
     plain |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
     tried = [p for p in points if p.curve == name and p.k in plain]
@@ -223,31 +224,31 @@ def _foreseen(
         return 0.0, 0.0
     loss, risk = usual
     if tried:
-        near = min(tried, key=lambda p: (abs(p.k - k), p.k))
-        before = plain[near.k]
-        loss = near.loss / before.loss if before.loss else 1.0
-        risk = near.risk / before.risk if before.risk else 1.0
+        nearest = min(tried, key=lambda p: (abs(p.k - k), p.k))
+        unrefined = plain[nearest.k]
+        loss = nearest.loss / unrefined.loss if unrefined.loss else 1.0
+        risk = nearest.risk / unrefined.risk if unrefined.risk else 1.0
     return plain[k].loss * loss, plain[k].risk * risk
 
 
-def bent(curve: Sequence[Point]) -> Point:
-    """Where a curve bends, over k = 3 to 10; over all its k where fewer than three are of these."""
-    found = _looked_at(curve)
-    return found[bend([p.risk for p in found], [p.loss for p in found])]
+def bend_point(curve: Sequence[Point]) -> Point:
+    """The knee of a curve over k = 3 to 10, or over all k if fewer than three are in this range."""
+    points = _comparable_points(curve)
+    return points[bend([p.risk for p in points], [p.loss for p in points])]
 
 
-def _looked_at(curve: Sequence[Point]) -> list[Point]:
+def _comparable_points(curve: Sequence[Point]) -> list[Point]:
     ordered = sorted(curve, key=lambda point: point.k)
     inside = [point for point in ordered if point.k in BENDS]
     return inside if len(inside) >= 3 else ordered
 
 
 def _next(curve: Sequence[Point]) -> Point:
-    """The point of a curve of two or more that is below its chord by the second most."""
-    found = _looked_at(curve)
-    below = depths([p.risk for p in found], [p.loss for p in found])
-    order = sorted(range(len(found)), key=lambda at: (-below[at], at))
-    return found[order[1]]
+    """The second deepest point below the chord, of a curve with two or more points."""
+    points = _comparable_points(curve)
+    below = depths([p.risk for p in points], [p.loss for p in points])
+    order = sorted(range(len(points)), key=lambda index: (-below[index], index))
+    return points[order[1]]
 
 
 def _by_bend(points: Sequence[Point]) -> Recommendation:
@@ -255,29 +256,31 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
     for point in points:
         curves.setdefault(point.curve, []).append(point)
     first = next(iter(curves))
-    over = [point.k for point in _looked_at(curves[first])]
-    # Only bends over the same k compare: time may have left out some of another curve.
+    k_range = [point.k for point in _comparable_points(curves[first])]
+    # Knees are comparable over the same k only; the time limit may have skipped some of a curve.
     bends = {
-        name: bent(curve)
+        name: bend_point(curve)
         for name, curve in curves.items()
-        if [point.k for point in _looked_at(curve)] == over
+        if [point.k for point in _comparable_points(curve)] == k_range
     }
     start = bends[first]
-    rule = f"the bend of {first} over k = {over[0]}..{over[-1]} is at k = {start.k}"
+    rule = f"the bend of {first} over k = {k_range[0]}..{k_range[-1]} is at k = {start.k}"
     better = [p for p in points if p.risk <= start.risk and p.loss < start.loss]
     if better:
-        found = min(better, key=lambda p: (p.loss, p.risk, p.k))
-        rule += f"; {found.curve} with k = {found.k} has no more risk there and less loss"
+        recommended = min(better, key=lambda p: (p.loss, p.risk, p.k))
+        rule += (
+            f"; {recommended.curve} with k = {recommended.k} has no more risk there and less loss"
+        )
         runner_up: Point | None = start
     else:
-        found = start
+        recommended = start
         others = [p for name, p in bends.items() if name != first]
-        # The other curves' bend of the least risk; of one curve the point of the next depth.
+        # The knee of least risk among other curves; with one curve, its second deepest point.
         if not others and len(curves[first]) > 1:
             others = [_next(curves[first])]
-        others = others or [p for p in points if p is not found]
+        others = others or [p for p in points if p is not recommended]
         runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
     note = "the bend depends on the range of k that is tried"
-    if len(over) != len(BENDS) or over[0] != BENDS[0]:
+    if len(k_range) != len(BENDS) or k_range[0] != BENDS[0]:
         note += f"; usual is k = {BENDS[0]}..{BENDS[-1]}, all of which was not tried"
-    return Recommendation(found, rule, runner_up, {n: p.k for n, p in bends.items()}, note)
+    return Recommendation(recommended, rule, runner_up, {n: p.k for n, p in bends.items()}, note)

@@ -1,4 +1,4 @@
-"""What advice is asked for. Values alone, no database."""
+"""Requests for advice. Values only, no database access."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ class AdviceRequest:
 
 
 def curve(name: str) -> tuple[str, str | None]:
-    """The method and the refinement that ``method`` or ``method+refinement`` names.
+    """Parse ``method`` or ``method+refinement``.
 
     Raises
     ------
-    UnknownMethod, InvalidParameter : there is none of this name.
+    UnknownMethod, InvalidParameter : there is no such method or refinement.
     """
     method, plus, refine = name.partition("+")
     find_method(method)
@@ -146,10 +146,12 @@ def curve(name: str) -> tuple[str, str | None]:
 
 
 def are_numbers(attributes: Iterable[Attribute], trees: Container[str] = ()) -> bool:
-    """True where all columns are read as numbers, and none has a generalization tree."""
-    return all(not one.kind.is_coded and one.name not in trees for one in attributes)
+    """True if all columns are read as numbers, and none has a hierarchy."""
+    return all(
+        not attribute.kind.is_coded and attribute.name not in trees for attribute in attributes
+    )
 
 
 def usual_methods(numbers: bool) -> tuple[str, ...]:
-    """The methods that are tried where none is named; the first is the one to start from."""
+    """The methods to try by default; the recommendation starts from the first."""
     return OF_NUMBERS if numbers else OF_CATEGORIES

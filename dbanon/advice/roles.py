@@ -1,4 +1,4 @@
-"""Roles that columns may have, proposed with reasons. A person decides."""
+"""Proposals of column roles, with reasons. The user decides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sen
 NOT_COPIED, CONSTANT, UNDECIDED = "not_copied", "constant", "undecided"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, NOT_COPIED, UNDECIDED, CONSTANT)
 
-# Why a role is proposed, by code.
+# Reasons for proposals, by code.
 REASONS = {
     "given": "named in the call",
     "not_named": "others were named as quasi-identifiers",
@@ -54,28 +54,28 @@ REASONS = {
     "person_values": "birth date or sex do not vary within its values: it numbers persons",
 }
 
-# Types of PostgreSQL and DuckDB whose values number things or are files.
+# Types of PostgreSQL and DuckDB for identifiers or binary data.
 _IDENTIFYING_TYPES = frozenset({"uuid", "bytea", "blob"})
 
 _LONG_TEXT = 40
 _MANY_TEXTS = 0.3
-# Up to so many values, or so large a share, are few: of a sensitive column, or of a name's.
+# Largest number, and largest share, of distinct values that count as few.
 _FEW, _FEW_SHARE = 20, 0.05
-# Of what is numbered, at least this share has a number of its own.
+# Smallest share of distinct values in a numbering column.
 _NUMBERED = 0.5
-# Rows that share a value, on average: of an identifier by name with few values, and of a number.
+# Largest average number of rows per value: for identifiers by name with few values, and numbers.
 _ROWS_EACH, _ROWS_OF_NUMBER = 100, 20
 
 
 @dataclass(frozen=True)
 class Role:
-    """A role that a column may have.
+    """A proposed role of a column.
 
     Parameters
     ----------
     role : one of ``ROLES``.
-    reason : its code, of ``REASONS``.
-    also : a second role, where somebody has to decide.
+    reason : a code of ``REASONS``.
+    also : an alternative role, if the user has to decide.
     """
 
     role: str
@@ -83,23 +83,23 @@ class Role:
     also: str = ""
 
     def __str__(self) -> str:
-        """The proposal in words."""
+        """Describe the proposal."""
         both = f", or {self.also}" if self.also else ""
         return f"{self.role}{both}: {REASONS[self.reason]}"
 
 
 def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, Role]:
-    """The role that each column may have, by name.
+    """Propose a role for each column, by name.
 
     Parameters
     ----------
-    persons : columns that number persons, with the reason why they are taken for that.
+    persons : person identifiers, with the reasons for taking them as such.
     """
-    found = {column.name: _role(column, profile.rows) for column in profile.columns}
+    roles = {column.name: _role(column, profile.rows) for column in profile.columns}
     for name, reason in (persons or {}).items():
-        if found[name].role not in (IDENTIFIER, CONSTANT) or found[name].reason == "name":
-            found[name] = Role(IDENTIFIER, reason)
-    return found
+        if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
+            roles[name] = Role(IDENTIFIER, reason)
+    return roles
 
 
 def _role(column: Column, rows: int) -> Role:
@@ -114,13 +114,13 @@ def _role(column: Column, rows: int) -> Role:
         return Role(NOT_COPIED, "type")
     if reason:
         return Role(IDENTIFIER, reason)
-    whole = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
-    if names_household(column.name) and whole and column.distinct > _FEW:
+    is_integer = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
+    if names_household(column.name) and is_integer and column.distinct > _FEW:
         return Role(IDENTIFIER, "household")
     if names_design_weight(column.name) and not column.attribute.kind.is_coded:
         return Role(NOT_COPIED, "design_weight")
-    if found := _text(column):
-        return found
+    if text_role := _text(column):
+        return text_role
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
         return Role(NOT_COPIED, "moment")
     if parts & listed["known"] or (parts & listed["sensitive"] and not few):
@@ -128,27 +128,27 @@ def _role(column: Column, rows: int) -> Role:
     if parts & listed["sensitive"]:
         return Role(SENSITIVE, "name")
     if column.all_different:
-        # Numbers and dates are no identifiers by that alone: an amount may differ in each row.
-        whole = column.attribute.kind is Kind.INTEGER
+        # Unique numbers and dates are not necessarily identifiers: amounts may differ in each row.
+        is_integer = column.attribute.kind is Kind.INTEGER
         return (
             Role(UNDECIDED, "all_different_number")
-            if whole
+            if is_integer
             else Role(QUASI_IDENTIFIER, "different_number")
         )
     return Role(QUASI_IDENTIFIER, "code" if is_code(column) else "values")
 
 
 def is_code(column: Column) -> bool:
-    """True where whole numbers stand for categories: few different ones, and the name says it."""
+    """True if integers represent categories: few distinct values, and a name that says so."""
     few = column.distinct <= MOST_CODES and 2 * column.distinct <= column.present
     return column.attribute.kind is Kind.INTEGER and few and names_code(column.name)
 
 
 def looks_like_identifier(column: Column) -> str:
-    """Why a column is taken for names, addresses or numbers of persons; empty where it is not.
+    """The reason to take a column for names, addresses or person identifiers; empty if none.
 
-    By its name, or by the form of its values, however few there are. What numbers persons by what
-    does not vary within its values is for ``persons`` to say.
+    The reason is its name or the form of its values, however few they are. The module ``persons``
+    recognizes identifiers by attributes that are constant within their values.
     """
     if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
         return "type"
@@ -160,21 +160,21 @@ def looks_like_identifier(column: Column) -> str:
 
 
 def identifying(columns: Iterable[Column]) -> dict[str, str]:
-    """Those of some columns that look like identifiers, with the reason."""
+    """The columns that look like identifiers, with reasons."""
     reasons = {column.name: looks_like_identifier(column) for column in columns}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _named_identifier(column: Column) -> bool:
-    """True where the name says it, and the values do not speak against it."""
+    """True if the name is that of an identifier, and the values do not contradict it."""
     name, kind = column.name, column.attribute.kind
     listed, parts = words(), parts_of(name)
-    surely = numbers_persons(name)
-    # An amount has a name like "tax number" or "total account", too, and digits after the point.
-    whole = kind in (Kind.INTEGER, Kind.CATEGORY)
-    if not whole:
-        # A frame has floats for whole numbers where one is missing.
-        return surely and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
+    is_unambiguous = numbers_persons(name)
+    # Amounts may have names such as "tax number" or "total account", but with decimals.
+    is_integer_or_text = kind in (Kind.INTEGER, Kind.CATEGORY)
+    if not is_integer_or_text:
+        # A frame converts integers to floats if one is missing.
+        return is_unambiguous and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
     numbered = column.distinct >= _NUMBERED * column.present
     if numbered and (parts & listed["number"] or name_says(name) == "person"):
         return True
@@ -182,7 +182,7 @@ def _named_identifier(column: Column) -> bool:
         return True
     if column.form == FLAG or is_about_something_else(name):
         return False
-    if surely:
+    if is_unambiguous:
         return True
     if names_identifier(name):
         return column.distinct * _ROWS_EACH >= column.present
@@ -191,7 +191,7 @@ def _named_identifier(column: Column) -> bool:
 
 
 def _text(column: Column) -> Role | None:
-    """What texts may be that no name of a column tells; None for what is none of it."""
+    """A role for texts by their values, if the name says nothing; None if undecided."""
     if column.attribute.kind is not Kind.CATEGORY or column.attribute.order:
         return None
     if column.mean_length > _LONG_TEXT:

@@ -35,7 +35,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.job import Job
-from dbanon.job.of_chain import OfChain
+from dbanon.job.of_chain import ChainGuarantee
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import PersonSpellings, TellingColumn
 from dbanon.release.linkage import LinkingColumn
@@ -69,7 +69,7 @@ class Advanced:
 
     state: CellState
     planned: Plan
-    guarantee: OfChain
+    guarantee: ChainGuarantee
     microdata: Microdata
     found: Found
     release: Release
@@ -98,7 +98,7 @@ class Begun:
     state: CellState
     source: SqlSource
     planned: Plan
-    guarantee: OfChain
+    guarantee: ChainGuarantee
     presence: Presence
     parts: tuple[Part, ...]
 
@@ -151,7 +151,7 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         if not asked.accept_turnover:
             require_turnover(state, presence, chain_state.absent_before(session, chain))
     guarantee = replace(
-        cast(OfChain, planned.guarantee),
+        cast(ChainGuarantee, planned.guarantee),
         only_measured=measures,
         max_exposed=asked.max_exposed,
         tables=len(parts),

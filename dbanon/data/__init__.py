@@ -1,1 +1,1 @@
-"""What flows: microdata with their schema, and partitions of them."""
+"""Data that all layers share: microdata with their schema, partitions, measures and counts."""

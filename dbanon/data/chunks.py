@@ -14,10 +14,10 @@ from dbanon.data.pieces import Disk, Rows, in_order, pieces
 from dbanon.data.schema import Attribute, Kind, ranked
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 
-# Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
+# The matrix, standardized points, the kernel's copy and its index, while a method runs.
 _COPIES_OF_THE_MATRIX = 4
-# What is no number is also a position in a tree, and in what finds the nearest and the farthest;
-# equal rows are worked on as one then, and all but so many copies are once for each of these.
+# Categories also need positions in hierarchies and in search indexes. Equal rows are then processed
+# as one: only _COPIES_OF_EACH copies exist per row, the others per distinct row.
 _COPIES_OF_CODES, _COPIES_OF_EACH = 8, 2
 _BYTES_PER_RECORD = 64
 
@@ -28,14 +28,13 @@ class Chunk:
 
     Parameters
     ----------
-    keys : int64 (c, m), what the store finds each row by; sorted lexicographically it is the
-        record order.
-    numbers : float64 (c, p), the attributes that are read as numbers, in their order; anything
-        where not valid. Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
-    codes : int32 (c, q), the other attributes in their order, ordinal ones among them, as positions
-        in the values of their dictionary; -1 where not valid. None when there are none.
-    valid : bool (c, d) over all attributes in their order, or None when no value is NULL.
-    wide : names of integer or decimal attributes with a value that float64 cannot hold exactly.
+    keys : int64 (c, m), the store's row keys; their lexicographic order is the record order.
+    numbers : float64 (c, p), the attributes that are read as numbers, in order; arbitrary where not
+        valid. Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
+    codes : int32 (c, q), the other attributes in order, including ordinal ones, as positions in
+        their dictionaries; -1 where not valid. None if there are none.
+    valid : bool (c, d) over all attributes in order; None if no value is NULL.
+    wide : names of integer or decimal attributes with a value that float64 cannot represent.
     """
 
     keys: NDArray[np.int64]
@@ -46,22 +45,24 @@ class Chunk:
 
 
 def bytes_per_record(n_columns: int, coded: int = 0, different: float = 1.0) -> int:
-    """About the memory of a record while a method runs.
+    """Approximate bytes per record while a method runs.
 
     Parameters
     ----------
-    n_columns : those that are read.
-    coded : how many of them are no numbers.
-    different : of mixed records the share that differs from all before.
+    n_columns : number of columns to read.
+    coded : number of columns that are not numeric.
+    different : share of records that differ from all earlier ones, if columns are mixed.
     """
-    whole = _COPIES_OF_THE_MATRIX * (n_columns - coded) + _COPIES_OF_CODES * coded
-    of_each = _COPIES_OF_EACH * n_columns if coded else whole
-    return _BYTES_PER_RECORD + round(8 * (of_each + different * (whole - of_each)))
+    bytes_if_different = _COPIES_OF_THE_MATRIX * (n_columns - coded) + _COPIES_OF_CODES * coded
+    bytes_if_equal = _COPIES_OF_EACH * n_columns if coded else bytes_if_different
+    return _BYTES_PER_RECORD + round(
+        8 * (bytes_if_equal + different * (bytes_if_different - bytes_if_equal))
+    )
 
 
 def bytes_on_disk(n_columns: int) -> int:
-    """About the memory of a record whose values wait on a disk, so many columns of it."""
-    # Key, class and place in it; one column at a time, and what classes are released with.
+    """Approximate bytes in memory per record whose values are spilled to disk."""
+    # Key, class and position in it; one column at a time, and the values that classes release.
     return _BYTES_PER_RECORD + 8 * n_columns
 
 
@@ -73,17 +74,18 @@ def require_memory(
     disk: bool = False,
     coded: int = 0,
 ) -> int:
-    """About the bytes that a method takes for so many records, within a limit unless it is None.
+    """Check that a method's approximate need of memory is within a limit, and return it in bytes.
 
     Parameters
     ----------
-    read : what became of the records, for the message: ``would be read``.
-    disk : True where their values wait on a disk.
-    coded : how many of the columns are no numbers.
+    limit : in bytes; None for no limit.
+    read : a verb phrase for the message, as in ``would be read``.
+    disk : True if values are spilled to disk.
+    coded : number of columns that are not numeric.
 
     Raises
     ------
-    MemoryLimit : it is more.
+    MemoryLimit : it is above the limit.
     """
     each = bytes_on_disk(n_columns) if disk else bytes_per_record(n_columns, coded)
     if limit is not None and n_records * each > limit:
@@ -105,29 +107,28 @@ def microdata_from_chunks(
     memory_limit: int | None = None,
     disk: Disk | None = None,
 ) -> Microdata:
-    """Put the chunks of a relation together, in record order.
+    """Assemble the chunks of a relation in record order.
 
     Parameters
     ----------
     attributes : the quasi-identifiers, in the order of the chunks' columns.
-    chunks : the pieces; how the rows are cut never changes the result.
-    categories : the dictionary of each attribute that is read by its codes: its values by code
-        point.
+    chunks : the pieces; the result does not depend on how rows are split.
+    categories : the dictionary of each coded attribute: its values by code point.
     key_width : the number of key columns, m.
-    memory_limit : bytes that the job may use, or None for no limit.
-    disk : where values wait until they are looked at; None for in memory.
+    memory_limit : bytes that the job may use; None for no limit.
+    disk : where to spill values; None to keep them in memory.
 
     Raises
     ------
     NonFiniteValue : an attribute holds NaN or infinity.
-    ValueNotInOrder : an ordinal attribute holds a value that its order has not.
+    ValueNotInOrder : an ordinal attribute has a value that is missing from its order.
     DuplicateKeys : two rows have the same key.
-    MemoryLimit : the records would need more memory than allowed.
+    MemoryLimit : the records need more memory than allowed.
     """
     attributes = tuple(attributes)
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
     widths = (key_width, n_numbers, len(categories), len(attributes))
-    found = _Gathered(widths) if disk is None else _Written(widths, disk)
+    records = _MemoryRecords(widths) if disk is None else _DiskRecords(widths, disk)
     n = 0
     for chunk in chunks:
         n += len(chunk.keys)
@@ -139,14 +140,14 @@ def microdata_from_chunks(
             disk is not None,
             len(categories),
         )
-        found.add(chunk)
-    keys, numbers, codes, valid = found.in_record_order()
-    wide = found.wide
-    if not found.ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
+        records.add(chunk)
+    keys, numbers, codes, valid = records.in_record_order()
+    wide = records.wide
+    if not records.ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
         numbers, codes, categories = ranked(attributes, numbers, codes, categories)
-    if not found.finite:
+    if not records.finite:
         _require_finite(attributes, numbers, valid)
 
     return Microdata(
@@ -166,12 +167,12 @@ def chunk_from_columns(
     valid: NDArray[np.bool_] | None,
     attributes: Sequence[Attribute],
 ) -> Chunk:
-    """A chunk of one column an attribute, as stores read them.
+    """Build a chunk from one column per attribute, as stores read them.
 
     Parameters
     ----------
-    columns : float64 (c, d), numbers, and codes of what is no number; anything where not valid.
-    valid : bool (c, d), or None when no value is NULL.
+    columns : float64 (c, d), numbers and codes; arbitrary where not valid.
+    valid : bool (c, d); None if no value is NULL.
     """
     numeric = [not attribute.kind.is_coded for attribute in attributes]
     wide = frozenset(
@@ -201,18 +202,18 @@ def encode(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, 
     return codes, tuple(dictionary)
 
 
-class _Grown:
-    """Rows of an array that come piece by piece; a piece that stays alone is not copied.
+class _GrowingArray:
+    """An array that grows by pieces of rows; a single piece is not copied.
 
     Parameters
     ----------
-    width : columns.
-    kind : of the values.
+    width : number of columns.
+    kind : dtype of the values.
     """
 
     def __init__(self, width: int, kind: Any) -> None:
         self._width, self._kind = width, np.dtype(kind)
-        self._alone: NDArray[Any] | None = None
+        self._single_piece: NDArray[Any] | None = None
         self._bytes = bytearray()
 
     def add(self, piece: NDArray[Any]) -> None:
@@ -220,34 +221,36 @@ class _Grown:
         if not self._width or not len(piece):
             return
         piece = np.ascontiguousarray(piece, self._kind)
-        if self._alone is None and not self._bytes:
-            self._alone = piece
+        if self._single_piece is None and not self._bytes:
+            self._single_piece = piece
             return
-        for rows in (self._alone, piece):
+        for rows in (self._single_piece, piece):
             if rows is not None:
                 self._bytes += rows.data.cast("B")
-        self._alone = None
+        self._single_piece = None
 
     def done(self, n: int) -> NDArray[Any]:
         """The array, (n, width)."""
-        if self._alone is not None:
-            return self._alone
+        if self._single_piece is not None:
+            return self._single_piece
         if not self._bytes:
             return np.empty((n, self._width), self._kind)
         return np.frombuffer(self._bytes, self._kind).reshape(n, self._width)
 
 
-class _Gathered:
-    """Chunks that are kept in memory, and what can be said of them while others come.
+class _MemoryRecords:
+    """Chunks in memory, with properties that are checked as chunks arrive.
 
     Parameters
     ----------
-    widths : of keys, numbers, codes and validity.
+    widths : number of columns of keys, numbers, codes and validity.
     """
 
     def __init__(self, widths: tuple[int, int, int, int]) -> None:
         kinds = (np.int64, np.float64, np.int32, np.bool_)
-        self._parts = [_Grown(width, kind) for width, kind in zip(widths, kinds, strict=True)]
+        self._parts = [
+            _GrowingArray(width, kind) for width, kind in zip(widths, kinds, strict=True)
+        ]
         self._n, self._width, self._holes = 0, widths[3], False
         self._last: int | None = None
         self.wide = frozenset[str]()
@@ -255,7 +258,7 @@ class _Gathered:
         self.finite = True
 
     def add(self, chunk: Chunk) -> None:
-        """Keep one more."""
+        """Append a chunk."""
         n = len(chunk.keys)
         if n == 0:
             return
@@ -278,7 +281,7 @@ class _Gathered:
         self._n += n
 
     def in_record_order(self) -> tuple[Any, Any, Any, Any]:
-        """Keys, numbers, codes and validity, (n, width) each; no validity where all is valid."""
+        """Keys, numbers, codes and validity, (n, width) each; validity is None if all is valid."""
         keys, numbers, codes, valid = self._parts
         arrays = [part.done(self._n) for part in (keys, numbers, codes)]
         if self._holes:
@@ -290,12 +293,12 @@ class _Gathered:
         return arrays[0], arrays[1], arrays[2], arrays[3] if self._holes else None
 
 
-class _Written:
-    """Chunks whose values are written to a disk; keys stay in memory.
+class _DiskRecords:
+    """Chunks whose values are written to disk; keys stay in memory.
 
     Parameters
     ----------
-    widths : as of ``_Gathered``.
+    widths : as in ``_MemoryRecords``.
     """
 
     def __init__(self, widths: tuple[int, int, int, int], disk: Disk) -> None:
@@ -307,11 +310,11 @@ class _Written:
         ]
         self._holes = False
         self.wide = frozenset[str]()
-        # Looked at when all are there.
+        # Checked once all chunks have arrived.
         self.ascending = self.finite = False
 
     def add(self, chunk: Chunk) -> None:
-        """Write one more."""
+        """Append a chunk."""
         self._keys.append(chunk.keys)
         parts: tuple[NDArray[Any], ...] = chunk.numbers, _codes(chunk), _valid(chunk, self._width)
         for rows, part in zip(self._rows, parts, strict=True):
@@ -320,7 +323,7 @@ class _Written:
         self.wide |= chunk.wide
 
     def in_record_order(self) -> tuple[Any, Any, Any, Any]:
-        """As of ``_Gathered``."""
+        """As in ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()
         numbers, codes, valid = (rows.done() for rows in self._rows)
@@ -342,7 +345,7 @@ def _valid(chunk: Chunk, width: int) -> NDArray[np.bool_]:
 
 
 def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Positions that sort the keys, or None when they are sorted already."""
+    """Positions that sort the keys; None if they are sorted."""
     if keys.shape[1] == 1:
         column = keys[:, 0]
         return None if bool((column[1:] >= column[:-1]).all()) else np.argsort(column)
@@ -369,7 +372,7 @@ def _require_finite(
 
 
 def duplicate_keys() -> DuplicateKeys:
-    """The error of two rows with the same key."""
+    """Build the error for two rows with the same key."""
     return DuplicateKeys(
         "The row key is not unique.",
         hint='Name columns that are unique for each row: `key=["…"]`.',
@@ -377,18 +380,20 @@ def duplicate_keys() -> DuplicateKeys:
 
 
 def non_finite(attribute: Attribute, count: int, rows: int) -> NonFiniteValue:
-    """The error of a column that holds what is no number in so many of its rows."""
-    what = "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+    """Build the error for a column with NaN or infinity in ``count`` of its rows."""
+    value_description = (
+        "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+    )
     return NonFiniteValue(
-        f'Column "{attribute.name}" holds {what} in {count} of {rows} rows.',
+        f'Column "{attribute.name}" holds {value_description} in {count} of {rows} rows.',
         hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are treated.",
     )
 
 
-def watched(
+def with_progress(
     chunks: Iterable[Chunk], rows: int, progress: Callable[[float], None]
 ) -> Iterator[Chunk]:
-    """The chunks, with the share of about so many rows told after each."""
+    """Yield the chunks, and report the share of roughly ``rows`` rows after each."""
     done = 0
     for chunk in chunks:
         done += len(chunk.keys)

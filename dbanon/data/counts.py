@@ -1,4 +1,4 @@
-"""What was counted on the written relation."""
+"""Counts of a written release, and the questions that ask for them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dbanon.data.microdata import Coded
 
 @dataclass(frozen=True)
 class Recount:
-    """What was counted on the written relation, by GROUP BY over the quasi-identifiers.
+    """Class sizes of the written relation, counted by GROUP BY over the quasi-identifiers.
 
     Parameters
     ----------
-    rows : rows in all.
-    histogram : how many classes there are of each size.
-    null_rows : rows with NULL in a quasi-identifier.
-    k_rows : the rows that share the rarest combination of values, where ``histogram`` is of the
-        classes of each attribute by itself; None where it is of combinations.
+    rows : number of rows.
+    histogram : number of classes by size.
+    null_rows : number of rows with NULL in a quasi-identifier.
+    k_rows : number of rows that share the rarest combination of values, if ``histogram`` counts the
+        classes of each attribute separately; None if it counts combinations.
     """
 
     rows: int
@@ -31,11 +31,11 @@ class Recount:
     k_rows: int | None = None
 
     @classmethod
-    def of_sizes(cls, found: Iterable[Sequence[int]]) -> Recount:
-        """Of rows of the size of a class, whether it has NULL, and how many classes are so."""
+    def of_sizes(cls, size_counts: Iterable[Sequence[int]]) -> Recount:
+        """Build a recount from triples: class size, whether it has NULL, number of such classes."""
         histogram: dict[int, int] = {}
         null_rows = rows = 0
-        for size, has_null, count in found:
+        for size, has_null, count in size_counts:
             histogram[int(size)] = histogram.get(int(size), 0) + int(count)
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
@@ -43,7 +43,7 @@ class Recount:
 
     @classmethod
     def of_attributes(cls, attributes: Sequence[Recount], rows: Recount) -> Recount:
-        """The recounts of each attribute by itself in one, beside that of their combinations."""
+        """Merge the recounts of single attributes, with the recount of their combinations."""
         histogram: dict[int, int] = {}
         for part in attributes:
             for size, count in part.histogram.items():
@@ -57,12 +57,12 @@ class Recount:
 
     @property
     def smallest(self) -> int:
-        """Records in the smallest class: the k that was achieved; 0 when there are no rows."""
+        """The size of the smallest class, which is the achieved k; 0 without rows."""
         return min(self.histogram, default=0)
 
     @property
     def largest(self) -> int:
-        """Records in the largest class."""
+        """The size of the largest class."""
         return max(self.histogram, default=0)
 
     @property
@@ -77,8 +77,8 @@ class Recount:
         return (low + high) / 2
 
 
-def rarest_row(k_rows: int) -> str:
-    """What ``k_rows`` tells, in words."""
+def describe_rarest_row(k_rows: int) -> str:
+    """Describe the meaning of ``k_rows``."""
     return f"the rarest combination of released values is shared by {k_rows} row(s)"
 
 
@@ -88,11 +88,11 @@ class JointHistories:
 
     Parameters
     ----------
-    releases, k : how many releases, and what histories are counted against.
-    persons : who is in one of them.
-    below, alone : whose history fewer than k persons share, and whose nobody else has.
-    missing : the earlier releases that have no record of their persons, and are not counted.
-    older : how many have one, and are not counted because enough later ones are.
+    releases, k : the number of releases, and the k to compare with.
+    persons : the number of persons in any of the releases.
+    below, alone : the number of persons whose history fewer than k persons share, or no one else.
+    missing : earlier releases without a record of their persons, which are not counted.
+    older : the number of releases with a record that are left out because enough later ones count.
     """
 
     releases: int
@@ -106,16 +106,16 @@ class JointHistories:
 
 @dataclass(frozen=True, eq=False)
 class EntityCount:
-    """Persons counted in the classes of released values, in staging beside their rows.
+    """Persons per class of released values, counted in staging.
 
     Parameters
     ----------
-    persons : in all.
-    smallest : in the class of fewest; 0 when there is none.
-    histogram : how many classes there are of each size in rows.
-    in_class : int64 (m,), the persons of each class, by the class numbers of ``cells``.
+    persons : number of persons.
+    smallest : number of persons in the smallest class; 0 without classes.
+    histogram : number of classes by size in rows.
+    in_class : int64 (m,), the number of persons per class, by the class numbers in ``cells``.
     cells : by sensitive column, with persons.
-    also : of the combinations of other sets of columns.
+    also : the same for combinations of other sets of columns.
     """
 
     persons: int
@@ -128,17 +128,17 @@ class EntityCount:
 
 @dataclass(frozen=True)
 class Questions:
-    """What is counted on a written release, before anyone can see it.
+    """The counts to make of a written release before it becomes visible.
 
     Parameters
     ----------
     columns : the released columns whose combinations of values rows share.
-    each : where quasi-identifiers are grouped by themselves: the columns whose combinations are
-        classes, one tuple a quasi-identifier. Empty where ``columns`` are what classes share.
-    persons : columns whose values are counted in each class, too: those that say whose a row is.
-    sensitive : columns whose values are counted in each class.
-    leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
-    also : other sets of columns, whose combinations are counted, too.
+    each : one tuple of columns per quasi-identifier, whose combinations are classes, if they are
+        grouped separately. Empty if the combinations of ``columns`` are classes.
+    persons : the entity column, if its values are to be counted per class.
+    sensitive : columns whose values are counted per class.
+    leaves : sensitive columns whose values are leaves of a hierarchy, so that no order is needed.
+    also : further sets of columns whose combinations are counted.
     """
 
     columns: tuple[str, ...]
@@ -154,24 +154,24 @@ class Questions:
         return self.each or (self.columns,)
 
     def recounted(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
-        """The classes, by what counts the rows that share each combination of some columns."""
-        together = recount(self.columns)
+        """Recount the classes with a function that counts combinations of columns."""
+        combinations = recount(self.columns)
         if not self.each:
-            return together
-        return Recount.of_attributes([recount(columns) for columns in self.each], together)
+            return combinations
+        return Recount.of_attributes([recount(columns) for columns in self.each], combinations)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """How often each value of a column occurs in each class of a written release.
+    """The frequency of each value of a column in each class of a written release.
 
     Parameters
     ----------
     classes : int64 (c,), the class of each cell, from 0; a class and value may have several.
-    column : of c codes, the value of each cell.
-    sizes : int64 (c,), the rows of each cell.
-    persons : int64 (c,), the persons of each cell, who are in no other cell of its class and value;
-        None where they are not known.
+    column : c codes, the value of each cell.
+    sizes : int64 (c,), the number of rows per cell.
+    persons : int64 (c,), the number of persons per cell. Cells of one class and value have no
+        person in common. None if unknown.
     """
 
     classes: NDArray[np.int64]
@@ -182,30 +182,30 @@ class Cells:
 
 @dataclass(frozen=True)
 class Histories:
-    """What was counted on the state of a chain once it was written, and on its release.
+    """Counts of a chain's written state and of its release.
 
     Parameters
     ----------
     sequence : the number of the release in its chain, from 1.
-    persons : those who have a row in the release.
-    known : those whose history was ever in one.
-    smallest : the persons who share the rarest history; 0 where there is none.
-    exposed : the persons whose history fewer than k share.
-    waiting, returned : those who are in the source and not in the release: they wait to be
-        admitted; they left, and came back.
-    misplaced : classes that have other rows than their persons.
-    rewritten : held classes whose rows are not those that were shown before.
-    uneven : combinations of released values that have other rows than their classes.
-    failing : classes on display that do not keep to a privacy model.
-    refused : newcomers whom privacy models kept out with this release, for good.
-    rows, beyond, fewest : where persons have several rows: those of the release; those that were
-        withheld of persons who have many; the persons who share the rarest combination. None where
-        each has one.
-    apart : where they have rows in several tables: combinations in any of them that fewer than k
-        persons share.
-    told : what else was counted of classes and persons, by name.
-    levels : that all classes on display keep to, of privacy models that compare them with the first
-        release, by the model's place.
+    persons : number of persons with a row in the release.
+    known : number of persons in any release so far.
+    smallest : number of persons who share the rarest history; 0 without persons.
+    exposed : number of persons whose history fewer than k share.
+    waiting, returned : number of persons in the source and not in the release, because they wait
+        for admission, or because they had left and came back.
+    misplaced : number of classes whose rows differ from those of their persons.
+    rewritten : number of held classes whose rows differ from those released before.
+    uneven : number of combinations of released values whose rows differ from their classes' rows.
+    failing : number of released classes that violate a privacy model.
+    refused : number of newcomers whom privacy models excluded for good with this release.
+    rows, beyond, fewest : for persons with several rows: number of rows in the release; of rows
+        withheld above the limit per person; of persons who share the rarest combination. ``rows``
+        and ``fewest`` are None if each person has one row.
+    apart : for persons in several tables: number of combinations over joined tables that fewer than
+        k persons share.
+    told : further counts of classes and persons, by name.
+    levels : the level that all released classes reach, by index of the model, for models that
+        compare classes with the first release.
     """
 
     sequence: int
@@ -234,11 +234,11 @@ class Counts:
 
     Parameters
     ----------
-    rows : of the classes.
-    persons : of the persons in them, by the column that says whose a row is.
+    rows : the class sizes.
+    persons : the persons per class, by entity column.
     cells : by sensitive column.
-    histories : of the chain that the release belongs to; None where it belongs to none.
-    also : of the combinations of other sets of columns.
+    histories : counts of the chain that the release belongs to; None outside a chain.
+    also : the recounts of further sets of columns.
     """
 
     rows: Recount

@@ -1,8 +1,9 @@
-"""Files that people name, opened so that nobody else decides which file is read.
+"""Safe opening of files that users name, so that other accounts cannot substitute them.
 
-Whoever may write into a folder may put a link there to a file that only the account of the run may
-read, and would find its rows in the release. So files are opened one directory after the other,
-and what was opened is looked at, not its name: nobody can exchange it between a check and its use.
+An account that may write to a folder could place a link there to a file that only the account of
+the run may read, and would see its rows in the release. Files are therefore opened directory by
+directory, and checks use the open descriptor, not the name: nothing can be swapped between a check
+and its use.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dbanon.errors import ForeignFile
 REFUSE, ALLOW, LINKS = "refuse", "allow", "links"
 FOREIGN_FILES = (REFUSE, ALLOW, LINKS)
 
-# A directory through which a file is reached need not be one that may be listed.
+# Directories on the path need no permission to be listed.
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_LINKS = 40
@@ -35,19 +36,19 @@ _HINT_OWNER = (
 
 @contextmanager
 def opened(path: Path, root: Path | None = None, policy: str = REFUSE) -> Iterator[BinaryIO]:
-    """The regular file of this name, open for reading.
+    """Open the regular file with this name for reading.
 
-    Links on the way to what the user named are followed only if this account or root made them.
+    Links in the path that the user named are followed only if this account or root owns them.
 
     Parameters
     ----------
-    root : the folder that the user named, which holds the file; None if the file itself was named.
-        Below it no link is followed, and other accounts' files are refused.
-    policy : ``allow`` takes files of other accounts below the folder, ``links`` links, too.
+    root : the folder that the user named, which contains the file; None if the user named the file.
+        Below it, links are not followed and files of other accounts are refused.
+    policy : ``allow`` permits files of other accounts below the folder, ``links`` also links.
 
     Raises
     ------
-    ForeignFile : it is reached by a link, or belongs to another account.
+    ForeignFile : the path has a link, or the file belongs to another account.
     FileNotFoundError, PermissionError, OSError : it cannot be opened.
     """
     base = path if root is None else root
@@ -58,7 +59,7 @@ def opened(path: Path, root: Path | None = None, policy: str = REFUSE) -> Iterat
 
 
 def _below(root: Path, path: Path) -> tuple[str, ...]:
-    """The names that lead from a folder to a file below it; raises ForeignFile."""
+    """The path components from a folder to a file below it; raises ForeignFile."""
     if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
         raise ForeignFile(f"{path} is not below {root}.", hint="Put the file itself there.")
     return path.relative_to(root).parts
@@ -83,12 +84,12 @@ def _open(base: Path, below: tuple[str, ...], policy: str, path: Path) -> int:
     try:
         while steps:
             name, is_below = steps.popleft()
-            found, target = _look(name, directory)
+            state, target = _look(name, directory)
             if target is not None:
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                _require_link(found, path, is_below, policy)
+                _require_link(state, path, is_below, policy)
                 steps.extendleft((part, is_below) for part in reversed(Path(target).parts))
                 if target.startswith("/"):
                     steps.popleft()
@@ -103,35 +104,35 @@ def _open(base: Path, below: tuple[str, ...], policy: str, path: Path) -> int:
 
 
 def _look(name: str, directory: int) -> tuple[os.stat_result, str | None]:
-    """The state of a name in a directory, and where it leads if it is a link."""
+    """The state of a directory entry, and its target if it is a link."""
     if not hasattr(os, "O_PATH"):
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        is_link = stat.S_ISLNK(found.st_mode)
-        return found, os.readlink(name, dir_fd=directory) if is_link else None
+        state = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        is_link = stat.S_ISLNK(state.st_mode)
+        return state, os.readlink(name, dir_fd=directory) if is_link else None
     number = os.open(name, _LOOK, dir_fd=directory)
     try:
-        found = os.fstat(number)
-        is_link = stat.S_ISLNK(found.st_mode)
-        # Of the link that was looked at, whatever has its name by now.
-        return found, os.readlink("", dir_fd=number) if is_link else None
+        state = os.fstat(number)
+        is_link = stat.S_ISLNK(state.st_mode)
+        # Reads the link that was opened, even if its name was replaced meanwhile.
+        return state, os.readlink("", dir_fd=number) if is_link else None
     finally:
         os.close(number)
 
 
 def _change(directory: int, name: str) -> int:
-    """The number of another directory, in place of this one."""
+    """Open another directory, close this one, and return the new descriptor."""
     other = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=directory)
     os.close(directory)
     return other
 
 
-def _require_link(found: os.stat_result, path: Path, is_below: bool, policy: str) -> None:
-    if policy == LINKS or (not is_below and is_trusted(found)):
+def _require_link(state: os.stat_result, path: Path, is_below: bool, policy: str) -> None:
+    if policy == LINKS or (not is_below and is_trusted(state)):
         return
-    raise _linked(path)
+    raise _link_error(path)
 
 
-def _linked(path: Path) -> ForeignFile:
+def _link_error(path: Path) -> ForeignFile:
     return ForeignFile(f"{path} is reached by a link, which is not followed.", hint=_HINT_LINKS)
 
 
@@ -140,16 +141,16 @@ def _open_last(directory: int, name: str, path: Path, is_below: bool, policy: st
         number = os.open(name, _READ, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            # It became a link since it was looked at.
-            raise _linked(path) from None
+            # It was replaced by a link after the check.
+            raise _link_error(path) from None
         raise
     try:
-        found = os.fstat(number)
-        if not stat.S_ISREG(found.st_mode):
+        state = os.fstat(number)
+        if not stat.S_ISREG(state.st_mode):
             raise ForeignFile(f"{path} is no regular file.", hint="Name files of rows only.")
-        if is_below and policy == REFUSE and not is_trusted(found):
+        if is_below and policy == REFUSE and not is_trusted(state):
             raise ForeignFile(f"The file {path} belongs to another account.", hint=_HINT_OWNER)
-        if found.st_nlink > 1 and policy != LINKS and _is_shared(os.stat(".", dir_fd=directory)):
+        if state.st_nlink > 1 and policy != LINKS and _is_shared(os.stat(".", dir_fd=directory)):
             raise ForeignFile(
                 f"The file {path} has other names, and others may write to its directory.",
                 detail="One of them may be the name of a file that was not meant to be read.",

@@ -1,9 +1,9 @@
-"""Frozen dataclasses that cost little to define.
+"""Frozen dataclasses that are cheap to define.
 
-``dataclasses.dataclass`` writes source code for each method of each class and compiles it: half a
-millisecond a class, which a backend of PostgreSQL pays again in each connection. So modules that a
-backend loads take their decorator from here, where methods are closures over the fields. All else
-is the standard library's: fields, ``replace``, ``asdict``. Type checkers see its decorator.
+``dataclasses.dataclass`` generates and compiles source code for each method: half a millisecond per
+class, which a PostgreSQL backend pays in every connection. Modules that a backend loads use this
+decorator, whose methods are closures over the fields. Everything else is the standard library's:
+fields, ``replace``, ``asdict``. Type checkers see the decorator of the standard library.
 """
 
 from __future__ import annotations
@@ -29,75 +29,75 @@ else:
         repr: bool = True,  # noqa: A002 (as there)
         kw_only: bool = False,
     ) -> Any:
-        """Decorate a class as ``dataclasses.dataclass(frozen=True)``, of the same options.
+        """Decorate a class as ``dataclasses.dataclass(frozen=True)``, with the same options.
 
         Raises
         ------
-        TypeError : the class is not to be frozen, or a field is not given to its ``__init__``.
+        TypeError : ``frozen`` is False, or a field is not a parameter of ``__init__``.
         """
         if cls is None:
             return partial(dataclass, frozen=frozen, eq=eq, repr=repr, kw_only=kw_only)
         hashed = vars(cls).get("__hash__") is not None
-        # Only frozen ones inherit from frozen ones.
+        # The standard library requires that subclasses of frozen classes are frozen.
         inherits = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
-        made = dataclasses.dataclass(
+        decorated = dataclasses.dataclass(
             init=False, repr=False, eq=False, frozen=inherits, kw_only=kw_only
         )(cls)
-        made.__dataclass_params__.frozen = True
-        fields = dataclasses.fields(made)
+        decorated.__dataclass_params__.frozen = True
+        fields = dataclasses.fields(decorated)
         if not frozen or not all(field.init for field in fields):
             raise TypeError("only dataclasses.dataclass has what this class needs")
-        methods = {"__init__": _init(fields), **_frozen(made, fields)}
+        methods = {"__init__": _init(fields), **_frozen(decorated, fields)}
         if repr:
             methods["__repr__"] = _repr(fields)
         if eq:
             compared = tuple(field.name for field in fields if field.compare)
             methods["__eq__"] = _eq(compared)
             if not hashed:
-                # A class that defines __eq__ has None there.
-                made.__hash__ = _named(made, "__hash__", _hash(compared))
+                # Defining __eq__ has set __hash__ to None.
+                decorated.__hash__ = _named(decorated, "__hash__", _hash(compared))
         for name, method in methods.items():
-            if name not in vars(made):
-                setattr(made, name, _named(made, name, method))
-        if made.__init__ is methods["__init__"]:
-            made.__signature__ = _Signature(made.__init__)
-        return made
+            if name not in vars(decorated):
+                setattr(decorated, name, _named(decorated, name, method))
+        if decorated.__init__ is methods["__init__"]:
+            decorated.__signature__ = _Signature(decorated.__init__)
+        return decorated
 
 
 def _named(cls: type, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method as if it stood in the class."""
+    """Set the names of a method as if it were defined in the class."""
     method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
     method.__module__ = cls.__module__
     return method
 
 
 def _init(fields: Fields) -> Callable[..., None]:
-    """The method that sets all fields, in their order, and then asks ``__post_init__``."""
-    places = [field.name for field in fields if not field.kw_only]
+    """Build the method that sets all fields in order, and then calls ``__post_init__``."""
+    positional = [field.name for field in fields if not field.kw_only]
     missing = dataclasses.MISSING
     order = [(field.name, field.default, field.default_factory) for field in fields]
 
     def init(self: Any, /, *values: Any, **named: Any) -> None:
         if values:
-            if len(values) > len(places):
-                raise _wrong(self, f"takes {len(places)} values by place, not {len(values)}")
-            for name, value in zip(places, values, strict=False):
+            if len(values) > len(positional):
+                raise _wrong(self, f"takes {len(positional)} values by place, not {len(values)}")
+            for name, value in zip(positional, values, strict=False):
                 if name in named:
                     raise _wrong(self, f"got two values of {name!r}")
                 named[name] = value
-        own, taken = self.__dict__, 0
+        attributes, n_named = self.__dict__, 0
         for name, default, factory in order:
             if name in named:
-                own[name] = named[name]
-                taken += 1
+                attributes[name] = named[name]
+                n_named += 1
             elif default is not missing:
-                own[name] = default
+                attributes[name] = default
             elif factory is not missing:
-                own[name] = factory()
+                attributes[name] = factory()
             else:
                 raise _wrong(self, f"needs {name!r}")
-        if taken < len(named):
-            unknown = next(name for name in named if name not in own)
+        if n_named < len(named):
+            unknown = next(name for name in named if name not in attributes)
             raise _wrong(self, f"has no field {unknown!r}")
         post = getattr(self, "__post_init__", None)
         if post is not None:
@@ -106,12 +106,12 @@ def _init(fields: Fields) -> Callable[..., None]:
     return init
 
 
-def _wrong(instance: object, what: str) -> TypeError:
-    return TypeError(f"{type(instance).__qualname__} {what}")
+def _wrong(instance: object, problem: str) -> TypeError:
+    return TypeError(f"{type(instance).__qualname__} {problem}")
 
 
 def _frozen(cls: Any, fields: Fields) -> dict[str, Callable[..., None]]:
-    """The methods that refuse to change a field, and anything of an instance of the very class."""
+    """Build the methods that refuse changes of fields, or of any attribute of this very class."""
     names = frozenset(field.name for field in fields)
 
     def set_one(self: Any, name: str, value: Any) -> None:
@@ -159,7 +159,7 @@ def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 class _Signature:
-    """What ``inspect.signature`` says of a class, made when it is asked for."""
+    """The signature of a class for ``inspect.signature``, built on access."""
 
     def __init__(self, init: Callable[..., None]) -> None:
         self._init = init
@@ -169,12 +169,12 @@ class _Signature:
 
         if owner.__init__ is not self._init:
             raise AttributeError("a class that inherits has a method of its own")
-        found = []
+        params = []
         for field in dataclasses.fields(owner):
             default = field.default
             if default is dataclasses.MISSING:
                 default = field.default_factory
-            found.append(
+            params.append(
                 Parameter(
                     field.name,
                     Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
@@ -182,4 +182,4 @@ class _Signature:
                     annotation=field.type,
                 )
             )
-        return Signature(sorted(found, key=lambda one: one.kind))
+        return Signature(sorted(params, key=lambda param: param.kind))

@@ -1,11 +1,11 @@
-"""What a table is measured by, found once and handed to whoever sees the table or a part of it.
+"""Measures of a table, computed once and shared with all code that sees the table or parts of it.
 
-Scales of numbers, dictionaries with counts, distributions of sensitive columns: small, whatever the
-table's size. Spaces, recodings, losses and models take them from here and never from the records at
-hand, so that a part of a table is treated as the table: its grids, shares and distances do not tell
-what is in the part. It is made from records that are released: withheld ones shape nothing.
+They are scales of numbers, dictionaries with counts and distributions of sensitive columns, and
+stay small for any table. Spaces, recodings, losses and models use these measures and never the
+records at hand, so that a part of a table has the same grids, shares and distances as the table,
+and these reveal nothing about the part. Only released records count; withheld ones do not.
 
-(The room ``measures`` has what is said of a release: losses and privacy models.)
+(The package ``measures`` computes properties of releases: losses and privacy models.)
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dbanon.errors import InvalidParameter
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """How often each value of a column occurs.
+    """The frequency of each value of a column.
 
     Parameters
     ----------
     counts : int64 (s,), read-only, by code.
-    values : the values where they are known: s, or one less where the last code is NULL's.
-    size : what shares are shares of, where ``counts`` are of persons, who may have several values:
-        the persons. None for the sum of the counts.
-    fixed : True where it is another table's than that of the records which are compared with it: it
-        may lack their values, and stays as it is when some of them are withheld.
+    values : the values if available: s, or one less if the last code is for NULL.
+    size : the base of shares: the number of persons if ``counts`` count persons, each of whom may
+        have several values; None for the sum of the counts.
+    fixed : True for the distribution of another table than that of the compared records: it may
+        lack some of their values, and does not change if records are withheld.
     """
 
     counts: NDArray[np.int64]
@@ -56,58 +56,60 @@ class Distribution:
         width: int = 0,
         units: NDArray[np.int64] | None = None,
     ) -> Distribution:
-        """Of codes, int32 (m,), where -1 counts nowhere; of at least ``width`` values.
+        """Count codes, int32 (m,), ignoring -1; the result has at least ``width`` values.
 
-        With ``units``, int64 (m,), persons count: once for each of their values.
+        With ``units``, int64 (m,), each unit counts once per value.
         """
-        codes, persons = _once(codes, units)
+        codes, persons = _first_codes(codes, units)
         counts = np.bincount(codes[codes >= 0], minlength=max(len(values), width))
         return cls(counts.astype(np.int64), tuple(values), persons)
 
     @classmethod
     def of_column(cls, column: Coded, units: NDArray[np.int64] | None = None) -> Distribution:
-        """Of a column, NULL as one more value, the last; ``units`` as in ``of``."""
+        """Count the values of a column, with NULL as the last value; ``units`` as in ``of``."""
         null = len(column.values)
         codes = np.where(column.codes < 0, np.int32(null), column.codes)
         return cls.of(codes, column.values, null + 1, units)
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """float64 (s,), the share of each value; of persons those who have it."""
+        """float64 (s,), the share of each value among records, or of persons who have it."""
         size = int(self.counts.sum()) if self.size is None else self.size
         shares: NDArray[np.float64] = self.counts / max(size, 1)
         return shares
 
     @property
     def places(self) -> NDArray[np.int32]:
-        """int32 (s,), the place of each value among those that occur."""
+        """int32 (s,), the index of each value among the values that occur."""
         return (np.cumsum(self.counts > 0) - 1).astype(np.int32)
 
     def occurring(self) -> Distribution:
-        """The distribution of the values that occur, in their order."""
+        """The distribution without values that do not occur."""
         occurs = self.counts > 0
-        values = [value for value, found in zip(self.values, occurs, strict=False) if found]
+        values = [
+            value for value, does_occur in zip(self.values, occurs, strict=False) if does_occur
+        ]
         return Distribution(self.counts[occurs], tuple(values), self.size)
 
     def without(
         self, codes: NDArray[np.int32], units: NDArray[np.int64] | None = None
     ) -> Distribution:
-        """The distribution after records with these codes, int32 (m,), are withheld.
+        """The distribution after withholding records with these codes, int32 (m,).
 
-        With ``units``, as in ``of``, all records of each.
+        With ``units``, as in ``of``, all records of each unit are withheld.
         """
         if self.fixed:
             return self
-        codes, persons = _once(codes, units)
-        gone = np.bincount(codes[codes >= 0], minlength=len(self.counts))
-        left = None if self.size is None else self.size - (persons or 0)
-        return Distribution(self.counts - gone, self.values, left)
+        codes, persons = _first_codes(codes, units)
+        withheld_counts = np.bincount(codes[codes >= 0], minlength=len(self.counts))
+        size = None if self.size is None else self.size - (persons or 0)
+        return Distribution(self.counts - withheld_counts, self.values, size)
 
 
-def _once(
+def _first_codes(
     codes: NDArray[np.int32], units: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int32], int | None]:
-    """The codes, -1 where the unit had it before, and the number of units."""
+    """The codes with repetitions within a unit set to -1, and the number of units."""
     if units is None:
         return codes, None
     return np.where(first_of_each(units, codes), codes, np.int32(-1)), len(np.unique(units))
@@ -115,16 +117,16 @@ def _once(
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """What a table is measured by, by column.
+    """The measures of a table, by column.
 
     Parameters
     ----------
     numbers : the scales of numeric attributes, ranks among them.
     categories : the dictionaries of the other attributes, with counts.
-    sensitive : the distributions of the columns that privacy models ask for; NULL is a value.
-    whitenings : by which of the numeric attributes are not NULL, in their order: the map that makes
-        the z-scores of records that hold these uncorrelated. Only for Mahalanobis distances.
-    ranks : of ordinal attributes, float64 (s,), those that occur, ascending.
+    sensitive : the distributions of the columns of privacy models; NULL is a value.
+    whitenings : the map that decorrelates z-scores, by pattern of numeric attributes that are not
+        NULL. Only for Mahalanobis distances.
+    ranks : the ranks that occur in ordinal attributes, float64 (s,), ascending.
     """
 
     numbers: Mapping[str, Scale] = field(default_factory=dict)
@@ -138,9 +140,9 @@ class Measures:
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Plain dictionaries, as views of them do not travel."""
-        found = (self.numbers, self.categories, self.sensitive, self.whitenings, self.ranks)
-        return Measures, tuple(dict(part) for part in found)
+        """Pickle plain dictionaries, since mapping proxies cannot be pickled."""
+        mappings = (self.numbers, self.categories, self.sensitive, self.whitenings, self.ranks)
+        return Measures, tuple(dict(part) for part in mappings)
 
     @classmethod
     def of(
@@ -150,12 +152,12 @@ class Measures:
         covariance: bool = False,
         each: Each = map,
     ) -> Measures:
-        """The measures of a table, every record of which is released.
+        """The measures of a table whose records are all released.
 
         Parameters
         ----------
         covariance : True for Mahalanobis distances.
-        each : ``on_all_cores``, or one after the other; the measures are the same.
+        each : ``on_all_cores``, or ``map`` for one after the other; the result is the same.
         """
         valid = microdata.numeric_valid()
         columns = {
@@ -185,11 +187,11 @@ class Measures:
         )
 
     def whitening_of(self, present: NDArray[np.bool_]) -> Whitening:
-        """The map for records that hold these of the numeric attributes, bool (p,).
+        """The map for records with this pattern of numeric attributes that are not NULL, bool (p,).
 
         Raises
         ------
-        InvalidParameter : it is not among these measures.
+        InvalidParameter : these measures have no map for the pattern.
         """
         pattern = tuple(present.tolist())
         if pattern not in self.whitenings:
@@ -201,25 +203,25 @@ class Measures:
 
 
 def _scales(columns: Sequence[NDArray[np.float64]], each: Each) -> list[Scale]:
-    """The scale of each column, float64 (m,); sums are exact, so that pieces change nothing."""
+    """The scale of each column, float64 (m,); exact sums make it independent of the pieces."""
     parts = [(at, piece) for at, column in enumerate(columns) for piece in pieces(len(column))]
     sums = [Sums() for _ in columns]
-    found = each(lambda part: Sums.of(columns[part[0]][part[1]]), parts)
-    for (at, _), own in zip(parts, found, strict=True):
-        sums[at] += own
-    return [Scale.of_sums(one) for one in sums]
+    part_sums = each(lambda part: Sums.of(columns[part[0]][part[1]]), parts)
+    for (at, _), part_sum in zip(parts, part_sums, strict=True):
+        sums[at] += part_sum
+    return [Scale.of_sums(column_sums) for column_sums in sums]
 
 
 def _whitenings(microdata: Microdata, scales: list[Scale]) -> dict[tuple[bool, ...], Whitening]:
-    """For each pattern of NULLs that occurs, from all records that hold a value where it does."""
+    """The map of each pattern of NULLs, from all records with values where the pattern has them."""
     transform = Standardization.of(scales)
     valid = microdata.numeric_valid()
     if valid is None:
         return {(True,) * len(scales): whitening(transform.apply(microdata.numbers))}
-    found = {}
+    by_pattern = {}
     for present in np.unique(valid, axis=0):
         holding = valid[:, present].all(axis=1)
         points = transform.apply(microdata.numbers[holding])
         points[:, ~present] = 0.0
-        found[tuple(present.tolist())] = whitening(points)
-    return found
+        by_pattern[tuple(present.tolist())] = whitening(points)
+    return by_pattern

@@ -1,4 +1,4 @@
-"""How much memory and how many cores this process may use, as the machine and its group say."""
+"""Limits of memory and threads of this process, from the machine and its control groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# No database works with less, whatever a limit says; what is read from it is counted exactly.
+# Lower bound of the database's own limit; rows read from it are counted separately.
 LEAST_OF_DATABASE = 32 * 2**20
 _BYTES_PER_THREAD = 64 * 2**20
 
@@ -14,41 +14,41 @@ _threads: int | None = None
 
 
 def half_of_memory() -> int:
-    """Half of the memory that this process may have, in bytes: the default limit of a job."""
+    """Half of the available memory in bytes, the default limit of a job."""
     return available_bytes() // 2
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """The memory that this process may have: the machine's, or less if its control group has less.
+    """The memory available to this process: the machine's, or less if its control group has less.
 
     Parameters
     ----------
-    root : where ``proc`` and ``sys`` are.
+    root : directory of ``proc`` and ``sys``.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *_group_limits(root)])
 
 
 def worker_threads() -> int:
-    """How many threads work at once: one a core, or as many as ``limit_threads`` said."""
+    """The number of worker threads: one per core, unless ``limit_threads`` was called."""
     return _threads or os.cpu_count() or 1
 
 
 def limit_threads(threads: int | None) -> None:
-    """Let this process work with so many threads from now on; None for one a core."""
+    """Set the number of worker threads of this process; None for one per core."""
     global _threads
     _threads = threads
 
 
 def database_settings(memory: int) -> list[str]:
-    """Statements that let DuckDB keep to a number of bytes, and to threads that fit into them."""
+    """Statements that limit DuckDB to this memory, and to threads that fit into it."""
     memory = max(memory, LEAST_OF_DATABASE)
     threads = max(1, min(worker_threads(), memory // _BYTES_PER_THREAD))
     return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control groups, of version 1 and 2, and of those above them."""
+    """The limits of this process's control groups (versions 1 and 2) and of their ancestors."""
     groups = root / "sys" / "fs" / "cgroup"
     try:
         lines = (root / "proc" / "self" / "cgroup").read_text().splitlines()
@@ -63,8 +63,8 @@ def _group_limits(root: Path) -> Iterator[int]:
 
 
 def _limits(top: Path, name: str, files: tuple[str, ...]) -> Iterator[int]:
-    # A container may see the name that its host has for it: there is no such directory then, and
-    # what is at the top is its own.
+    # A container may see the group name of its host, for which it has no directory. Its own limits
+    # are then in the top directory.
     group = top / name.strip("/")
     for directory in (group, *group.parents):
         if not directory.is_relative_to(top):

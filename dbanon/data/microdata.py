@@ -1,6 +1,6 @@
-"""Microdata: the quasi-identifiers of a relation as arrays, in record order, and what else is read.
+"""Microdata: the quasi-identifiers of a relation as arrays, in record order, and other columns.
 
-Columns are read by role; microdata has each under its name.
+Columns are read by role; microdata holds each under its name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dbanon.errors import (
     SourceChanged,
 )
 
-# Up to here every integer is a float64 of its own.
+# Below this, float64 represents every integer exactly.
 EXACT_INTEGER = 2.0**53
 
-# The arrays of microdata.
+# The array fields of microdata.
 _ARRAYS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
 
-# A power of ten beyond it is no float64.
+# Larger powers of ten overflow float64.
 _LARGEST_SCALE = 300
 
 
@@ -35,10 +35,10 @@ class Coded:
 
     Parameters
     ----------
-    codes : int32 (n,), read-only: positions in ``values``; -1 where NULL.
-    values : as text, in the column's order, each once; one text of those that are one number.
-    texts : int32 (n,), other codes where a value has several texts, such as 7.5 and 7.50: equal
-        where readers see one text. None where ``codes`` tell the texts apart.
+    codes : int32 (n,), read-only: positions in ``values``; -1 for NULL.
+    values : distinct values as text, in the column's order; one text per number.
+    texts : int32 (n,), codes of the displayed texts if a value has several, such as 7.5 and 7.50.
+        None if ``codes`` already distinguish the texts.
     """
 
     codes: NDArray[np.int32]
@@ -50,7 +50,7 @@ class Coded:
 
     @property
     def display_codes(self) -> NDArray[np.int32]:
-        """Codes that are equal where readers see one text, int32 (n,); -1 where NULL."""
+        """Codes of the texts that readers see, int32 (n,); -1 for NULL."""
         return self.codes if self.texts is None else self.texts
 
     def take(self, records: NDArray[np.int64]) -> Coded:
@@ -76,16 +76,16 @@ class Microdata:
     wide : names of attributes whose values float64 does not hold exactly; their class means have
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
-    entities : int32 (n,), read-only: the person of each record; None when every record is one.
-    layers : int32 (n,), read-only: sets of records that no class crosses, each person a unit in
-        each, so that rows of one person may be in several classes; None for one set.
-    sensitive : the columns that privacy models ask for, by name.
-    withheld : how many more records there are, of which nothing is known here: they have a NULL
-        where none may be, or are of a stratum below k.
+    entities : int32 (n,), read-only: the person of each record; None if each record is a person.
+    layers : int32 (n,), read-only: sets of records that no class crosses. A person is a separate
+        unit in each, so rows of one person may lie in several classes; None for one set.
+    sensitive : the columns of privacy models, by name.
+    withheld : the number of further records that are not loaded: they have a NULL that is not
+        allowed, or belong to a stratum with fewer than k records.
     suppressed : bool (n, d), read-only: cells that have a value in the source and are NULL here;
         None for none.
-    unmerged : the same records with the values of suppressed cells, where an evaluation asks for
-        them; None where no cell is suppressed.
+    unmerged : the same records with the values of suppressed cells, for an evaluation; None if no
+        cell is suppressed.
     """
 
     attributes: tuple[Attribute, ...]
@@ -116,12 +116,12 @@ class Microdata:
 
     @property
     def n_read(self) -> int:
-        """The number of records with those that are withheld for a NULL."""
+        """The number of records, including withheld ones."""
         return self.n_records + self.withheld
 
     @property
     def ordered_keys(self) -> NDArray[np.int64]:
-        """One number for each record, int64 (n,), ascending: its key, or its place among keys."""
+        """One number per record, int64 (n,), ascending: its key, or its position among the keys."""
         return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
 
     @property
@@ -136,10 +136,10 @@ class Microdata:
 
     @property
     def units(self) -> NDArray[np.int64] | None:
-        """The person of each record, one in each stratum, layer and pattern of NULLs, int64 (n,).
+        """The unit of each record, int64 (n,): a person in a stratum, layer and pattern of NULLs.
 
-        From 0; None when every record is one. All records of a unit are in one class, or withheld
-        together.
+        Numbered from 0; None if every record is a unit. All records of a unit are in one class, or
+        withheld together.
         """
         if self.entities is None:
             return None
@@ -163,14 +163,14 @@ class Microdata:
         return None if column.all() else column
 
     def of_attributes(self, names: Collection[str]) -> Microdata:
-        """Microdata with these attributes alone, in their order here."""
-        held = [attribute.name in names for attribute in self.attributes]
-        if all(held):
+        """Microdata with only these attributes, in their present order."""
+        selected = [attribute.name in names for attribute in self.attributes]
+        if all(selected):
             return self
         numeric = [attribute.name in names for attribute in self.numeric]
         categorical = [attribute.name in names for attribute in self.categorical]
-        valid = None if self.valid is None else self.valid[:, held]
-        suppressed = None if self.suppressed is None else self.suppressed[:, held]
+        valid = None if self.valid is None else self.valid[:, selected]
+        suppressed = None if self.suppressed is None else self.suppressed[:, selected]
         return replace(
             self,
             attributes=tuple(a for a in self.attributes if a.name in names),
@@ -190,16 +190,16 @@ def first_of_each(
 ) -> NDArray[np.bool_]:
     """The first record of each unit, or of each unit and code, bool (n,).
 
-    Counted by these records alone, a person counts once, or once for each value of theirs.
+    Counting only these records counts each person once, or once per value.
     """
     key = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
-    found = np.zeros(len(units), np.bool_)
-    found[np.unique(key, return_index=True)[1]] = True
-    return found
+    is_first = np.zeros(len(units), np.bool_)
+    is_first[np.unique(key, return_index=True)[1]] = True
+    return is_first
 
 
 def most_frequent(codes: NDArray[np.integer], unit: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The most frequent code of each unit, int64 (m,), the smallest of several.
+    """The most frequent code of each unit, int64 (m,); the smallest in a tie.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def most_frequent(codes: NDArray[np.integer], unit: NDArray[np.integer]) -> NDAr
     """
     if not len(codes):
         return np.empty(0, np.int64)
-    # One number for both: whole numbers are sorted several times as fast as pairs.
+    # Encode unit and code in one integer: integers sort several times faster than pairs.
     least = int(codes.min())
     width = int(codes.max()) - least + 1
     pairs, counts = np.unique(
@@ -217,16 +217,16 @@ def most_frequent(codes: NDArray[np.integer], unit: NDArray[np.integer]) -> NDAr
     start = np.flatnonzero(np.diff(units, prepend=-1))
     most = np.flatnonzero(counts == np.maximum.reduceat(counts, start)[units])
     first = most[np.flatnonzero(np.diff(units[most], prepend=-1))]
-    found: NDArray[np.int64] = pairs[first] % width + least
-    return found
+    codes_of_units: NDArray[np.int64] = pairs[first] % width + least
+    return codes_of_units
 
 
 def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
-    """Codes of persons, int32 (n,), after a check that none is -1, as NULL is coded.
+    """Check that no code of a person, int32 (n,), is -1 for NULL, and return the codes.
 
     Raises
     ------
-    NullInEntity : one is.
+    NullInEntity : a code is -1.
     """
     if missing := int((codes < 0).sum()):
         raise null_in_entity(name, missing, len(codes))
@@ -234,7 +234,7 @@ def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
 
 
 def null_in_entity(name: str, missing: int, rows: int) -> NullInEntity:
-    """The error of rows of which nobody knows whose they are."""
+    """Build the error for rows without a person."""
     return NullInEntity(
         f'The entity column "{name}" holds NULL in {missing} of {rows} rows.',
         hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
@@ -247,26 +247,26 @@ def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray
 
     Raises
     ------
-    SourceChanged : a key is not there.
+    SourceChanged : a key is missing.
     """
     if ordered.shape[1] == 1:
-        column, wanted = ordered[:, 0], keys[:, 0]
+        column, sought = ordered[:, 0], keys[:, 0]
     else:
-        # Two columns become one: the few values of the first are numbered.
+        # Pack two columns into one: the first has few values, which are numbered.
         firsts = np.unique(ordered[:, 0])
-        column, wanted = (
+        column, sought = (
             (np.searchsorted(firsts, pair[:, 0]) << 48) | pair[:, 1] for pair in (ordered, keys)
         )
-    found = np.searchsorted(column, wanted)
-    if len(wanted) and (
-        not len(column) or bool((column[np.minimum(found, len(column) - 1)] != wanted).any())
+    positions = np.searchsorted(column, sought)
+    if len(sought) and (
+        not len(column) or bool((column[np.minimum(positions, len(column) - 1)] != sought).any())
     ):
         raise SourceChanged("A row was not there when the quasi-identifiers were read.")
-    return found
+    return positions
 
 
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
-    """True when float64 may not hold each of these whole numbers, decimals or instants exactly.
+    """True if float64 may not represent each of these integers, decimals or instants exactly.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
 def around_rounding(
     low: NDArray[np.float64], high: NDArray[np.float64], attribute: Attribute
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of classes, float64 (c,) each, between which the values are that float64 rounded."""
+    """Widen the ends of classes, float64 (c,) each, to include values before rounding."""
     return (
         np.where(_may_be_rounded(low, attribute), np.nextafter(low, -np.inf), low),
         np.where(_may_be_rounded(high, attribute), np.nextafter(high, np.inf), high),
@@ -286,7 +286,7 @@ def around_rounding(
 
 
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
-    """Where float64 may not hold a whole number, decimal or instant exactly, bool (c,)."""
+    """Where float64 may not represent an integer, decimal or instant exactly, bool (c,)."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         unit = 1.0
     elif attribute.kind is Kind.DECIMAL:
@@ -301,17 +301,17 @@ def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArra
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """The columns that are read, by what they are read for; no column has two roles.
+    """The columns to read, by role; no column has two roles.
 
     Parameters
     ----------
     quasi_identifiers : the attributes of the microdata.
-    by : told apart by their texts; each combination of values is a stratum.
-    sensitive : columns that a privacy model asks for, as texts.
-    leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
-    persons : columns that say whose a row is, as identifiers: one at most.
-    passthrough : columns that are released as they are, where their values travel with the client
-        and back, unread; None where they stay in their database.
+    by : columns of strata, compared as text; each combination of values is a stratum.
+    sensitive : columns of privacy models, as text.
+    leaves : sensitive columns whose values are leaves of a hierarchy, so that no order is needed.
+    persons : the entity column, if any.
+    passthrough : kept columns whose values pass through the client unread; None if they stay in
+        their database.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
@@ -329,11 +329,11 @@ class ColumnRoles:
     def entities(
         self, codes: Callable[[Attribute], NDArray[np.integer]]
     ) -> NDArray[np.int32] | None:
-        """The person of each record, int32 (n,); None where every record is one.
+        """The person of each record, int32 (n,); None if every record is a person.
 
         Parameters
         ----------
-        codes : of a column, (n,), equal where its values are, and -1 where NULL.
+        codes : returns codes of a column, (n,), equal for equal values and -1 for NULL.
 
         Raises
         ------
@@ -344,9 +344,9 @@ class ColumnRoles:
         return None
 
     def by_role(self, microdata: Microdata) -> Microdata:
-        """Microdata that was read as attributes alone, with each column where its role has it.
+        """Move columns of microdata that was read as attributes only to the fields of their roles.
 
-        NULL is a value like any other in a stratum's columns.
+        In columns of strata, NULL is a value like any other.
 
         Raises
         ------
@@ -354,14 +354,14 @@ class ColumnRoles:
         """
         names = {attribute.name for attribute in self.quasi_identifiers}
         coded = {
-            attribute.name: Coded(microdata.codes[:, place].copy(), microdata.categories[place])
-            for place, attribute in enumerate(microdata.categorical)
+            attribute.name: Coded(microdata.codes[:, index].copy(), microdata.categories[index])
+            for index, attribute in enumerate(microdata.categorical)
             if attribute.name not in names
         }
-        rest = microdata.of_attributes(names)
-        rest = replace(rest, entities=self.entities(lambda column: coded[column.name].codes))
+        result = microdata.of_attributes(names)
+        result = replace(result, entities=self.entities(lambda column: coded[column.name].codes))
         if self.by:
             codes = np.column_stack([coded[attribute.name].codes for attribute in self.by])
             _, strata = np.unique(codes, axis=0, return_inverse=True)
-            rest = replace(rest, strata=strata.reshape(-1).astype(np.int32))
-        return replace(rest, sensitive={a.name: coded[a.name] for a in self.sensitive})
+            result = replace(result, strata=strata.reshape(-1).astype(np.int32))
+        return replace(result, sensitive={a.name: coded[a.name] for a in self.sensitive})

@@ -1,6 +1,6 @@
-"""What a notebook shows of a result: a card, and a plot on demand.
+"""Cards and plots of results in notebooks.
 
-Results stand below the doors, and what draws is a door's. So the doors say here who draws.
+Results are in lower layers than the code that draws them, so the upper layer registers it here.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from typing import Any, Protocol
 
 
 class Drawing(Protocol):
-    """Who draws."""
+    """The module that draws cards and plots."""
 
-    def card(self, shown: Any) -> str: ...
+    def card(self, result: Any) -> str: ...
 
-    def plot(self, shown: Any, axes: Any) -> Any: ...
+    def plot(self, result: Any, axes: Any) -> Any: ...
 
 
 _drawing: Callable[[], Drawing] | None = None
 
 
-def drawn_by(found: Callable[[], Drawing]) -> None:
-    """Say who draws; called when something is to be drawn."""
+def set_drawing(load_drawing: Callable[[], Drawing]) -> None:
+    """Register the drawing module by a function that is called on first use."""
     global _drawing
-    _drawing = found
+    _drawing = load_drawing
 
 
-class Shown:
-    """What a notebook shows as a card: text and a picture, in HTML that runs and loads nothing."""
+class NotebookCard:
+    """A result that notebooks show as a card: text and a picture, in static HTML."""
 
     def _repr_html_(self) -> str | None:
-        """The card; None, for which a notebook takes ``repr``, where no door was opened."""
+        """The card; None without a drawing module, so that a notebook falls back to ``repr``."""
         return None if _drawing is None else _drawing().card(self)
 
 
-class Plotted(Shown):
-    """What can be plotted, too."""
+class NotebookPlot(NotebookCard):
+    """A result that also has a plot."""
 
     def plot(self, axes: Any = None) -> Any:
-        """Plot it with matplotlib, and return the axes.
+        """Plot the result with matplotlib, and return the axes.
 
         Parameters
         ----------
-        axes : matplotlib's, to draw on; None for a figure of its own.
+        axes : matplotlib axes to draw on; None for a new figure.
 
         Raises
         ------

@@ -1,9 +1,9 @@
 """Levels of a number without a hierarchy, for methods that use one level for the whole table.
 
-Each level is a partition of the number line into cells that are unions of cells of the level below.
-All borders lie on the column's public grid (``data.grid``), so that a label tells its cell and
-nothing else. The levels: the grid's finest cells; those of two, four, eight … that are at least a
-sixteenth of the range wide (of months: the calendar's wider units); all cells with values as one.
+Each level partitions the number line into cells that are unions of cells of the level below. All
+borders lie on the column's public grid (``data.grid``), so that a label reveals its cell and
+nothing else. The levels are the grid's finest cells; unions of two, four, eight … of them that span
+at least a sixteenth of the range (for months, longer calendar units); and one cell for all values.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import Cells, grid_for, held_ends, held_width, unit_of
+from dbanon.data.grid import Cells, grid_for, held_width, released_ends, unit_of
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 
-# The doubled cells are at least this share of the range: with the finest cells and one interval for
-# all, a column has six levels at most. More would multiply the combinations that are searched.
+# Unions span at least one part of this many of the range, so a column has at most six levels. More
+# would multiply the combinations to search.
 _PARTS = 16
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level: cells that are each a union of so many neighbours.
+    """One level, whose cells are unions of neighbouring cells of a grid.
 
     Parameters
     ----------
-    cells : the cells that are united.
-    count : how many; the first of a union is a multiple of it.
+    cells : the cells of the grid.
+    count : number of cells per union; unions start at its multiples.
     """
 
     cells: Cells
     count: int = 1
 
     def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The number of the union that each value is in, whole float64."""
+        """The number of the union that contains each value, integral float64."""
         return np.floor(self.cells.of(values) / self.count)
 
     def borders(self, unions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -49,9 +49,9 @@ class NumberLevels:
 
     Parameters
     ----------
-    attribute, scale : the column, and what its values are measured by.
-    finest : the cells that all levels are made of.
-    levels : all levels but the last, the finest first; the last is one interval for all values.
+    attribute, scale : the column and its scale.
+    finest : the cells that all levels consist of.
+    levels : all levels except the last, the finest first; the last is one interval for all values.
     """
 
     attribute: Attribute
@@ -78,7 +78,7 @@ class NumberLevels:
             wider = [step.cells for step in reversed(grid.coarser)]
             levels += [Level(c) for c in wider if c.months * c.unit * 30.5 < scale.spread]
         elif finest.step < scale.spread:
-            # The smallest power of two that makes cells of a sixteenth of the range.
+            # The smallest power of two whose unions span a sixteenth of the range.
             power = max(int(np.ceil(np.log2(scale.spread / _PARTS) - np.log2(finest.step))), 1)
             while np.ldexp(finest.step, power) < scale.spread:
                 levels.append(Level(finest, 2**power))
@@ -97,24 +97,24 @@ class NumberLevels:
         return len(self.levels)
 
     def cells_of(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
-        """The number of the cell that each value is in, whole float64; 0 on the last level."""
+        """The number of each value's cell, integral float64; 0 on the last level."""
         return self.levels[level].of(values) if level < self.top else np.zeros(len(values))
 
     def around(
         self, values: NDArray[np.float64], level: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The borders that are released for each value, float64 each: its cell's."""
+        """The released borders of each value's cell, float64 each."""
         if level < self.top:
             cells = self.levels[level].of(values)
             low, high = (self.levels[level].borders(cells + i) for i in (0, 1))
-            return held_ends(self.attribute, low, high)
-        # All cells of the level below with values of the column. Values that came later may lie
-        # outside the range that the table had.
+            return released_ends(self.attribute, low, high)
+        # The last level spans all cells of the level below that have values. Later values may lie
+        # outside the range of the measured table.
         ends = np.append(values, (self.scale.least, self.scale.most))
         below = self.levels[-1] if self.levels else Level(self.finest)
         first, last = below.of(np.array([ends.min(), ends.max()]))
         low, high = below.borders(np.array([first, last + 1]))[:, np.newaxis]
-        low, high = held_ends(self.attribute, low, high)
+        low, high = released_ends(self.attribute, low, high)
         return np.repeat(low, len(values)), np.repeat(high, len(values))
 
     def loss(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
@@ -132,12 +132,12 @@ class NumberLevels:
         return climbed
 
     def level_holding(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
-        """The first level whose cells keep together what a level of other cells keeps together.
+        """The first level that does not separate values that a level of other cells keeps together.
 
         Parameters
         ----------
-        other, level : levels of the same column, measured with other records, and one of them.
-        values : those to be kept together where ``other`` does, float64 (m,).
+        other, level : levels of the same column measured on other records, and one of these levels.
+        values : the values to keep together, float64 (m,).
         """
         if self.levels == other.levels or not len(values):
             return min(level, self.top)

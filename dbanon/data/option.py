@@ -1,12 +1,12 @@
-"""What an option is, told once.
+"""Options, described in one place.
 
-An option is a field of a frozen dataclass, annotated with what every door needs to know of it::
+An option is a field of a frozen dataclass, annotated with what every interface needs to know::
 
     seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
 
-From this line come its check, the command line's flag, the key and the help of a call in SQL, the
-signature in Python, the row in ``docs/`` and the entry in the ledger. A method's own parameters
-are told with the same words, as ``Parameter``s.
+From this line come its check, the command line's flag, the key and help text of a call in SQL, the
+signature in Python, the row in ``docs/`` and the entry in the ledger. Parameters of a method are
+described in the same way, as ``Parameter`` objects.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ import numpy as np
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, nearest_names
 
-Made = TypeVar("Made")
+Described = TypeVar("Described")
 
-# The default of an option that has none.
+# The default of an option that must be set.
 REQUIRED = MISSING
 
-_ONE = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_MANY = {int: "whole numbers", float: "numbers", bool: "truths", str: "texts"}
+_SINGULAR = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_PLURAL = {int: "whole numbers", float: "numbers", bool: "truths", str: "texts"}
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a field says of its option, beside type and default.
+    """The description of an option, apart from its type and default.
 
     Parameters
     ----------
-    help : what it does, without its type and default. Names of other options stand in backticks,
-        which each door writes in its own way.
-    minimum, maximum : of a number, or of each number in it.
+    help : what it does, without type and default. Names of other options are in backticks, so that
+        each interface can write them in its own form.
+    minimum, maximum : limits of a number, or of each number in a list or mapping.
     above : the number must be above the minimum.
-    choices : the texts that are allowed.
-    pattern : what all of a text must match; of a list or mapping, each text in it.
-    expected : what a value must be, in words, where type and limits do not say it.
-    hint : of a refusal; the help where there is none.
-    item : what a list or mapping holds, where its type does not say it.
-    flag : its name on the command line, where that is another: one of what is repeated there.
-    form : how a value is written there, such as ``NAME=NUMBER``.
+    choices : the allowed texts.
+    pattern : a regular expression for the full text, or for each text in a list or mapping.
+    expected : a description of allowed values, if type and limits do not suffice.
+    hint : the hint of the error about a wrong value; empty for the help.
+    item : the items of a list or mapping, if their type does not say it.
+    flag : its name on the command line if it differs, as for options that are repeated there.
+    form : the form of a value there, such as ``NAME=NUMBER``.
     unit : ``bytes`` for amounts of memory.
-    release : it is about what is released; calls that give classes alone do not take it.
-    sql : False for what calls in SQL say in another way.
-    secret : it holds values of columns, of which the ledger gets no more than their number.
-    see : where ``docs/`` say more.
+    release : it concerns released data; calls that only build classes do not have it.
+    sql : False if calls in SQL express it in another way.
+    secret : it holds values of columns; the ledger records only how many.
+    see : the page in ``docs/`` with details.
     """
 
     help: str
@@ -78,13 +78,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An option with its name, type and default: a field as it was described.
+    """An option with its name, type and default.
 
     Parameters
     ----------
-    type : as annotated: ``int``, ``float``, ``bool``, ``str``, another class, a tuple or a mapping
-        of these; or None is allowed, too.
-    default : ``REQUIRED`` where there is none.
+    type : as annotated: ``int``, ``float``, ``bool``, ``str``, another class, or a tuple or mapping
+        of these; may allow None.
+    default : ``REQUIRED`` if the option must be set.
     """
 
     name: str
@@ -94,45 +94,45 @@ class Parameter:
 
     @property
     def nullable(self) -> bool:
-        """True when None is a value."""
+        """True if None is an allowed value."""
         return NoneType in get_args(self.type)
 
     @property
     def kind(self) -> Any:
-        """The type, without None; of a list or mapping ``tuple`` or ``Mapping``."""
+        """The type without None; ``tuple`` for a list, ``Mapping`` for a mapping."""
         return get_origin(self._inner) or self._inner
 
     @property
     def item(self) -> Any:
-        """The type of what a list or mapping holds; None for others."""
+        """The type of the items of a list or mapping; None for other types."""
         return _item(self._inner) if self.kind in (tuple, Mapping) else None
 
     @property
     def help(self) -> str:
-        """The help, with other options by their names in Python and SQL."""
+        """The help; other options have their names in Python and SQL."""
         return self.help_with(lambda name: name)
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """A description of the allowed values."""
         return self.option.expected or _words(self._inner, self.option)
 
     @property
     def by_default(self) -> str:
-        """The default in words; empty where there is none, or none that says more."""
+        """The default as text; empty if there is none, or if it needs no mention."""
         if isinstance(self.default, bool):
             return str(self.default).lower()
-        told = isinstance(self.default, (int, float, str)) and self.default != ""
-        return str(self.default) if told else ""
+        is_worth_showing = isinstance(self.default, (int, float, str)) and self.default != ""
+        return str(self.default) if is_worth_showing else ""
 
-    def help_with(self, named: Callable[[str], str]) -> str:
-        """The help; ``named`` writes the name of another option."""
-        return re.sub(r"`(\w+)`", lambda found: named(found[1]), self.option.help)
+    def help_with(self, write_name: Callable[[str], str]) -> str:
+        """The help; ``write_name`` writes the name of another option."""
+        return re.sub(r"`(\w+)`", lambda match: write_name(match[1]), self.option.help)
 
     def check(self, value: Any, called: str = "") -> Any:
-        """The value as it is kept: lists as tuples, mappings frozen, numpy's numbers as Python's.
+        """Check and normalize a value: lists to tuples, mappings frozen, numpy scalars to Python.
 
-        None is an empty mapping, too.
+        For a mapping, None means an empty one.
 
         Raises
         ------
@@ -142,13 +142,13 @@ class Parameter:
         if value is None and self.nullable:
             return None
         try:
-            return _kept(self._inner, {} if value is None and self.kind is Mapping else value,
+            return _normalized(self._inner, {} if value is None and self.kind is Mapping else value,
                          self.option)  # fmt: skip
         except _WrongError:
             raise self.refusal(called, value) from None
 
     def refusal(self, called: str = "", value: Any = None) -> InvalidParameter:
-        """The error of a value that is wrong; the value is not told."""
+        """Build the error for a wrong value; the message omits the value."""
         hint = self.option.hint or self.option.help
         if self.kind is tuple and isinstance(value, (str, bytes)):
             hint = f'Write `{called or self.name}=["…"]`, also where it is one.'
@@ -161,32 +161,32 @@ class Parameter:
 
 
 def parameters(described: type[Any]) -> tuple[Parameter, ...]:
-    """The options of a dataclass, in the order of its fields; other fields are no options."""
+    """The options of a dataclass in field order; fields without an ``Option`` are left out."""
     key: Any = described
     return _parameters(key)
 
 
 def all_parameters(described: type[Any]) -> tuple[Parameter, ...]:
-    """The same, and in their places those of fields that are dataclasses with options."""
+    """As ``parameters``, with the options of nested dataclasses in place of their fields."""
     key: Any = described
     return _all_parameters(key)
 
 
 def in_docstring(options: Iterable[Parameter]) -> str:
-    """A paragraph of each option, as docstrings have parameters."""
+    """A paragraph per option, in the form of a docstring's parameters."""
     from textwrap import fill
 
     paragraphs = []
-    for one in options:
-        choices = f" One of {', '.join(one.option.choices)}." if one.option.choices else ""
-        default = f" Default: {one.by_default}." if one.by_default else ""
-        text = f"{one.name} : {one.help}{choices}{default}"
+    for param in options:
+        choices = f" One of {', '.join(param.option.choices)}." if param.option.choices else ""
+        default = f" Default: {param.by_default}." if param.by_default else ""
+        text = f"{param.name} : {param.help}{choices}{default}"
         paragraphs.append(fill(text, 92, subsequent_indent="    ", break_long_words=False))
     return "\n".join(paragraphs)
 
 
 class _DocWithOptions:
-    """A docstring that is made when somebody reads it: each connection of a server loads it."""
+    """A docstring built on first access, since each server connection loads the class."""
 
     def __init__(self, doc: str) -> None:
         self._doc = doc
@@ -199,59 +199,63 @@ class _DocWithOptions:
 
 
 class _SignatureOfTypes:
-    """A dataclass's signature without what its fields say of their options."""
+    """The signature of a dataclass without the ``Option`` annotations of its fields."""
 
     def __init__(self, signature: Any) -> None:
         self._signature = signature
 
     def __get__(self, instance: object, owner: type[Any]) -> Any:
         signature, hints = self._signature.__get__(instance, owner), get_type_hints(owner)
-        named = [one.replace(annotation=hints[name]) for name, one in signature.parameters.items()]
-        return signature.replace(parameters=named)
+        typed = [
+            field.replace(annotation=hints[name]) for name, field in signature.parameters.items()
+        ]
+        return signature.replace(parameters=typed)
 
 
-def documents_options(described: type[Made]) -> type[Made]:
-    """Let the docstring of a dataclass end with its options, for ``help()``."""
+def documents_options(described: type[Described]) -> type[Described]:
+    """Append the options of a dataclass to its docstring, for ``help()``."""
     described.__doc__ = _DocWithOptions(described.__doc__ or "")  # type: ignore[assignment]
-    own = vars(described)["__signature__"]
-    described.__signature__ = _SignatureOfTypes(own)  # type: ignore[attr-defined]
+    signature = vars(described)["__signature__"]
+    described.__signature__ = _SignatureOfTypes(signature)  # type: ignore[attr-defined]
     return described
 
 
-def make(described: type[Made], given: Mapping[str, Any]) -> Made:
-    """The dataclass, made of options by name, also of those of fields that are dataclasses.
+def make(described: type[Described], arguments: Mapping[str, Any]) -> Described:
+    """Build the dataclass from options by name, including those of nested dataclasses.
 
     Raises
     ------
-    TypeError : a name is no option, or one is missing, as of a function that is called.
+    TypeError : a name is no option, or a required option is missing.
     InvalidParameter : as ``check``.
     """
     key: Any = described
     hints = _hints(key)
-    left = dict(given)
+    remaining = dict(arguments)
     for field in fields(described):  # type: ignore[arg-type]
         kind = hints[field.name]
-        if is_dataclass(kind) and field.name not in left:
-            known = [one.name for one in all_parameters(kind)]  # type: ignore[arg-type]
-            own = {name: left.pop(name) for name in known if name in left}
-            left[field.name] = make(kind, own)  # type: ignore[arg-type]
-    for name in left:
+        if is_dataclass(kind) and field.name not in remaining:
+            nested_names = [param.name for param in all_parameters(kind)]  # type: ignore[arg-type]
+            nested_arguments = {
+                name: remaining.pop(name) for name in nested_names if name in remaining
+            }
+            remaining[field.name] = make(kind, nested_arguments)  # type: ignore[arg-type]
+    for name in remaining:
         if name not in hints:
-            near = nearest_names(name, [one.name for one in all_parameters(described)])
+            near = nearest_names(name, [param.name for param in all_parameters(described)])
             raise TypeError(f"There is no option {name!r}. {near or ''}".rstrip())
-    return described(**left)
+    return described(**remaining)
 
 
 @cache
 def _all_parameters(described: Any) -> tuple[Parameter, ...]:
     hints = _hints(described)
-    found: list[Parameter] = []
+    params: list[Parameter] = []
     for field in fields(described):
         if is_dataclass(hints[field.name]):
-            found += all_parameters(hints[field.name])
+            params += all_parameters(hints[field.name])
         else:
-            found += [one for one in parameters(described) if one.name == field.name]
-    return tuple(found)
+            params += [param for param in parameters(described) if param.name == field.name]
+    return tuple(params)
 
 
 @cache
@@ -270,7 +274,7 @@ def _annotations(described: Any) -> Mapping[str, Any]:
 @cache
 def _parameters(described: Any) -> tuple[Parameter, ...]:
     hints = _annotations(described)
-    found = []
+    params = []
     for field in fields(described):
         annotated = hints[field.name]
         for option in get_args(annotated)[1:] if get_origin(annotated) is Annotated else ():
@@ -278,45 +282,47 @@ def _parameters(described: Any) -> tuple[Parameter, ...]:
                 default = field.default
                 if field.default_factory is not MISSING:
                     default = field.default_factory()
-                found.append(Parameter(field.name, get_args(annotated)[0], default, option))
-    return tuple(found)
+                params.append(Parameter(field.name, get_args(annotated)[0], default, option))
+    return tuple(params)
 
 
 def parameter(described: type[Any], name: str) -> Parameter:
     """The option of this name."""
-    [found] = [one for one in parameters(described) if one.name == name]
-    return found
+    [match] = [param for param in parameters(described) if param.name == name]
+    return match
 
 
-def check(made: Any) -> None:
-    """Check all options of a frozen dataclass that is being made, and keep them in their types.
+def check(instance: Any) -> None:
+    """Check all options of a new frozen dataclass, and store their normalized values.
 
     Raises
     ------
     InvalidParameter : a value has another type or is out of range.
     """
-    for one in parameters(type(made)):
-        object.__setattr__(made, one.name, one.check(getattr(made, one.name)))
+    for param in parameters(type(instance)):
+        object.__setattr__(instance, param.name, param.check(getattr(instance, param.name)))
 
 
 class _WrongError(Exception):
-    """A value is not what it must be."""
+    """A value is not allowed."""
 
 
-def _kept(kind: Any, value: Any, option: Option) -> Any:
-    """The value in plain types."""
+def _normalized(kind: Any, value: Any, option: Option) -> Any:
+    """The value in plain types; raises _WrongError."""
     if isinstance(value, np.generic):
         value = value.item()
     origin = get_origin(kind)
     if origin in (tuple, Sequence):
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             raise _WrongError
-        return tuple(_kept(_item(kind), part, option) for part in value)
+        return tuple(_normalized(_item(kind), part, option) for part in value)
     if origin is Mapping:
         if not isinstance(value, Mapping):
             raise _WrongError
         item = _item(kind)
-        return MappingProxyType({name: _kept(item, part, option) for name, part in value.items()})
+        return MappingProxyType(
+            {name: _normalized(item, part, option) for name, part in value.items()}
+        )
     if kind in (int, float):
         return _number(kind, value, option)
     plain = getattr(kind, "plain_types", Mapping)
@@ -336,7 +342,7 @@ def _is_allowed(value: str, option: Option) -> bool:
 
 
 def is_text(value: str) -> bool:
-    """False where no database, file or terminal takes it: halves of characters, as of bytes."""
+    """False for text with unpaired surrogates, which no database, file or terminal accepts."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -366,28 +372,28 @@ def _number(kind: type, value: Any, option: Option) -> Any:
 
 
 def _item(kind: Any) -> Any:
-    """What a list or mapping holds."""
-    held = get_args(kind)
-    return held[1] if get_origin(kind) is Mapping else held[0]
+    """The type of the items of a list or mapping."""
+    type_arguments = get_args(kind)
+    return type_arguments[1] if get_origin(kind) is Mapping else type_arguments[0]
 
 
 def _words(kind: Any, option: Option) -> str:
     origin = get_origin(kind)
     if origin is tuple:
-        names = "names" if _item(kind) is str else _many(_item(kind))
+        names = "names" if _item(kind) is str else _plural(_item(kind))
         return f"a list of {option.item or names}"
     if origin is Mapping:
-        return f"{option.item or _many(_item(kind))} by column{_limits(option, ', each ')}"
+        return f"{option.item or _plural(_item(kind))} by column{_limits(option, ', each ')}"
     if option.choices:
         return "one of " + ", ".join(option.choices)
-    return _ONE.get(kind, "a value") + _limits(option)
+    return _SINGULAR.get(kind, "a value") + _limits(option)
 
 
-def _many(kind: Any) -> str:
+def _plural(kind: Any) -> str:
     if get_origin(kind) is not None:
-        return f"lists of {_many(_item(kind))}"
-    if kind in _MANY:
-        return _MANY[kind]
+        return f"lists of {_plural(_item(kind))}"
+    if kind in _PLURAL:
+        return _PLURAL[kind]
     return f"{kind.__name__.lower()}s" if kind is not Any and isinstance(kind, type) else "values"
 
 

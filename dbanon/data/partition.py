@@ -1,4 +1,4 @@
-"""What a method gives: records, attributes or a whole table put into equivalence classes."""
+"""Results of methods: equivalence classes of records, attributes or a table; synthetic rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon import kernels
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
-from dbanon.data.notebook import Shown
+from dbanon.data.notebook import NotebookCard
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed
 
 
 def most_of(share: float, n: int) -> int:
-    """The most of n records that are no larger share, as 29 of 100 for 0.29.
+    """The largest number of records whose share of n is at most this, as 29 of 100 for 0.29.
 
-    Not what the product is rounded to: 0.29 * 100 is below 29.
+    Rounding the product down would not do: 0.29 * 100 is below 29 in floating point.
     """
     most = min(int(share * n) + 1, n)
     while most > 0 and most / n > share:
@@ -32,22 +32,22 @@ def most_of(share: float, n: int) -> int:
 
 
 def share_needed(count: int, n: int) -> str:
-    """The share of n records, more than none, that so many need: rounded up, as text."""
+    """The share that ``count`` of n records make up, rounded up, as text; n is above 0."""
     return f"{-(-count * 10**6 // n) / 10**6:.6f}"
 
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """Released rows, without classes, without k and in no order of the source.
+    """Synthetic rows: they have no classes and no k, and their order is unrelated to the source.
 
     Parameters
     ----------
-    columns : by name, an array of n values, read-only, of the type of the source's column.
-    method : what made them.
-    guarantee : what holds of them, in words, and what does not.
-    epsilon : of a differential privacy that holds; None where none does.
-    told : what else is known about how they were made. Of a synthesis that is differentially
-        private it follows from public figures alone.
+    columns : by name, a read-only array of n values with the type of the source's column.
+    method : the method that generated them.
+    guarantee : a description of the guarantee and its limits.
+    epsilon : the epsilon of differential privacy; None if the rows are not private.
+    told : notes on how the rows were generated. For a differentially private synthesis they depend
+        on public values only.
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -68,7 +68,7 @@ class Synthesis:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """All columns of numbers side by side, float64 (n, p)."""
+        """All columns of numbers as a matrix, float64 (n, p)."""
         return np.column_stack([np.asarray(part, np.float64) for part in self.columns.values()])
 
 
@@ -77,19 +77,19 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
-class Partition(Shown):
+class Partition(NotebookCard):
     """Every record in one equivalence class, or suppressed.
 
     Parameters
     ----------
-    labels : int32 (n,), the class of each record from 0 without gaps; -1 where suppressed.
-    told : what the method counted on its way, by what it is; counts of parts add up.
+    labels : int32 (n,), the class of each record from 0 without gaps; -1 if suppressed.
+    told : counts from the method by name; the counts of parts add up.
 
     Attributes
     ----------
-    of_rows : True when classes are of rows: what one class releases, its rows share.
-    in_blocks : True when parts of a table may be given classes by themselves.
-    at_once : True when a method sees all strata in one run, as ``Method.run`` says.
+    of_rows : True if classes consist of rows, which share the released values of the class.
+    in_blocks : True if parts of a table may be partitioned separately.
+    at_once : True if the method sees all strata in one run, as in ``Method.run``.
     """
 
     labels: NDArray[np.int32]
@@ -105,20 +105,22 @@ class Partition(Shown):
             raise ValueError("labels must have one dimension")
         self._hold(array, told)
 
-    def _hold(self, array: NDArray[np.int32], told: Mapping[str, int]) -> None:
+    def _hold(self, array: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
         array.setflags(write=False)
         object.__setattr__(self, "labels", array)
-        object.__setattr__(self, "told", told)
-        # Raises where a label is none.
+        object.__setattr__(self, "told", method_counts)
+        # Raises for a negative label other than SUPPRESSED.
         if not self.sizes.all():
             raise ValueError("labels must have no gaps")
 
     @classmethod
-    def owning(cls, labels: NDArray[np.int32], told: Mapping[str, int] = NOTHING) -> Partition:
-        """As the constructor, of labels that are not copied: nobody else may change them."""
-        made = Partition.__new__(Partition)
-        made._hold(labels, told)
-        return made
+    def owning(
+        cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NOTHING
+    ) -> Partition:
+        """As the constructor, but without copying: the caller must not change the labels later."""
+        partition = Partition.__new__(Partition)
+        partition._hold(labels, method_counts)
+        return partition
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -132,7 +134,7 @@ class Partition(Shown):
 
     @cached_property
     def n_suppressed(self) -> int:
-        """The number of records in no class."""
+        """The number of suppressed records."""
         return len(self.labels) - int(self.sizes.sum())
 
     @cached_property
@@ -151,36 +153,36 @@ class Partition(Shown):
 
     @property
     def levels_found(self) -> Levels | None:
-        """The levels that the classes follow from; None where there are none."""
+        """The levels that define the classes; None if classes have no levels."""
         return None
 
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """What rows are released alike; and, int32 (n_classes, 1), the class of each of them."""
+        """Groups of rows with equal released values, and int32 (n_classes, 1), their classes."""
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 
     def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Which attributes, of these, are released by which classes: here all by the same."""
+        """Pairs of attributes and the classes that release them: here one pair for all."""
         return [(names, self)]
 
     @classmethod
-    def joined(cls, found: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Partition:
-        """One result of n records, from results of this kind of disjoint sets of records.
+    def joined(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Partition:
+        """Join the results for disjoint sets of records into one result for n records.
 
         Parameters
         ----------
-        found : pairs of the records of a set, int64 (m,), and its result.
+        results : pairs of the records of a set, int64 (m,), and its result.
         """
-        return combine(found, n)
+        return combine(results, n)
 
     def of(self, records: NDArray[np.int64]) -> Partition:
-        """The partition of other records, each standing for one of these: int64 (m,), -1 for none.
+        """The partition of records that correspond to records of this one: int64 (m,), -1 for none.
 
-        Records that stand for none are suppressed.
+        Records without a counterpart are suppressed.
         """
         return Partition(np.where(records < 0, SUPPRESSED, self.labels[records]), self.told)
 
     def require(self, k: int, max_size: int | None = None) -> Partition:
-        """This partition, after a check that its classes hold k to ``max_size`` records.
+        """Check that all classes have k to ``max_size`` records, and return the partition.
 
         Raises
         ------
@@ -200,8 +202,8 @@ class Partition(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class AttributePartition(Shown):
-    """Each attribute grouped by itself: k-anonymous per attribute, not per row.
+class AttributePartition(NotebookCard):
+    """Each attribute grouped separately: k-anonymous per attribute, not per row.
 
     Parameters
     ----------
@@ -216,14 +218,14 @@ class AttributePartition(Shown):
 
     @property
     def levels_found(self) -> None:
-        """None: there are no levels."""
+        """None: attributes that are grouped separately have no levels."""
         return None
 
     @classmethod
-    def joined(cls, found: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> AttributePartition:
+    def joined(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> AttributePartition:
         """As ``Partition.joined``, for each attribute."""
-        records = [records for records, _ in found]
-        by_attribute = zip(*(result.partitions for _, result in found), strict=True)
+        records = [records for records, _ in results]
+        by_attribute = zip(*(result.partitions for _, result in results), strict=True)
         return cls(
             tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
         )
@@ -235,20 +237,20 @@ class AttributePartition(Shown):
         return self
 
     def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Which attributes, of these, are released by which classes: each by its own."""
+        """Pairs of attributes and the classes that release them: one pair per attribute."""
         return [([name], part) for name, part in zip(names, self.partitions, strict=True)]
 
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """What rows are released alike: those that share their class in every attribute.
+        """Groups of rows with equal released values: they share their class in every attribute.
 
         Returns their partition, and int32 (n_classes, d), the class of each attribute in it.
         """
         labels = np.column_stack([partition.labels for partition in self.partitions])
         released = (labels >= 0).all(axis=1)
         classes, number = np.unique(labels[released], axis=0, return_inverse=True)
-        together = np.full(len(labels), SUPPRESSED, np.int32)
-        together[released] = number.reshape(-1)
-        return Partition(together), classes
+        row_labels = np.full(len(labels), SUPPRESSED, np.int32)
+        row_labels[released] = number.reshape(-1)
+        return Partition(row_labels), classes
 
     def of(self, records: NDArray[np.int64]) -> AttributePartition:
         """As ``Partition.of``, for each attribute."""
@@ -257,13 +259,13 @@ class AttributePartition(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Levels(Partition):
-    """A partition that follows from one level of each attribute for the whole table.
+    """A partition defined by one level of generalization per attribute for the entire table.
 
     Parameters
     ----------
-    labels : int32 (n,), the class of each record; -1 where suppressed.
-    levels : for each attribute the number of steps up from the leaves, or from the finest cells.
-    numbers : for each attribute that is measured as a number, the levels that were searched.
+    labels : int32 (n,), the class of each record; -1 if suppressed.
+    levels : by attribute, the number of levels above the leaves or the finest cells.
+    numbers : by numeric attribute, the levels that the method searched.
     """
 
     levels: Mapping[str, int]
@@ -288,19 +290,19 @@ class Levels(Partition):
         return self
 
     @classmethod
-    def joined(cls, found: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
-        """The levels of n records, of which some stand in the one result in another order."""
-        [(records, result)] = found
+    def joined(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
+        """The levels of n records from one result over some of them, possibly in another order."""
+        [(records, result)] = results
         levels: Levels = result.of(places_of(records, n))
         return levels
 
     def of(self, records: NDArray[np.int64]) -> Levels:
-        """The levels of other records, each standing for one of these: int64 (m,), -1 for none.
+        """The levels of records that correspond to records of this one: int64 (m,), -1 for none.
 
-        Classes of which no record is left are left out.
+        Classes without a record are left out.
         """
-        nobody = records < 0
-        labels = np.where(nobody, SUPPRESSED, self.labels[records])
+        is_unmatched = records < 0
+        labels = np.where(is_unmatched, SUPPRESSED, self.labels[records])
         released = labels >= 0
         labels[released] = np.unique(labels[released], return_inverse=True)[1].reshape(-1)
         return Levels(labels, self.levels, self.numbers)
@@ -308,14 +310,14 @@ class Levels(Partition):
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The classes that were found for a release, whatever kind they are of.
+    """The result of clustering for a release.
 
     Parameters
     ----------
-    classes : of rows, or of the values of each attribute by itself.
-    levels : of a full domain, before classes were merged; None where none were chosen.
-    measures : of the table that is released; None where it is still to be measured.
-    told : what the method counted on its way, as in ``Partition``.
+    classes : of rows, or of each attribute separately.
+    levels : of full-domain generalization before classes were merged; None for other methods.
+    measures : of the released table; None if it has yet to be measured.
+    told : counts from the method, as in ``Partition``.
     """
 
     classes: Partition | AttributePartition
@@ -325,7 +327,7 @@ class Found:
 
 
 def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Where each of n records stands among these, int64 (n,); -1 where it does not."""
+    """The position of each of n records in ``records``, int64 (n,); -1 if absent."""
     places = np.full(n, -1, np.int64)
     places[records] = np.arange(len(records))
     return places
@@ -337,34 +339,36 @@ MethodResult: TypeAlias = "Partition | AttributePartition"
 def combine(
     parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, each: Each = map
 ) -> Partition:
-    """One partition of n records from partitions of disjoint sets of records.
+    """Combine partitions of disjoint sets of records into one partition of n records.
 
     Parameters
     ----------
-    parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records in
-        no set are suppressed.
-    each : ``on_all_cores``, or one after the other; the partition is the same.
+    parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records
+        outside all sets are suppressed.
+    each : ``on_all_cores``, or ``map`` for one after the other; the result is the same.
     """
-    told: dict[str, int] = {}
+    method_counts: dict[str, int] = {}
     for _, partition in parts:
-        for what, count in partition.told.items():
-            told[what] = told.get(what, 0) + count
+        for name, count in partition.told.items():
+            method_counts[name] = method_counts.get(name, 0) + count
     if len(parts) == 1 and is_all(parts[0][0], n):
-        return Partition.owning(parts[0][1].labels, told)
+        return Partition.owning(parts[0][1].labels, method_counts)
     labels = np.full(n, SUPPRESSED, np.int32)
     firsts = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
 
     def put(at: int) -> None:
         records, partition = parts[at]
-        own = partition.labels
+        part_labels = partition.labels
         if partition.n_suppressed:
-            labels[records] = np.where(own >= 0, own + np.int32(firsts[at]), SUPPRESSED)
+            labels[records] = np.where(
+                part_labels >= 0, part_labels + np.int32(firsts[at]), SUPPRESSED
+            )
         else:
-            labels[records] = own + np.int32(firsts[at])
+            labels[records] = part_labels + np.int32(firsts[at])
 
     for _ in each(put, range(len(parts))):
         pass
-    return Partition.owning(labels, told)
+    return Partition.owning(labels, method_counts)
 
 
 def is_all(records: NDArray[np.int64], n: int) -> bool:

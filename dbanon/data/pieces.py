@@ -1,6 +1,6 @@
-"""Long arrays in pieces: worked on by all cores, and written to a disk where they are looked at.
+"""Long arrays in pieces, processed on all cores or memory-mapped from disk.
 
-On all cores, what holds the interpreter gains nothing.
+Threads only speed up work that releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from numpy.typing import NDArray
 from dbanon.data.memory import worker_threads
 
 _Item = TypeVar("_Item")
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
-# Records to a piece: what is made of them on the way stays near the processor.
+# Records per piece; small enough for intermediate results to stay in the processor's cache.
 AT_ONCE = 200_000
 
 
 class Each(Protocol):
-    """What ``map`` does: a function of each item, in the order of the items."""
+    """A function like ``map``: applies work to each item, in order."""
 
     def __call__(
-        self, work: Callable[[_Item], _Found], items: Iterable[_Item], /
-    ) -> Iterable[_Found]: ...
+        self, work: Callable[[_Item], _Result], items: Iterable[_Item], /
+    ) -> Iterable[_Result]: ...
 
 
 def pieces(n: int) -> list[slice]:
-    """So many records in pieces of ``AT_ONCE`` at most, in order."""
+    """Split n records into pieces of at most ``AT_ONCE``, in order."""
     return [slice(start, min(start + AT_ONCE, n)) for start in range(0, n, AT_ONCE)]
 
 
-def on_all_cores(work: Callable[[_Item], _Found], items: Iterable[_Item], /) -> list[_Found]:
-    """As ``map``, at once; what one raises is raised when those that had begun are at their end."""
+def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) -> list[_Result]:
+    """As ``map``, in parallel; an exception is raised once the running calls have ended."""
     items = list(items)
     if len(items) < 2:
         return list(map(work, items))
@@ -51,46 +51,46 @@ def on_all_cores(work: Callable[[_Item], _Found], items: Iterable[_Item], /) -> 
 
 
 def by_column(table: NDArray[Any]) -> Each:
-    """How work on each column of a table, (n, p), is done: on all cores where it is large.
+    """The way to process the columns of a table, (n, p): in parallel if it is large.
 
-    One after the other where it waits on a disk, as it does not fit into memory.
+    Columns on disk are processed one after the other, since they do not fit into memory together.
     """
-    held: Any = table
-    while isinstance(held, np.ndarray) and not isinstance(held, np.memmap):
-        held = held.base
-    return map if len(table) < AT_ONCE or isinstance(held, np.memmap) else on_all_cores
+    base: Any = table
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    return map if len(table) < AT_ONCE or isinstance(base, np.memmap) else on_all_cores
 
 
 def block_signals() -> None:
-    """Signals are for the thread that waits: a server's backend must not be woken elsewhere."""
+    """Block all signals in a worker thread: server backends handle them in the main thread."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-# Of rows that are put in another order at once.
+# Rows to reorder at a time.
 _AT_ONCE = 1 << 18
 
 
 class Disk(Protocol):
-    """A place for files that nobody else sees, and that are gone with the run."""
+    """Storage for private temporary files that vanish with the run."""
 
     def file(self) -> BinaryIO:
-        """A new file, empty, that has no name."""
+        """Create an empty, unnamed file."""
 
     def failed(self, error: OSError) -> Exception:
-        """What is raised when a file cannot be written."""
+        """The exception to raise if a file cannot be written."""
 
 
 class Rows:
-    """An array that grows on a disk by pieces of rows.
+    """An array on disk that grows by pieces of rows.
 
     Parameters
     ----------
-    width : columns.
-    dtype : of the values.
+    width : number of columns.
+    dtype : dtype of the values.
 
     Raises
     ------
-    DbanonError : the disk takes no more.
+    DbanonError : the disk is full.
     """
 
     def __init__(self, disk: Disk, width: int, dtype: Any) -> None:
@@ -102,7 +102,7 @@ class Rows:
         """Append rows, (c, width)."""
         self._rows += len(piece)
         try:
-            # Never by a map of the file: a full disk ends a process that writes to one.
+            # Not through a memory map: on a full disk, writing to one kills the process.
             self._file.write(np.ascontiguousarray(piece, self._dtype).tobytes())
         except OSError as error:
             raise self._disk.failed(error) from None
@@ -121,8 +121,8 @@ class Rows:
 
 
 def in_order(disk: Disk, rows: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows, (n, width), in another order, int64 (n,), as a new array on the disk."""
-    made = Rows(disk, rows.shape[1], rows.dtype)
+    """Reorder rows, (n, width), by positions, int64 (n,), into a new array on disk."""
+    reordered = Rows(disk, rows.shape[1], rows.dtype)
     for start in range(0, len(order), _AT_ONCE):
-        made.add(rows[order[start : start + _AT_ONCE]])
-    return made.done()
+        reordered.add(rows[order[start : start + _AT_ONCE]])
+    return reordered.done()

@@ -1,9 +1,9 @@
-"""How columns of numbers lie on their lines, and the maps that make them comparable.
+"""Scales of numeric columns, and the maps that make columns comparable.
 
-Columns add up without rounding, in pieces, in whatever order and wherever each was read. The
-compiled core adds mantissas and their squares as integers, by exponent; from there on Python's
-integers go on, which have no limit. Sums of pieces are added as integers, so that they are the sums
-of the whole in every bit, and what follows from them does not tell how a table was cut.
+Columns are summed without rounding, in pieces of any size and order. The compiled core adds
+mantissas and their squares as integers, by exponent; Python's unbounded integers continue from
+there. Sums of pieces therefore equal the sum of the column bit by bit, and no result depends on how
+a table was split.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.kernels import exact_sums, standardized
 
-# Every float64 is a whole number of 2**-1074.
+# Every float64 is an integer multiple of 2**-1074.
 _UNIT = 1074
 
-# Bits of a square root before it is rounded to 53, the last of which says that others follow.
+# Bits of a square root before rounding to 53; the last one is sticky.
 _ROOT_BITS = 2 * 64
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a column adds up to, exactly.
+    """The exact sums of a column.
 
     Parameters
     ----------
     count : the number of values.
-    least, most : the smallest and the largest; 0 where there is none.
-    whole : True where all are whole numbers.
+    least, most : the smallest and the largest value; 0 without values.
+    all_integers : True if all values are whole numbers.
     total : their sum, in units of 2**-1074.
     squares : the sum of their squares, in units of 2**-2148.
     """
@@ -42,47 +42,47 @@ class Sums:
     count: int = 0
     least: float = 0.0
     most: float = 0.0
-    whole: bool = True
+    all_integers: bool = True
     total: int = 0
     squares: int = 0
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Sums:
-        """Of these values, float64 (m,), finite, in any order."""
+        """The sums of these values, float64 (m,), finite, in any order."""
         if not values.size:
             return cls()
-        least, most, whole, parts = exact_sums(values)
+        least, most, all_integers, parts = exact_sums(values)
         total = sum(((high << 64) | low) << up for up, high, low, *_ in parts)
         squares = sum(
             ((top << 128) | (high << 64) | low) << (2 * up) for up, _, _, top, high, low in parts
         )
-        # Not -0.0, of which a minimum may or may not be, by the order of values.
-        return cls(len(values), least + 0.0, most + 0.0, whole, total, squares)
+        # Adding 0.0 turns -0.0 into 0.0; which of them is the minimum depends on the order.
+        return cls(len(values), least + 0.0, most + 0.0, all_integers, total, squares)
 
     def __add__(self, other: Sums) -> Sums:
-        """Of the values of both."""
+        """The sums of the values of both."""
         if not (self.count and other.count):
             return self if self.count else other
         return Sums(
             self.count + other.count,
             min(self.least, other.least),
             max(self.most, other.most),
-            self.whole and other.whole,
+            self.all_integers and other.all_integers,
             self.total + other.total,
             self.squares + other.squares,
         )
 
     def mean(self, exponent: int) -> float:
-        """The mean times 2**-exponent, correctly rounded; of one value or more."""
-        # Python divides integers of any length without rounding them first.
+        """The mean times 2**-exponent, correctly rounded; needs a value."""
+        # Python divides long integers without rounding them first.
         down = _UNIT + exponent
         up = max(-down, 0)
         return (self.total << up) / (self.count << max(down, 0))
 
     def deviation(self, exponent: int) -> float:
-        """The sample standard deviation times 2**-exponent, of two values or more.
+        """The sample standard deviation times 2**-exponent; needs two values.
 
-        Correctly rounded, unless it is below the normal numbers.
+        Correctly rounded, unless the result is subnormal.
         """
         above = self.count * self.squares - self.total**2
         below = self.count * (self.count - 1)
@@ -90,31 +90,31 @@ class Sums:
             return 0.0
         shift = _ROOT_BITS - (above.bit_length() - below.bit_length())
         shift += shift % 2
-        square, rest = divmod(above << max(shift, 0), below << max(-shift, 0))
+        square, remainder = divmod(above << max(shift, 0), below << max(-shift, 0))
         root = isqrt(square)
-        inexact = bool(rest) or root * root != square
+        inexact = bool(remainder) or root * root != square
         return float(np.ldexp(float(2 * root + inexact), -shift // 2 - 1 - _UNIT - exponent))
 
 
 MAHALANOBIS = "mahalanobis"
 STANDARDIZATIONS = ("zscore", "range", "none", MAHALANOBIS)
 
-# Of an attribute's standard deviation: with less of its own it follows from the others, but for
-# rounding.
-_OWN_PART = 1e-6
+# Smallest share of its standard deviation that an attribute must keep after regression on the
+# others. With less, it is a linear combination of them up to rounding.
+_MIN_RESIDUAL_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What a column of numbers is measured by; values that are NULL do not count.
+    """The scale of a numeric column; NULLs are ignored.
 
     Parameters
     ----------
     count : the number of values.
-    least, most : the smallest and the largest; 0 where there is none.
-    mean, deviation : of the values times 2**-exponent, correctly rounded: the sample standard
-        deviation, 0 where all are the same.
-    whole : True where all are whole numbers.
+    least, most : the smallest and the largest value; 0 without values.
+    mean, deviation : mean and sample standard deviation of the values times 2**-exponent, correctly
+        rounded; the deviation is 0 if all values are equal.
+    whole : True if all values are whole numbers.
     """
 
     count: int = 0
@@ -131,16 +131,16 @@ class Scale:
 
     @classmethod
     def of_sums(cls, sums: Sums) -> Scale:
-        """The scale of values that were added up, in pieces or at once: the same in every bit."""
+        """The scale of summed values; it does not depend on the pieces."""
         if not sums.count:
             return cls()
-        ends = cls(sums.count, sums.least, sums.most, whole=sums.whole)
+        ends = cls(sums.count, sums.least, sums.most, whole=sums.all_integers)
         spread = 0.0 if ends.constant else sums.deviation(ends.exponent)
         return replace(ends, mean=sums.mean(ends.exponent), deviation=spread)
 
     @property
     def constant(self) -> bool:
-        """True where no two values differ."""
+        """True if all values are equal."""
         return self.least == self.most
 
     @property
@@ -193,17 +193,19 @@ class Standardization:
             )
         p = len(scales)
         exponent, shift, scale = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)
-        for column, measured in enumerate(scales):
-            if measured.constant:
+        for column, column_scale in enumerate(scales):
+            if column_scale.constant:
                 continue
             if how == "none":
                 scale[column] = 1.0
                 continue
-            exponent[column] = measured.exponent
+            exponent[column] = column_scale.exponent
             if how in ("zscore", MAHALANOBIS):
-                shift[column], scale[column] = measured.mean, measured.deviation
+                shift[column], scale[column] = column_scale.mean, column_scale.deviation
             else:
-                low, high = np.ldexp([measured.least, measured.most], -measured.exponent)
+                low, high = np.ldexp(
+                    [column_scale.least, column_scale.most], -column_scale.exponent
+                )
                 shift[column], scale[column] = low, high - low
             if scale[column] == 0.0:  # a spread below the smallest number: no distance to measure
                 shift[column] = 0.0
@@ -215,7 +217,7 @@ class Standardization:
         records: NDArray[np.int64],
         factors: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """As ``apply`` to some rows, and then times a factor for each column: one compiled pass.
+        """Apply the map to some rows, and multiply columns by factors, in one compiled pass.
 
         Parameters
         ----------
@@ -246,23 +248,22 @@ class Standardization:
 class Whitening:
     """A linear map after which columns are uncorrelated and have variance 1.
 
-    Each column loses what the columns before it tell, and is divided by the standard deviation of
-    the rest: forward substitution with the Cholesky factor of the covariance. Euclidean distance
-    is then Mahalanobis distance, whatever the order of the columns.
+    The part of a column that earlier columns explain is subtracted, and the residual is divided by
+    its standard deviation: forward substitution with the Cholesky factor of the covariance. The
+    Euclidean distance is then the Mahalanobis distance, for any order of columns.
 
     Parameters
     ----------
-    factor : float64 (p, p), lower triangular. A 0 in the diagonal marks a column that follows from
-        those before it, or is constant: it maps to 0, so that directions without variance do not
-        count.
+    factor : float64 (p, p), lower triangular. A 0 in the diagonal marks a column that is constant
+        or depends on earlier ones: it maps to 0, so that directions without variance are ignored.
     """
 
     factor: NDArray[np.float64]
 
     def apply(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """The whitened copy of ``points``, float64 (m, p)."""
-        # Column by column in plain sums and products, not by BLAS or LAPACK, whose rounding
-        # depends on the library and the processor: classes must not.
+        # Plain sums and products instead of BLAS or LAPACK, whose rounding depends on library and
+        # processor: classes must not depend on these.
         white = np.zeros(points.shape, np.float64, order="F")
         for j, row in enumerate(self.factor):
             if row[j] == 0.0:
@@ -282,20 +283,20 @@ def whitening(points: NDArray[np.float64]) -> Whitening:
     """
     n, p = points.shape
     factor = np.zeros((p, p))
-    rest = np.array(points, np.float64, order="F")
+    residual = np.array(points, np.float64, order="F")
     degrees = max(n - 1, 1)
     for j in range(p):
-        column = rest[:, j]
-        if not n or column.max() == column.min():  # its mean's rounding would pass for a spread
+        column = residual[:, j]
+        if not n or column.max() == column.min():  # rounding of the mean would look like spread
             continue
         column -= column.mean()
         spread = np.sqrt(np.square(column).sum() / degrees)
         for i in range(j):
             if factor[i, i]:
-                factor[j, i] = (column * rest[:, i]).sum() / degrees
-                column -= factor[j, i] * rest[:, i]
-        own = np.sqrt(np.square(column).sum() / degrees)
-        if own > _OWN_PART * spread:
-            factor[j, j] = own
-            column /= own
+                factor[j, i] = (column * residual[:, i]).sum() / degrees
+                column -= factor[j, i] * residual[:, i]
+        residual_spread = np.sqrt(np.square(column).sum() / degrees)
+        if residual_spread > _MIN_RESIDUAL_SHARE * spread:
+            factor[j, j] = residual_spread
+            column /= residual_spread
     return Whitening(factor)

@@ -1,4 +1,4 @@
-"""Which column is what: roles, kinds and the schema of a job; text that has an order as ranks."""
+"""Schemas: roles and kinds of columns, and ordinal text as ranks."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
-# How texts of an entity are compared: without the white space around them, and without capitals.
+# How texts of an entity are compared: without surrounding white space, and also without case.
 TRIM, CASEFOLD = "trim", "casefold"
 NORMALIZE = (TRIM, CASEFOLD)
-# White space that spreadsheets and forms leave around an identifier.
+# White space that spreadsheets and forms leave around identifiers.
 WHITE_SPACE = " \t\n\v\f\r"
 
 
-def spelled_alike(text: str, normalize: str) -> str:
-    """A text as it is compared."""
+def normalize_spelling(text: str, normalize: str) -> str:
+    """Normalize a text for comparison."""
     trimmed = text.strip(WHITE_SPACE) if normalize else text
     return trimmed.casefold() if normalize == CASEFOLD else trimmed
 
 
-# What a caller may say of a column of numbers.
+# Kinds that a caller may state for a numeric column.
 NOMINAL, NUMERIC = "nominal", "numeric"
 
 
 class Role(str, Enum):
-    """What a column is to a release.
+    """The role of a column in a release.
 
-    ``IDENTIFIER`` and columns without a role are never copied. ``INSENSITIVE`` columns are those
-    that a caller asks to keep.
+    ``IDENTIFIER`` and columns without a role are never copied. ``INSENSITIVE`` columns are copied
+    at the caller's request.
     """
 
     IDENTIFIER = "identifier"
@@ -43,7 +43,7 @@ class Role(str, Enum):
 
 
 class Kind(str, Enum):
-    """The family of a column's type, as far as methods and recodings need to know it."""
+    """The family of a column's type, as methods and recodings distinguish it."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -57,12 +57,12 @@ class Kind(str, Enum):
 
     @property
     def is_numeric(self) -> bool:
-        """True when a value has a position on a line: it is a number, or has a rank."""
+        """True if values are numbers or ranks."""
         return self in _NUMBERS or self is Kind.ORDINAL
 
     @property
     def is_coded(self) -> bool:
-        """True when stores read a value by its code in a dictionary, not as a number."""
+        """True if stores read values as codes of a dictionary, not as numbers."""
         return self not in _NUMBERS
 
 
@@ -75,21 +75,21 @@ class Attribute:
 
     Parameters
     ----------
-    name : the column's name, as the database has it.
+    name : the column's name in the database.
     kind : the family of its type.
-    role : what it is to the release.
-    sql_type : the type's name in its database; empty for a data frame.
+    role : its role in the release.
+    sql_type : the name of its type in the database; empty for a data frame.
     bits : width of an INTEGER (16, 32, 64) or FLOAT (32, 64).
-    precision : digits in all, for DECIMAL; 0 when the type sets no limit.
-    scale : digits after the point, for DECIMAL. For TIMESTAMP: digits of a second.
-    zoned : True for a TIMESTAMP that is an instant, with time zone.
-    nullable : False when the database guarantees that no value is NULL.
-    order : the values from the lowest to the highest, where the type or the caller states them.
-    enum_type : the enumerated type that released values get, where a text must not be cast to it.
-    by_output : True where the type's output function makes text, because a cast may be anybody's.
-    of_another : the type of another role that the column's is made of; empty where there is none.
-    nominal : True for a number that is treated as a category, by its text.
-    normalize : of an identifier, how its texts are spelled alike; one of ``NORMALIZE``, or empty.
+    precision : for DECIMAL, the number of digits; 0 if the type sets no limit.
+    scale : for DECIMAL, the digits after the point; for TIMESTAMP, the digits of a second.
+    zoned : True for a TIMESTAMP with time zone, which is an instant.
+    nullable : False if the database guarantees that no value is NULL.
+    order : the values from the lowest to the highest, if the type or the caller states them.
+    enum_type : the enumerated type of released values, if text must not be cast to it.
+    by_output : True to convert by the type's output function, since any role may define a cast.
+    of_another : a type of another role that the column's type is based on; empty if none.
+    nominal : True for a number that is treated as a category with its text as value.
+    normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Schema:
-    """The attributes of a relation, in the relation's own order."""
+    """The attributes of a relation, in the order of its columns."""
 
     attributes: tuple[Attribute, ...]
 
@@ -121,16 +121,16 @@ class Schema:
 
     @property
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
-        """The attributes that could re-identify a person together."""
+        """The attributes that together could re-identify a person."""
         return self.with_role(Role.QUASI_IDENTIFIER)
 
 
 def require_lists(**lists: object) -> None:
-    """Check that each is a list and not one text, whose letters would be taken for names.
+    """Check that each value is a list and not a string, whose letters would pass for names.
 
     Raises
     ------
-    InvalidParameter : one is.
+    InvalidParameter : a value is a string, or is not iterable.
     """
     for name, value in lists.items():
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -141,23 +141,24 @@ def require_lists(**lists: object) -> None:
 
 
 def with_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tuple[Attribute, ...]:
-    """The quasi-identifiers, those that are nominal as categories whose values are texts.
+    """Copy the quasi-identifiers, and turn nominal ones into categories with text values.
 
     Raises
     ------
-    InvalidParameter : a kind is stated of no quasi-identifier.
-    UnsupportedType : a column that is no number is to be numeric.
+    InvalidParameter : a kind is stated for a column that is no quasi-identifier.
+    UnsupportedType : the kind numeric is stated for a column without numbers.
     """
-    known = {attribute.name: attribute for attribute in attributes}
+    attributes_by_name = {attribute.name: attribute for attribute in attributes}
     for name, kind in kinds.items():
-        if name not in known:
+        if name not in attributes_by_name:
             raise InvalidParameter(
                 f'The kind of "{name}" names no quasi-identifier.',
                 hint="State `kinds` of quasi-identifiers only.",
             )
-        if kind == NUMERIC and known[name].kind.is_coded:
+        if kind == NUMERIC and attributes_by_name[name].kind.is_coded:
             raise UnsupportedType(
-                f'Column "{name}" of type {known[name].sql_type} is no number, and so not numeric.',
+                f'Column "{name}" of type {attributes_by_name[name].sql_type} is no'
+                " number, and so not numeric.",
                 hint="Leave its kind out, or cast it to a number in a view.",
             )
     return tuple(
@@ -171,14 +172,14 @@ def with_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tup
 def with_orders(
     attributes: Sequence[Attribute], orders: Mapping[str, Sequence[str]]
 ) -> tuple[Attribute, ...]:
-    """The quasi-identifiers, those whose values have an order as ordinal ones.
+    """Copy the quasi-identifiers, and turn those with an order into ordinal ones.
 
-    An order in ``orders`` goes before that of the column's type; an empty one takes it away.
+    An order in ``orders`` overrides that of the column's type; an empty one removes it.
 
     Raises
     ------
     InvalidParameter : an order names no quasi-identifier, or a value twice.
-    UnsupportedType : an order is stated for a column that is no text.
+    UnsupportedType : an order is stated for a column that is not text.
     """
     for name in orders:
         if name not in [attribute.name for attribute in attributes]:
@@ -212,36 +213,36 @@ def ranked(
     codes: NDArray[np.int32],
     categories: Sequence[Sequence[str]],
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], list[Sequence[str]]]:
-    """Ordinal attributes moved from the codes to the numbers, as ranks.
+    """Move ordinal attributes from the codes to the numbers, as ranks.
 
     Parameters
     ----------
-    numbers : float64 (n, p), the attributes that were read as numbers, in their order.
-    codes, categories : int32 (n, q) and the dictionaries of the others; -1 where NULL.
+    numbers : float64 (n, p), the attributes that were read as numbers, in order.
+    codes, categories : int32 (n, q) and the dictionaries of the others; -1 for NULL.
 
     Raises
     ------
-    ValueNotInOrder : an ordinal attribute holds a value that its order has not.
+    ValueNotInOrder : an ordinal attribute has a value that is missing from its order.
     """
     coded = [attribute for attribute in attributes if attribute.kind.is_coded]
-    plain = iter(numbers.T)
+    number_columns = iter(numbers.T)
     columns = [
         _ranks(attribute, codes[:, coded.index(attribute)], categories[coded.index(attribute)])
         if attribute.kind is Kind.ORDINAL
-        else next(plain)
+        else next(number_columns)
         for attribute in attributes
         if attribute.kind.is_numeric
     ]
-    kept = [i for i, attribute in enumerate(coded) if attribute.kind is not Kind.ORDINAL]
-    return np.column_stack(columns), codes[:, kept], [categories[i] for i in kept]
+    other_columns = [i for i, attribute in enumerate(coded) if attribute.kind is not Kind.ORDINAL]
+    return np.column_stack(columns), codes[:, other_columns], [categories[i] for i in other_columns]
 
 
 def _ranks(
     attribute: Attribute, codes: NDArray[np.int32], values: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Places in the attribute's order, float64 (n,); 0 where NULL."""
+    """Positions in the attribute's order, float64 (n,); 0 for NULL."""
     rank_of = {value: rank for rank, value in enumerate(attribute.order)}
-    # One more place for the code -1 of NULL.
+    # The last entry is for NULL, whose code is -1.
     ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)[codes]
     unknown = int((ranks < 0).sum())
     if unknown:
@@ -253,11 +254,11 @@ def _ranks(
 def not_in_order(
     attribute: Attribute, values: tuple[int, int], rows: tuple[int, int]
 ) -> ValueNotInOrder:
-    """The error of a column with values that its order has not.
+    """Build the error for a column with values that are missing from its order.
 
     Parameters
     ----------
-    values, rows : how many of how many.
+    values, rows : pairs: the number of affected ones, and the total.
     """
     return ValueNotInOrder(
         f'Column "{attribute.name}" holds values that are not in its order:'

@@ -1,4 +1,4 @@
-"""Results as people read them: labels and texts in lines, without control characters."""
+"""Results as text: lines of labels and values, without control characters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dbanon.data.notebook import Shown
+from dbanon.data.notebook import NotebookCard
 
-# Beside control characters: what makes text run the other way.
+# Characters that change the direction of text; escaped like control characters.
 _DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _WRITTEN_OUT = {
     number: f"\\u{number:04x}" for number in (*range(32), *range(0x7F, 0xA0), *_DIRECTIONS)
@@ -18,48 +18,48 @@ _OF_PAGES = {k: v for k, v in _OF_LINES.items() if k not in _DIRECTIONS}
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Text whose control characters and marks of direction are written out.
+    """Escape control characters and direction marks.
 
-    A terminal does what it is told by them, and whoever wrote a ledger's entry may be anybody.
+    A terminal would act on them, and anyone may have written a ledger entry.
 
     Parameters
     ----------
-    lines : it may have several; tabs and ends of lines stay.
+    lines : True for text of several lines, to keep tabs and line breaks.
     """
     return text.translate(_OF_LINES if lines else _WRITTEN_OUT)
 
 
 def printable_on_page(text: str) -> str:
-    """Text whose control characters are written out, for a page that isolates directions."""
+    """Escape control characters, for a page that isolates text directions."""
     return text.translate(_OF_PAGES)
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """JSON without escapes of letters, as people read it.
+    """Serialize to JSON without escaping letters.
 
-    A PostgreSQL database of encoding ``SQL_ASCII`` cannot read an escape such as ``\\u00f6``.
+    A PostgreSQL database with the encoding ``SQL_ASCII`` cannot read an escape such as ``\\u00f6``.
 
     Parameters
     ----------
-    options : others of ``json.dumps``.
+    options : further options of ``json.dumps``.
     """
     return json.dumps(value, ensure_ascii=False, **options)
 
 
-class InWords:
-    """What shows itself as pairs of label and text: in lines, and as a table in a notebook."""
+class LabelledText:
+    """A result shown as pairs of label and text: as lines, and as a table in a notebook."""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The pairs, in their order."""
+        """The pairs in order."""
         raise NotImplementedError
 
     @property
     def warned(self) -> tuple[str, ...]:
-        """What is said of it on stderr, each behind "Warning: ": nothing."""
+        """Warnings to print on stderr, each after "Warning: "; empty by default."""
         return ()
 
     def __str__(self) -> str:
-        return in_lines(self.pairs())
+        return format_pairs(self.pairs())
 
     def __repr__(self) -> str:
         return str(self)
@@ -75,15 +75,15 @@ class InWords:
         return f"<table>{''.join(rows)}</table>"
 
 
-class WithCard(Shown, InWords):
-    """The same, and as a card in a notebook where a door was opened."""
+class WithCard(NotebookCard, LabelledText):
+    """A labelled text that notebooks show as a card if a drawing module is registered."""
 
     def _repr_html_(self) -> str:
-        return Shown._repr_html_(self) or InWords._repr_html_(self)
+        return NotebookCard._repr_html_(self) or LabelledText._repr_html_(self)
 
 
-def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
-    """Labels and texts below each other, with nothing behind them."""
+def format_pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    """Format pairs as aligned lines without trailing spaces."""
     pairs = [(printable(label), printable(text)) for label, text in pairs]
     width = max((len(label) for label, _ in pairs), default=0)
     return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)

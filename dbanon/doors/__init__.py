@@ -1,6 +1,6 @@
 """Where requests come from: Python, the command line, SQL."""
 
-from dbanon.data.notebook import Drawing, drawn_by
+from dbanon.data.notebook import Drawing, set_drawing
 
 
 def _drawing() -> Drawing:
@@ -10,4 +10,4 @@ def _drawing() -> Drawing:
     return notebook
 
 
-drawn_by(_drawing)
+set_drawing(_drawing)

@@ -246,5 +246,5 @@ def job_of(given: Mapping[str, Any]) -> Job:
             del wanted[name]
     wanted["declared"] = BY_RULES if wanted.get("declared") else None
     if isinstance(wanted.get("exports"), (list, tuple)):
-        wanted["exports"] = [Export.given(one) for one in wanted["exports"]]
+        wanted["exports"] = [Export.from_path(one) for one in wanted["exports"]]
     return make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})

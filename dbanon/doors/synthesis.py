@@ -18,7 +18,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import ROW, NewBudget
-from dbanon.job.synthesis import AsPublished, wish
+from dbanon.job.synthesis import AsPublished, parse_synthesis_options
 from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
@@ -129,7 +129,7 @@ def synthesize(
     """
     if "hierarchies" in options:
         options["hierarchies"] = parse_all(options["hierarchies"], files=True)
-    wished = wish(method, options)
+    wished = parse_synthesis_options(method, options)
     if isinstance(wished, AsPublished):
         if budget is not None:
             raise InvalidParameter("Method dcmdp is not private, and spends nothing of a budget.")

@@ -1,4 +1,4 @@
-"""What all errors have, and words for them."""
+"""The base class of errors, and helpers for their texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from dbanon.errors.redaction import redact
 
-# How a door writes an option of a hint: its name, and its value where the hint has one. A name with
-# () is no option but something that each door has in its own way.
+# Writes an option of a hint in the notation of an interface, from its name and its value if any. A
+# name with () is not an option but a feature that each interface expresses differently.
 Way = Callable[[str, Any], str]
 
 # An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
@@ -21,12 +21,12 @@ Way = Callable[[str, Any], str]
 _MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 
-# What hints say of a source that has views.
+# The words in hints for sources with views.
 _IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
 def in_python(name: str, value: Any) -> str:
-    """An option as a call in Python has it."""
+    """Write an option in the notation of a Python call."""
     if name == "problems()":
         return "the error's problems"
     if name == "declare_again()":
@@ -47,35 +47,35 @@ class DbanonError(Exception):
     def __init__(
         self, message: str | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> None:
-        # Names, paths and texts of libraries come in here; a URL among them may hold a password.
+        # Messages may contain paths and texts of libraries; a URL in them may have a password.
         self.message = redact(message or (type(self).__doc__ or "error").partition("\n")[0])
         self.detail = detail and redact(detail)
         self._hint = hint and redact(hint)
-        # Where options have names of their own, whoever prints the error; None for the printer's.
+        # The notation of options if it does not depend on the printing interface, else None.
         self.way: Way | None = None
-        # Where the source has no views: what a hint says in place of "in a view".
+        # The replacement for "in a view" in hints if the source has no views.
         self.instead_of_view: str | None = None
         super().__init__(self.message)
 
     @property
     def hint(self) -> str | None:
-        """What may help, as a call in Python has it."""
+        """The hint in the notation of Python calls."""
         return self.hint_by(in_python)
 
     @hint.setter
-    def hint(self, told: str | None) -> None:
-        self._hint = told and redact(told)
+    def hint(self, text: str | None) -> None:
+        self._hint = text and redact(text)
 
-    def hint_by(self, way: Way) -> str | None:
-        """What may help, with options as a door writes them, or as the error's own ``way`` does."""
-        own = self.way or way
+    def hint_by(self, write_option: Way) -> str | None:
+        """The hint with options in the notation of an interface, or of the error's own ``way``."""
+        writer = self.way or write_option
 
-        def written(found: re.Match[str]) -> str:
+        def written(match: re.Match[str]) -> str:
             try:
-                return own(found[1], None if found[2] is None else json.loads(found[2]))
+                return writer(match[1], None if match[2] is None else json.loads(match[2]))
             except ValueError:
-                # A name of somebody's that looks like an option.
-                return found[0]
+                # A user's name that looks like an option.
+                return match[0]
 
         text = self._hint and _MARKED.sub(written, self._hint)
         if text and self.instead_of_view:
@@ -90,15 +90,15 @@ class DbanonError(Exception):
             parts.append(f"Hint: {self.hint}")
         return "\n".join(parts)
 
-    def to_dict(self, way: Way = in_python) -> dict[str, str | int | None]:
-        """The error as plain values, for machines."""
+    def to_dict(self, write_option: Way = in_python) -> dict[str, str | int | None]:
+        """The error as plain values."""
         return {
             "code": self.code,
             "sqlstate": self.sqlstate,
             "exit_code": self.exit_code,
             "message": self.message,
             "detail": self.detail,
-            "hint": self.hint_by(way),
+            "hint": self.hint_by(write_option),
         }
 
 
@@ -108,7 +108,7 @@ def hints_without_views(words: str | None) -> Iterator[None]:
 
     Parameters
     ----------
-    words : where rows and types can be changed, as "in a copy of the file"; None for a source with
+    words : where to change rows and types, as "in a copy of the file"; None for a source with
         views.
     """
     try:
@@ -118,43 +118,47 @@ def hints_without_views(words: str | None) -> Iterator[None]:
         raise
 
 
-def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | None:
-    """A hint that lists the known names nearest to ``wanted``, or None when none is near."""
+def nearest_names(target: str, names: Iterable[str], limit: int = 3) -> str | None:
+    """A hint with the names nearest to ``target``; None if none is near."""
     import difflib
 
-    folded = {name.casefold(): name for name in sorted(known, reverse=True)}
-    near = difflib.get_close_matches(wanted.casefold(), list(folded), n=limit, cutoff=0.6)
+    folded = {name.casefold(): name for name in sorted(names, reverse=True)}
+    near = difflib.get_close_matches(target.casefold(), list(folded), n=limit, cutoff=0.6)
     if not near:
         return None
     return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
 
 
 def error_code(error: BaseException) -> str:
-    """The code of an error, for machines; of one that is not ours, what it was."""
+    """The code of an error; ``interrupted`` or ``unexpected`` for errors that are not dbanon's."""
     if isinstance(error, DbanonError):
         return error.code
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether the process has no room for an object, or for the code of a library it loads."""
-    told = str(error).lower() if isinstance(error, ImportError) else ""
-    return isinstance(error, MemoryError) or "failed to map" in told or "cannot allocate" in told
+    """Whether memory ran out for an object, or for a library to load."""
+    import_message = str(error).lower() if isinstance(error, ImportError) else ""
+    return (
+        isinstance(error, MemoryError)
+        or "failed to map" in import_message
+        or "cannot allocate" in import_message
+    )
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """So many of something, in words: ``1 row``, ``2 rows``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """A count with its noun: ``1 row``, ``2 rows``."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def warn_caller(warning: Warning) -> None:
-    """Warn whoever called dbanon: the line that Python names with it is theirs, none of ours."""
+    """Issue a warning that names the line of the caller's code, not of dbanon's."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _within(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and _is_own_module(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     warnings.warn(warning, stacklevel=level)
 
 
-def _within(module: str) -> bool:
-    # Blocks of ours are ended by Python's own module.
+def _is_own_module(module: str) -> bool:
+    # contextlib closes context managers of dbanon.
     return module.partition(".")[0] == "dbanon" or module == "contextlib"

@@ -1,4 +1,4 @@
-"""The database failed: exit code 4, worth a retry. Rights: 5. Outcome unknown: 10, look first."""
+"""Database errors: failures, exit code 4, to retry; rights, 5; unknown outcome, 10."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 from dbanon.errors.base import DbanonError
 
-# A full disk, an account's quota, and a limit of the size of files (ulimit -f).
+# A full disk, an account's quota, and a limit of file sizes (ulimit -f).
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_ROOM_WORDS = tuple(os.strerror(number) for number in _NO_ROOM)
 
@@ -55,7 +55,7 @@ class DiskFull(DatabaseFailure):
 
     @classmethod
     def caused_by(cls, error: BaseException) -> bool:
-        """Whether an error of the system, or the text of a library's error, says so."""
+        """Whether an operating system error, or a library error's text, means a full disk."""
         if isinstance(error, OSError) and error.errno is not None:
             return error.errno in _NO_ROOM
         return any(words in str(error) for words in _NO_ROOM_WORDS)
@@ -64,7 +64,7 @@ class DiskFull(DatabaseFailure):
     def in_directory(
         cls, directory: object, error: OSError, then: str = " Nothing was published."
     ) -> DiskFull:
-        """The error of a file that could not be written there."""
+        """Build the error for a file that could not be written in a directory."""
         return cls(
             f"A file in {directory} cannot be written: the disk is full, or a quota or a limit of"
             f" file sizes is reached.{then}",

@@ -1,4 +1,4 @@
-"""What each error means, why it comes and what to do: the sections of ``explained.md``, by code."""
+"""Explanations of errors by code, from the sections of ``explained.md``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SECTION = re.compile(r"^## (\w+)\n(.*?)(?=^## |\Z)", re.M | re.S)
 
 
 class Explained(NamedTuple):
-    """An error, in full.
+    """The explanation of an error.
 
     Parameters
     ----------
     code : as in messages and in JSON.
-    name : of its class in ``dbanon.errors``; None for what dbanon has no error for.
+    name : its class in ``dbanon.errors``; None for failures without a class.
     summary : its default message.
-    text : paragraphs of Markdown: what it means, why it comes, what to do.
+    text : Markdown: its meaning, its causes and what to do.
     """
 
     code: str
@@ -37,52 +37,57 @@ class Explained(NamedTuple):
 
 @cache
 def sections() -> dict[str, str]:
-    """The paragraphs of each code, as they stand in the file."""
+    """The text of each section, by code."""
     return {code: text.strip() for code, text in _SECTION.findall(FILE.read_text(encoding="utf-8"))}
 
 
 @cache
 def explained() -> dict[str, Explained]:
-    """Every error that has a section, by its code, in the order of the alphabet."""
+    """All errors with a section, by code in alphabetical order."""
     classes = {
-        one.code: one
-        for one in vars(errors).values()
-        if inspect.isclass(one) and issubclass(one, DbanonError)
+        error_class.code: error_class
+        for error_class in vars(errors).values()
+        if inspect.isclass(error_class) and issubclass(error_class, DbanonError)
     }
-    found = {}
+    by_code = {}
     for code, text in sorted(sections().items()):
-        one = classes.get(code)
-        summary = (one.__doc__ or "").partition("\n")[0] if one else "Something unexpected failed."
-        found[code] = Explained(
+        error_class = classes.get(code)
+        summary = (
+            (error_class.__doc__ or "").partition("\n")[0]
+            if error_class
+            else "Something unexpected failed."
+        )
+        by_code[code] = Explained(
             code,
-            one.__name__ if one else None,
-            one.exit_code if one else 1,
-            one.sqlstate if one else "XX000",
+            error_class.__name__ if error_class else None,
+            error_class.exit_code if error_class else 1,
+            error_class.sqlstate if error_class else "XX000",
             summary,
             text,
         )
-    return found
+    return by_code
 
 
 def explain(word: str) -> tuple[Explained, ...]:
-    """The errors that somebody means: one by its code or its class, or all of a SQLSTATE.
+    """Find errors by code, class name or SQLSTATE.
 
     Raises
     ------
     InvalidParameter : there is none; the hint has the nearest codes.
     """
-    known = explained()
-    wanted = word.strip().casefold().replace("-", "_")
-    if wanted in known:
-        return (known[wanted],)
-    alike = tuple(
-        one
-        for one in known.values()
-        if wanted in (one.sqlstate.casefold(), (one.name or one.code).casefold())
+    by_code = explained()
+    folded = word.strip().casefold().replace("-", "_")
+    if folded in by_code:
+        return (by_code[folded],)
+    matches = tuple(
+        explanation
+        for explanation in by_code.values()
+        if folded
+        in (explanation.sqlstate.casefold(), (explanation.name or explanation.code).casefold())
     )
-    if alike:
-        return alike
+    if matches:
+        return matches
     raise InvalidParameter(
         f'There is no error "{word}".',
-        hint=nearest_names(wanted, known) or "dbanon explain lists all codes.",
+        hint=nearest_names(folded, by_code) or "dbanon explain lists all codes.",
     )

@@ -1,8 +1,8 @@
-"""Errors for packages that are not installed, with the command that installs them.
+"""Errors for missing packages, with the command that installs them.
 
-The core needs numpy alone; what else a door or a database needs, an extra brings. The command names
-the packages themselves: it works beside any installation of dbanon, from a checkout or a wheel, and
-asks no registry for the name ``dbanon``.
+The core only needs numpy; extras install what interfaces and databases need. The command names the
+packages themselves, so that it works with any installation of dbanon, from a checkout or a wheel,
+and does not look up ``dbanon`` in a registry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dbanon.errors.usage import UsageError
 __all__ = ["MissingDependency", "extras_told", "missing_extra", "quoted_requirements"]
 
 _SQL = ("sqlalchemy>=2.0", "alembic>=1.13")
-# What each extra installs, as in pyproject.toml, with the extras that it includes.
+# The requirements of each extra, as in pyproject.toml, including nested extras.
 REQUIREMENTS = {
     "arrow": ("pyarrow>=15",),
     "az": ("adlfs>=2024.7",),
@@ -39,7 +39,7 @@ REQUIREMENTS = {
     "xlsx": ("python-calamine>=0.3",),
 }
 
-# The extra that brings a package, and the package as people write it.
+# The extra that installs a package, and the usual spelling of the package.
 _BROUGHT = {
     "alembic": ("sqlite", "Alembic"),
     "click": ("cli", "click"),
@@ -72,26 +72,26 @@ class MissingDependency(UsageError):
     sqlstate = "0A000"
 
     @classmethod
-    def of_extra(cls, what: str, package: str, extra: str) -> MissingDependency:
-        """The error for what an extra brings."""
+    def of_extra(cls, feature: str, package: str, extra: str) -> MissingDependency:
+        """Build the error for a package that an extra installs."""
         return cls(
-            f"{what} needs the package {package}, which is not installed.",
+            f"{feature} needs the package {package}, which is not installed.",
             hint=f"Install it with: pip install {quoted_requirements(extra)}",
         )
 
     @classmethod
     def of_postgresql(cls, package: str = "psycopg") -> MissingDependency:
-        """The error where a database of PostgreSQL is named, and its driver is not here."""
+        """Build the error for a PostgreSQL database without an installed driver."""
         return cls.of_extra("PostgreSQL", package, "postgres")
 
     @classmethod
     def of_mariadb(cls, package: str = "PyMySQL") -> MissingDependency:
-        """The error where a database of MariaDB is named, and its driver is not here."""
+        """Build the error for a MariaDB database without an installed driver."""
         return cls.of_extra("MariaDB", package, "mariadb")
 
     @classmethod
     def of_spark(cls, reason: str) -> MissingDependency:
-        """The error where Spark cannot start: pyspark or Java is missing, or too old."""
+        """Build the error if Spark cannot start, since pyspark or Java is missing or too old."""
         return cls(
             reason,
             hint="It needs a Java of 17 or 21. Install pyspark with:"
@@ -105,28 +105,28 @@ def quoted_requirements(extra: str) -> str:
 
 
 def missing_extra(error: BaseException) -> MissingDependency | None:
-    """The error that names the extra; None where no package of an extra is missing."""
+    """Build the error that names the extra; None if no package of an extra is missing."""
     if not isinstance(error, ModuleNotFoundError):
         return None
-    found = _BROUGHT.get((error.name or "").partition(".")[0])
-    return found and MissingDependency.of_extra("This", found[1], found[0])
+    provider = _BROUGHT.get((error.name or "").partition(".")[0])
+    return provider and MissingDependency.of_extra("This", provider[1], provider[0])
 
 
 @contextmanager
 def extras_told() -> Iterator[None]:
-    """Tell of a package that is missing in the block, or in the function, by its extra.
+    """Convert import errors of a block or function into errors that name the extra.
 
     Raises
     ------
-    MissingDependency : an extra brings the package.
+    MissingDependency : an extra installs the missing package.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        told = missing_extra(error)
-        if told is None:
+        dependency_error = missing_extra(error)
+        if dependency_error is None:
             raise
         try:
-            raise told from None
+            raise dependency_error from None
         finally:
-            del told
+            del dependency_error

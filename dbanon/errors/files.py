@@ -1,4 +1,4 @@
-"""A file of rows cannot be read: exit code 2."""
+"""Errors of unreadable data files: exit code 2."""
 
 from __future__ import annotations
 

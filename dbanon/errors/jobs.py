@@ -1,4 +1,4 @@
-"""Jobs of a file: one is running already (7), some failed (8), nothing was to be done (99)."""
+"""Limits and states of jobs: running already (exit code 7), some failed (8), a limit (9)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class MemoryLimit(DbanonError):
     sqlstate = "54000"
 
     @classmethod
-    def over(cls, what: str, limit: int, *, detail: str | None = None, hint: str) -> MemoryLimit:
-        """``what`` needs more than ``limit`` bytes."""
+    def over(cls, subject: str, limit: int, *, detail: str | None = None, hint: str) -> MemoryLimit:
+        """Build the error that ``subject``, with its verb, needs more than ``limit`` bytes."""
         size, unit = limit, "bytes"
         for larger in ("KiB", "MiB"):
             if size >= 2**10:
                 size, unit = size // 2**10, larger
-        return cls(f"{what} more than {size} {unit} of memory.", detail=detail, hint=hint)
+        return cls(f"{subject} more than {size} {unit} of memory.", detail=detail, hint=hint)
 
     @classmethod
     def of_process(cls) -> MemoryLimit:
-        """The limit is the machine's, or of its administrator."""
+        """Build the error for a limit of the machine or its administrator."""
         return cls(
             "The process has run out of memory. An unfinished run is rolled back.",
             hint=(

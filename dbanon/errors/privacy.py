@@ -1,4 +1,4 @@
-"""What was wanted does not hold: refusals, exit code 3; drift and strict, exit code 6."""
+"""Violated requirements: refusals, exit code 3; drift and ``strict``, exit code 6."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Credentials in texts: the one function that removes them before anything is shown or logged.
+"""Redaction of credentials in texts before they are shown or logged.
 
-It errs on the side of hiding: a harmless value behind a name such as ``token=`` is hidden, too.
+It errs on the side of hiding: a harmless value after a name such as ``token=`` is also hidden.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _ASSIGNMENT = re.compile(
     rf"(?<!{_LETTER})(?P<name>{_LETTER}+)(?P<sign>[\"']?\s*=\s*)(?P<value>{_QUOTED}|{_BARE})"
     rf"|(?P<quote>[\"'])(?P<key>{_LETTER}+)(?P<colon>(?P=quote)\s*:\s*)(?P<text>{_QUOTED})"
 )
-# As SQL has it: CREATE SECRET (TYPE s3, KEY_ID '…', SECRET '…'), PASSWORD '…'.
+# In SQL: CREATE SECRET (TYPE s3, KEY_ID '…', SECRET '…'), PASSWORD '…'.
 _CLAUSE = re.compile(
     r"(?i)\b((?:\w*secret|\w*key_id|\w*token|password|connection_string|identified\s+by)\s+)"
     r"'(?:''|[^'])*'"
 )
 _SCHEME = r"(?<![\w.+\-])[A-Za-z][A-Za-z0-9+.\-]*:"
 _AUTHORITY = re.compile(rf"{_SCHEME}//(?:\[[0-9A-Fa-f:.%]*\])?")
-# Without slashes; and as Oracle's thin driver has it, user/password@host.
+# URLs without slashes, and user/password@host of Oracle's thin driver.
 _OPAQUE = re.compile(rf"({_SCHEME}(?:[^\s:/@'\"]+:|thin:[^\s/@]+/))[^\s@/]\S*(?=@)")
 _WORD, _LINE = re.compile(r"\S*"), re.compile(".*")
 _PORT = re.compile(r"\d+(?![^\s/?#,;)\]\"'.])")
@@ -46,7 +46,7 @@ def redact(text: str) -> str:
 
     Parameters
     ----------
-    text : a URL, or any text that may quote some.
+    text : a URL, or any text that may contain URLs.
     """
     text = _OPAQUE.sub(rf"\g<1>{HIDDEN}", _redact_authorities(text))
     return _ASSIGNMENT.sub(_redact_value, _CLAUSE.sub(rf"\g<1>'{HIDDEN}'", text))
@@ -58,7 +58,7 @@ def has_credentials(url: str) -> bool:
 
 
 def _redact_authorities(text: str) -> str:
-    """Redact what stands between ``scheme://user:`` and the last @ that may end it."""
+    """Redact the text between ``scheme://user:`` and the last @ that may end a password."""
     parts, end = [], 0
     for match in _AUTHORITY.finditer(text):
         if match.start() < end:
@@ -71,7 +71,7 @@ def _redact_authorities(text: str) -> str:
 
 
 def _password_span(text: str, start: int) -> tuple[int, int]:
-    """Where a password begins and ends behind ``scheme://``; an empty span if there is none."""
+    """The span of a password after ``scheme://``; empty if there is none."""
     word_end = _end_of(_WORD, text, start)
     last_at = text.rfind("@", start, word_end)
     colon = text.find(":", start, last_at if last_at >= 0 else word_end)

@@ -1,4 +1,4 @@
-"""The call is not valid: exit code 2."""
+"""Errors of invalid calls: exit code 2."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class UnsupportedType(UsageError):
 
 
 def broken_text(column: str) -> UnsupportedType:
-    """The error of a column with half a character, of which no database makes text."""
+    """Build the error for a column with an unpaired surrogate, which is not valid text."""
     return UnsupportedType(
         f'Column "{column}" has a value that is not valid text in Unicode (it has half of a'
         " surrogate pair).",
@@ -306,17 +306,17 @@ class JobFileInvalid(_WithProblems):
 
     @classmethod
     def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
-        """The error of a file with these problems."""
-        found = tuple(problems)
-        many = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+        """Build the error for a file with these problems."""
+        all_problems = tuple(problems)
+        problem_count = "1 problem" if len(all_problems) == 1 else f"{len(all_problems)} problems"
         return cls(
-            f"The job file {file} has {many}.",
-            detail="\n".join(map(str, found)),
+            f"The job file {file} has {problem_count}.",
+            detail="\n".join(map(str, all_problems)),
             hint=(
                 "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check"
                 " a job file."
             ),
-            problems=found,
+            problems=all_problems,
         )
 
 

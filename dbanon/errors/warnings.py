@@ -1,4 +1,4 @@
-"""What a result tells beyond its guarantee: warnings, which Python can make errors."""
+"""Warnings about results, which Python can turn into errors."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is wanted."""
+"""Jobs: requests for a release, their options, rules and guarantees."""

@@ -1,6 +1,7 @@
-"""Chains: releases of the same persons that stay private together; what a job says, and the rules.
+"""Chains: releases of the same persons that stay private together; their options and rules.
 
-A chain is made once, under rules that stay; each of its releases names it, and where its key is.
+A chain is created once, with rules that never change. Each of its releases names the chain and the
+location of its key.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _KEY_FORM = "file:PATH or env:NAME"
 class Chain:
     """The chain that a release belongs to.
 
-    ``rules`` are those that the job expects the chain to have, by name; another chain is refused.
+    ``rules`` holds rules that the job expects the chain to have; any other chain is refused.
 
     Raises
     ------
@@ -86,42 +87,44 @@ class Chain:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Chain:
-        """The chain with the file of its key where that is; ``text`` for the name of a variable."""
-        kind, _, place = self.key.partition(":")
-        return replace(self, key=f"{kind}:{path(place) if kind == 'file' else text(place)}")
+        """The chain with its key file resolved by ``path``, or its variable name by ``text``."""
+        kind, _, location = self.key.partition(":")
+        return replace(self, key=f"{kind}:{path(location) if kind == 'file' else text(location)}")
 
     def __post_init__(self) -> None:
         check(self)
         for name in ("outputs", "kept"):
-            # Jobs go to other processes, where a frozen mapping cannot.
+            # Jobs are pickled for other processes, and a frozen mapping cannot be.
             object.__setattr__(self, name, dict(getattr(self, name)))
         require_chain_name(self.name)
         require_key_form(self.key)
 
     @classmethod
-    def of_plain(cls, given: Mapping[str, Any]) -> Chain:
-        """The chain of an object with its parts by name; those of rules are expected of it.
+    def of_plain(cls, plain: Mapping[str, Any]) -> Chain:
+        """Build the chain from an object; rules in it are expected of the chain.
 
         Raises
         ------
         InvalidParameter : a part is missing, unknown or not allowed.
         """
-        own = [one.name for one in parameters(cls)]
-        of_rules = [one.name for one in parameters(Rules)]
-        if not {"name", "key"} <= set(given) or not set(given) <= {*own, *of_rules}:
+        chain_keys = [param.name for param in parameters(cls)]
+        rule_keys = [param.name for param in parameters(Rules)]
+        if not {"name", "key"} <= set(plain) or not set(plain) <= {*chain_keys, *rule_keys}:
             raise InvalidParameter(
                 "chain must be an object with name and key.",
-                hint="Known keys: " + ", ".join([*own, *of_rules]) + ".",
+                hint="Known keys: " + ", ".join([*chain_keys, *rule_keys]) + ".",
             )
         expected = {
-            one.name: one.check(given[one.name]) for one in parameters(Rules) if one.name in given
+            param.name: param.check(plain[param.name])
+            for param in parameters(Rules)
+            if param.name in plain
         }
-        return cls(**{name: given[name] for name in own if name in given}, rules=expected)
+        return cls(**{name: plain[name] for name in chain_keys if name in plain}, rules=expected)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a chain is made with, and keeps to.
+    """The rules that a chain is created with and follows.
 
     Raises
     ------
@@ -218,30 +221,30 @@ class Rules:
             )
 
     @classmethod
-    def of_plain(cls, given: Mapping[str, Any]) -> Rules:
-        """The rules as they were told by ``to_plain``; those of version 0.2.0 let all in."""
-        return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(given))
+    def of_plain(cls, plain: Mapping[str, Any]) -> Rules:
+        """Rebuild rules from ``to_plain``; rules of version 0.2.0 admit all newcomers at once."""
+        return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
 
     def to_plain(self) -> dict[str, Any]:
         """The rules as plain values."""
-        return {one.name: getattr(self, one.name) for one in fields(self)} | {
+        return {rule.name: getattr(self, rule.name) for rule in fields(self)} | {
             "tables": list(self.tables)
         }
 
     def expected_by(self, chain: Chain) -> list[str]:
-        """The names of those that a job expects otherwise."""
+        """The names of rules for which the job expects another value."""
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
 
     def fewest(self, k: int) -> int:
-        """The newcomers that are let in together, unless they have waited for long."""
+        """The smallest group of newcomers to admit before ``max_wait`` has passed."""
         return 5 * k if self.min_newcomers is None else self.min_newcomers
 
     def size(self, k: int) -> int:
-        """The persons that a class is to have.
+        """The target number of persons per class.
 
         Raises
         ------
-        InvalidParameter : fewer than k were wished for.
+        InvalidParameter : ``class_size`` is below k.
         """
         if self.class_size is not None and self.class_size < k:
             raise InvalidParameter(
@@ -255,7 +258,7 @@ def require_chain_name(name: str) -> None:
 
     Raises
     ------
-    InvalidParameter : it is none.
+    InvalidParameter : it is not a valid name.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name):
         raise InvalidParameter(
@@ -265,11 +268,11 @@ def require_chain_name(name: str) -> None:
 
 
 def require_key_form(key: str) -> None:
-    """Check that a key is named, and not given.
+    """Check that a text names the location of a key.
 
     Raises
     ------
-    InvalidParameter : it is not; the text is not told, which may be a key.
+    InvalidParameter : it does not. The message omits the text, which may be the key itself.
     """
     if not is_key_location(key):
         raise InvalidParameter(

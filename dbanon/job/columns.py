@@ -1,4 +1,4 @@
-"""Options that say what the values of a quasi-identifier are: their order, and their kind."""
+"""Options about the values of a quasi-identifier: their order and their kind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Zero-concentrated differential privacy: what rho means as epsilon and delta, and what costs rho.
+"""Zero-concentrated differential privacy: conversions between rho, epsilon and delta.
 
-Releases of rho_1 and rho_2 together are of rho_1 + rho_2; of epsilon without a delta costs at most
-epsilon^2 / 2. What is rho-zCDP is (epsilon, delta)-differentially private for every epsilon, with
-the delta that ``delta_of`` has.
+Two releases with rho_1 and rho_2 compose to rho_1 + rho_2. A release with epsilon and no delta
+costs at most epsilon^2 / 2. A rho-zCDP release is (epsilon, delta)-differentially private for every
+epsilon, with the delta that ``delta_of`` computes.
 
 Source: M. Bun and T. Steinke, "Concentrated differential privacy", TCC 2016; C. L. Canonne,
 G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020,
@@ -19,22 +19,22 @@ from dbanon.data.option import Option
 from dbanon.errors import InvalidParameter
 
 _HALVINGS = 200
-# Parts of rho that are counted: a total, what is charged to it and what noise is for are the same.
+# Rho is counted in these parts, so that totals, charges and noise agree exactly.
 _PARTS = 10**9
-# So that a figure stays on the safe side of its rounding.
+# Keeps rounded figures on the safe side.
 _SLACK = 1 + 1e-9
 
 
-def delta_option(told: str, **more: Any) -> Option:
-    """The option of a delta, which has the same bounds wherever there is one."""
+def delta_option(help_text: str, **settings: Any) -> Option:
+    """The option of a delta, with the bounds that every delta has."""
     expected = "a number above 0, at most 1e-5"
-    return Option(told, minimum=0, above=True, maximum=1e-5, expected=expected, **more)
+    return Option(help_text, minimum=0, above=True, maximum=1e-5, expected=expected, **settings)
 
 
 def delta_of(rho: float, epsilon: float) -> float:
-    """The delta of rho-zCDP at an epsilon: the least over orders, where its slope changes sign.
+    """The delta of rho-zCDP at an epsilon: the minimum over orders, where the slope changes sign.
 
-    Of order a > 1 it is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a.
+    For order a > 1 it is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a.
     """
     low, high = 1 + 1e-6, (epsilon + 1) / (2 * rho) + 2
     for _ in range(_HALVINGS):
@@ -48,7 +48,7 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """The least epsilon that rho-zCDP has with this delta, rounded up."""
+    """The smallest epsilon of rho-zCDP at this delta, rounded up."""
     if rho <= 0:
         return 0.0
     low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))
@@ -59,14 +59,14 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest rho that keeps to this epsilon and delta, rounded down to billionths.
+    """The largest rho within this epsilon and delta, rounded down to billionths.
 
     Raises
     ------
-    InvalidParameter : it is less than a billionth, which nothing can be spent of.
+    InvalidParameter : it is less than a billionth, the smallest amount that can be spent.
     """
     low, high = 0.0, max(epsilon, epsilon**2 / 2)
-    # Rho is less than epsilon, so a billionth of epsilon has none.
+    # Rho is less than epsilon, so an epsilon of a billionth or less leaves no rho.
     for _ in range(_HALVINGS if epsilon > 1 / _PARTS else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
@@ -80,18 +80,18 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 
 def rho_of_pure(epsilon: float) -> float:
-    """What a release of epsilon without a delta costs, rounded up."""
+    """The rho of a release with epsilon and no delta, rounded up."""
     return epsilon**2 / 2 * _SLACK
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release spends.
+    """The privacy budget that a release spends.
 
     Parameters
     ----------
-    epsilon : what it promises.
-    delta : with which delta; None where it has none, and ``epsilon`` is pure.
+    epsilon : the epsilon of its guarantee.
+    delta : the delta of its guarantee; None for pure differential privacy.
     """
 
     epsilon: float
@@ -99,17 +99,17 @@ class Cost:
 
     @property
     def rho(self) -> float:
-        """The same as rho."""
+        """The cost as rho."""
         if self.delta is None:
             return rho_of_pure(self.epsilon)
         return rho_of(self.epsilon, self.delta)
 
     def charged(self, delta: float | None) -> float:
-        """What is charged to a budget of this delta: rho; epsilon where it has none.
+        """The charge to a budget with this delta: rho, or epsilon if it is None.
 
         Raises
         ------
-        InvalidParameter : the budget is of epsilon alone, and the release has a delta.
+        InvalidParameter : the budget has no delta, and the release has one.
         """
         if delta is not None:
             return self.rho
@@ -122,6 +122,6 @@ class Cost:
         return self.epsilon
 
 
-def amount_told(rho: float, delta: float) -> str:
-    """An amount of rho in words, with the epsilon that it means."""
+def describe_rho(rho: float, delta: float) -> str:
+    """Describe an amount of rho with the epsilon that it corresponds to."""
     return f"rho = {rho:.6g}, which is epsilon = {epsilon_of(rho, delta):.4g} at delta = {delta:g}"

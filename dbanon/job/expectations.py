@@ -1,4 +1,4 @@
-"""What a job of a file expects of its source: how many rows, persons and NULLs it has."""
+"""Expectations of a job file: how many rows, persons and NULLs its source should have."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from dbanon.errors import InvalidParameter
 
 ROWS, PERSONS, SHARE_NULL = "rows", "persons", "share_null"
 EXPECTATIONS = (ROWS, PERSONS, SHARE_NULL)
-# Of a product of a count and a share, which floating point may put beside a whole number.
+# Tolerance for a count times a share, which may miss a whole number in floating point.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the most that a count may be.
+    """Limits of a count.
 
     Parameters
     ----------
-    change : the share, 0.3 for 30 %, by which it may differ from the count of the last release;
-        None where that is not looked at.
+    change : largest relative change since the last release, 0.3 for 30 %; None for no limit.
     least, most : None for no limit.
     """
 
@@ -31,11 +30,11 @@ class Bounds:
     most: int | None = None
 
     def describe(self, count: int, before: int | None) -> str | None:
-        """What is wrong with a count, as the end of a sentence; None if it is as expected.
+        """How a count violates the limits, as the end of a sentence; None if it does not.
 
         Parameters
         ----------
-        before : the count of the last release; None where it is not known.
+        before : the count of the last release; None if unknown.
         """
         if self.change is not None and before is not None:
             least = math.ceil(before * (1 - self.change) - _ROUNDING)
@@ -51,11 +50,11 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Expectations:
-    """What a job expects of its source.
+    """The expectations of a job about its source.
 
     Parameters
     ----------
-    counts : how many there may be, by ``rows`` and ``persons``.
+    counts : limits by ``rows`` and ``persons``.
     share_null : by column, the largest share of rows that may be NULL, 0 to 1.
     """
 

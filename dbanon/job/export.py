@@ -1,4 +1,4 @@
-"""Export: a file that is made of a release once it was verified."""
+"""Exports: files written from a release after it has been verified."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ FORMATS = (PARQUET, CSV)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
 KEEP = "keep"
 FORMULAS = ("error", "escape", KEEP)
-# What stands between the values of CSV, by the names that a job file has for them.
+# Separators of CSV, by their names in a job file.
 SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
 DECIMALS = (".", ",")
-# What the path of a table in a catalog begins with, as an export and as a source.
+# Prefix of a path that names an Iceberg table, for exports and sources.
 ICEBERG = "iceberg:"
 
 _HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
 
 
 def is_table(path: str) -> bool:
-    """True for what names a table of a catalog of Iceberg's."""
+    """True if a path names a table in an Iceberg catalog."""
     return path.startswith(ICEBERG)
 
 
@@ -35,18 +35,18 @@ class Export:
 
     Parameters
     ----------
-    path : where it goes; ``{release}`` stands for the release's id. Also an object of a store, or a
-        table of Iceberg as ``iceberg:CATALOG/namespace.table``.
-    format : ``parquet`` or ``csv``; by the ending of the path where it is empty.
-    compression : of Parquet: ``zstd``, ``snappy``, ``gzip`` or ``none``.
-    statistics : True for minima and maxima of all columns in Parquet, which catalogs copy to where
-        others read them; else of the quasi-identifiers only.
-    formulas : what becomes of texts in CSV that spreadsheets would run: ``error`` refuses them,
-        ``escape`` writes an apostrophe before them, ``keep`` leaves them.
-    separator : of CSV: ``,``, ``;`` or ``tab``.
-    decimal : of CSV: the decimal mark, ``.`` or ``,``.
-    byte_order_mark : of CSV: True for one, by which spreadsheets recognize UTF-8.
-    keep_last : how many files stay, with that of this release; None for all.
+    path : the target path; ``{release}`` is replaced by the release id. May be an object-store URL,
+        or an Iceberg table as ``iceberg:CATALOG/namespace.table``.
+    format : ``parquet`` or ``csv``; empty to use the suffix of the path.
+    compression : for Parquet: ``zstd``, ``snappy``, ``gzip`` or ``none``.
+    statistics : True to write minima and maxima of all columns to Parquet, which catalogs may copy
+        and show to others; False for the quasi-identifiers only.
+    formulas : how CSV treats texts that spreadsheets would run: ``error`` refuses them, ``escape``
+        writes an apostrophe before them, ``keep`` leaves them.
+    separator : for CSV: ``,``, ``;`` or ``tab``.
+    decimal : for CSV: the decimal mark, ``.`` or ``,``.
+    byte_order_mark : for CSV: True to write one, so that spreadsheets recognize UTF-8.
+    keep_last : number of files to keep, including this one; None for all.
     """
 
     path: str
@@ -72,14 +72,14 @@ class Export:
                     "The ending of the export's path does not say which format it has.", hint=_HINT
                 )
             object.__setattr__(self, "format", ending)
-        for name, known in (
+        for name, choices in (
             ("format", FORMATS), ("compression", COMPRESSIONS), ("formulas", FORMULAS),
             ("statistics", (True, False)), ("separator", tuple(SEPARATORS)),
             ("decimal", DECIMALS), ("byte_order_mark", (True, False)),
         ):  # fmt: skip
-            if getattr(self, name) not in known:
-                told = ", ".join(str(one).lower() for one in known)
-                raise InvalidParameter(f"{name} of an export must be one of {told}.")
+            if getattr(self, name) not in choices:
+                allowed = ", ".join(str(choice).lower() for choice in choices)
+                raise InvalidParameter(f"{name} of an export must be one of {allowed}.")
         if self.decimal == self.separator:
             raise InvalidParameter(
                 "The separator and the decimal mark of an export must differ.",
@@ -96,7 +96,7 @@ class Export:
             )
 
     def _require_fits_table(self) -> None:
-        """Take the format of tables' files, and nothing that only files have."""
+        """Set the format to Parquet, and refuse options that apply to files only."""
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
                 "An export to Iceberg is of Parquet, without {release} in its path.",
@@ -106,16 +106,16 @@ class Export:
         object.__setattr__(self, "format", PARQUET)
 
     @classmethod
-    def of_plain(cls, given: Mapping[str, Any]) -> Export:
-        """The export of an object with its parameters by name; raises InvalidParameter."""
-        known = [one.name for one in fields(cls)]
-        if "path" not in given or not set(given) <= set(known):
+    def of_plain(cls, plain: Mapping[str, Any]) -> Export:
+        """Build the export from an object with its options; raises InvalidParameter."""
+        names = [option.name for option in fields(cls)]
+        if "path" not in plain or not set(plain) <= set(names):
             raise InvalidParameter(
-                "An export must be an object with path.", hint="Known keys: " + ", ".join(known)
+                "An export must be an object with path.", hint="Known keys: " + ", ".join(names)
             )
-        return cls(**given)
+        return cls(**plain)
 
     @classmethod
-    def given(cls, one: object) -> object:
-        """An export that was given as a path, or what else was given."""
-        return cls(str(one)) if isinstance(one, str) or hasattr(one, "__fspath__") else one
+    def from_path(cls, value: object) -> object:
+        """Wrap a path in an export; return any other value unchanged."""
+        return cls(str(value)) if isinstance(value, str) or hasattr(value, "__fspath__") else value

@@ -1,7 +1,7 @@
-"""Guarantees: what a release promises, what is counted for it, and what the counts must be.
+"""Guarantees: what a release promises, which counts prove it, and the limits of these counts.
 
-A guarantee is a value. A store answers its questions on what was written, and the guarantee gives
-its verdict on the answers; no other file asks which one it is.
+A guarantee is a value. A store answers its questions about the written release, and the guarantee
+gives a verdict on the answers; no other module checks which guarantee it is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
 ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
-# Whether a class holds all rows of its persons, or classes may part them.
+# Values of ``persons``: a class holds all rows of its persons, or classes may split them.
 WHOLE, PARTED = PERSON_ROWS = ("whole", "rows")
-# What privacy models count, as the ledger notes it.
+# What privacy models count, as recorded in the ledger.
 PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
@@ -47,14 +47,14 @@ class Guarantee:
 
     Parameters
     ----------
-    k : the fewest that may share released values.
-    by : columns of strata, within which it holds, too.
-    persons : columns that are read so that their values can be counted, and not released.
-    models : what every class keeps to beside k.
-    also : sets of columns whose combinations are shared by a k of their own; of a release that is
-        written, or in the ledger, by the names that it has there.
+    k : the smallest number of rows or persons that share released values.
+    by : columns of strata; k also applies within each stratum.
+    persons : columns that are read to count their values, and not released.
+    models : privacy models that every class satisfies in addition to k.
+    also : sets of columns, each with a k for its combinations. For a written release and in the
+        ledger, columns have their released names.
     nulls, withhold_failing : as in ``Policy``.
-    method : what the method's classes are, in words.
+    method : a description of the method's classes.
     """
 
     k: int
@@ -68,41 +68,41 @@ class Guarantee:
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """Columns that are not released, and needed to count."""
+        """Columns that are needed for counting and not released."""
         return self.persons
 
     @property
-    def what(self) -> str:
-        """What k counts."""
+    def unit_description(self) -> str:
+        """What k counts, with the column whose values identify persons."""
         return "rows"
 
     @property
     def models_count(self) -> str:
-        """What privacy models count, in words behind them, where that is not rows."""
+        """What privacy models count, as a suffix to their description; empty for rows."""
         return ""
 
     @property
     def unit(self) -> str:
-        """What k counts, in one word or few."""
+        """What k counts, in a word or two."""
         return "rows"
 
     @property
     def bounds_rows(self) -> bool:
-        """True when no combination of released values is shared by fewer than k."""
+        """True if at least k rows share each combination of released values."""
         return True
 
     @property
     def k_in_rows(self) -> bool:
-        """True where each class that is counted on a release holds k of its rows."""
+        """True if each class in a recount has at least k rows of the release."""
         return True
 
     def says_not(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
-        """What a reader may believe, and is not guaranteed.
+        """What a reader may assume although it is not guaranteed.
 
         Parameters
         ----------
-        earlier_releases : what was done about them, in words.
-        models : True where privacy models hold, too.
+        earlier_releases : how they were taken into account, in words.
+        models : True if the release also satisfies privacy models.
         """
         return (
             "Nothing is guaranteed for columns that are copied as they are"
@@ -115,26 +115,26 @@ class Guarantee:
             f"Other releases of the same persons: {earlier_releases}. Two releases can each be"
             " k-anonymous while what they share is not.",
             "It is not differential privacy.",
-            *self._of_what(),
+            *self._unit_warnings(),
         )
 
-    def _of_what(self) -> tuple[str, ...]:
+    def _unit_warnings(self) -> tuple[str, ...]:
         return ("k counts rows. Where a person has several, fewer persons than k may share them.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
-        """Check that it can be wished for with this method and recoding.
+        """Check that the method and the recoding can give this guarantee.
 
         Raises
         ------
-        InvalidParameter : it cannot.
+        InvalidParameter : they cannot.
         """
 
     def require(self, method: Method) -> None:
-        """Check that the method gives what the release guarantees, before anything is read.
+        """Check that the method can give this guarantee, before any data is read.
 
         Raises
         ------
-        InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
+        InvalidParameter : it groups each attribute separately, so rows would not be k-anonymous.
         """
         if not method.gives.of_rows:
             raise InvalidParameter(
@@ -150,7 +150,7 @@ class Guarantee:
         sensitive: tuple[str, ...] = (),
         leaves: frozenset[str] = frozenset(),
     ) -> Questions:
-        """What has to be counted on what was written.
+        """The counts that are needed of the written release.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class Guarantee:
         sensitive, leaves : as in ``Questions``.
         """
         shared = tuple(dict.fromkeys([*columns, *self.by]))
-        also = tuple(one.columns for one in self.also)
+        also = tuple(column_set.columns for column_set in self.also)
         return Questions(
             shared, persons=self.persons, sensitive=sensitive, leaves=leaves, also=also
         )
@@ -167,61 +167,64 @@ class Guarantee:
         """What a verified release of these quasi-identifiers guarantees."""
         return (
             f"{self.method}: every combination of released values of"
-            f" ({', '.join([*columns, *self.by])}) is shared by at least {self.k} {self.what} of"
-            f" the release{ABOUT_NULLS.get(self.nulls, '')}"
+            f" ({', '.join([*columns, *self.by])}) is shared by at least"
+            f" {self.k} {self.unit_description} of the release{ABOUT_NULLS.get(self.nulls, '')}"
             + "".join(
                 f"; {model.describe()} in each class{self.models_count}" for model in self.models
             )
-            + "".join(f"; every combination {one.describe(self.what)}, too" for one in self.also)
+            + "".join(
+                f"; every combination {column_set.describe(self.unit_description)}, too"
+                for column_set in self.also
+            )
             + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
 
     def told_of(self, recount: Recount) -> str:
-        """What was counted when a published release was looked at again: rows are all it has."""
+        """What a recount of the published release counted; the release itself holds rows only."""
         return "rows"
 
     def check(self, counts: Counts, expected: Expected) -> Verdict:
-        """The verdict on what was counted, before anyone can see what was written.
+        """The verdict on the counts, before the release is visible to anyone.
 
         Raises
         ------
-        SourceChanged : there are more or fewer rows than records.
-        RecountFailed : a class is too small, holds too few persons or breaks a model, or NULLs are
-            where none may be.
+        SourceChanged : the number of rows differs from the number of records.
+        RecountFailed : a class is too small, has too few persons or violates a model, or a column
+            has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        found = self.verdict(counts, self._levels(counts, expected))
-        return replace(found, also=self.require_sets(counts)) if self.also else found
+        verdict = self.verdict(counts, self._levels(counts, expected))
+        return replace(verdict, also=self.require_sets(counts)) if self.also else verdict
 
     def require_sets(self, counts: Counts, hint: str = REPORT_IT) -> tuple[int, ...]:
-        """The rows, or persons, that share the rarest combination of each set.
+        """The number of rows or persons that share the rarest combination of each set.
 
         Raises
         ------
-        RecountFailed : they are fewer than the set's k.
+        RecountFailed : it is below the k of the set.
         """
-        found = self._of_sets(counts)
-        for one, smallest in zip(self.also, found, strict=True):
-            if counts.rows.rows and smallest < int(one.k or self.k):
+        sizes = self._set_sizes(counts)
+        for column_set, smallest in zip(self.also, sizes, strict=True):
+            if counts.rows.rows and smallest < int(column_set.k or self.k):
                 raise RecountFailed(
-                    f"A combination of values of ({', '.join(one.columns)}) is shared by {smallest}"
-                    f" {self.unit}, fewer than k = {one.k}.",
+                    f"A combination of values of ({', '.join(column_set.columns)}) is shared by"
+                    f" {smallest} {self.unit}, fewer than k = {column_set.k}.",
                     hint=hint,
                 )
-        return found
+        return sizes
 
-    def _of_sets(self, counts: Counts) -> tuple[int, ...]:
-        return tuple(one.smallest for one in counts.also)
+    def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
+        return tuple(recount.smallest for recount in counts.also)
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
         return levels_reached(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows and persons that were counted, with the levels of the models.
+        """The verdict on the counts of rows and persons, with the levels of the models.
 
         Raises
         ------
-        RecountFailed : a class holds too few persons.
+        RecountFailed : a class has too few persons.
         """
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
 
@@ -252,35 +255,35 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class OfPersons(Guarantee):
+class PersonGuarantee(Guarantee):
     """Every combination of released values is shared by k persons, the values of one column."""
 
     @property
     def entity(self) -> str:
-        """The column."""
+        """The entity column, whose values identify persons."""
         [entity] = self.persons
         return entity
 
     @property
-    def what(self) -> str:
-        """What k counts."""
+    def unit_description(self) -> str:
+        """What k counts, with the column whose values identify persons."""
         return f'persons (distinct values of "{self.entity}")'
 
     @property
     def models_count(self) -> str:
-        """What privacy models count, in words behind them."""
+        """What privacy models count, as a suffix to their description."""
         return f", counted in {PERSONS}"
 
     @property
     def unit(self) -> str:
-        """What k counts, in one word or few."""
+        """What k counts, in a word or two."""
         return "persons"
 
-    def _of_what(self) -> tuple[str, ...]:
+    def _unit_warnings(self) -> tuple[str, ...]:
         return (f'k counts persons, by the values of "{self.entity}", which are not released.',)
 
     def told_of(self, recount: Recount) -> str:
-        """What was counted when a published release was looked at again: rows are all it has."""
+        """What a recount of the published release counted; the release itself holds rows only."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
@@ -288,71 +291,73 @@ class OfPersons(Guarantee):
         levels = levels_reached(self.models, expected.sensitive, counts, persons)
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
 
-    def _of_sets(self, counts: Counts) -> tuple[int, ...]:
+    def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
         persons = counts.persons[self.entity].also if counts.persons else ()
-        if persons and [one.histogram for one in persons] != [one.histogram for one in counts.also]:
+        if persons and [recount.histogram for recount in persons] != [
+            recount.histogram for recount in counts.also
+        ]:
             raise RecountFailed(
                 "The combinations of a set of columns in the written relation are not those of the"
                 " rows whose persons were counted; nothing was published.",
                 hint=REPORT_IT,
             )
-        # What is looked at again has rows alone.
-        return tuple(one.smallest for one in persons or counts.also)
+        # A recount of a published release has no counts of persons.
+        return tuple(recount.smallest for recount in persons or counts.also)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows and persons that were counted, with the levels of the models."""
-        found = counts.persons[self.entity]
-        if found.histogram != counts.rows.histogram:
+        """The verdict on the counts of rows and persons, with the levels of the models."""
+        recount = counts.persons[self.entity]
+        if recount.histogram != counts.rows.histogram:
             raise RecountFailed(
                 "The class sizes of the written relation are not those of the rows whose persons"
                 " were counted; nothing was published.",
                 hint=REPORT_IT,
             )
-        if found.smallest < self.k:
+        if recount.smallest < self.k:
             raise RecountFailed(
-                f"The class of fewest persons holds {found.smallest} distinct values of"
+                f"The class of fewest persons holds {recount.smallest} distinct values of"
                 f' "{self.entity}", fewer than k = {self.k}; nothing was published.',
                 hint=REPORT_IT,
             )
         return Verdict(
-            found.smallest,
-            found.smallest,
+            recount.smallest,
+            recount.smallest,
             levels,
-            persons=found.persons,
-            noted={"entity": self.entity, "persons": found.persons},
+            persons=recount.persons,
+            ledger_values={"entity": self.entity, "persons": recount.persons},
             of_models={"counted_in": PERSONS},
-            counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
+            counted=f' (persons: distinct values of "{self.entity}", {recount.persons} in all)',
         )
 
 
 @dataclass(frozen=True)
-class OfPartedPersons(OfPersons):
-    """The same where rows of one person may lie in different classes."""
+class PartedPersonGuarantee(PersonGuarantee):
+    """As ``PersonGuarantee``, but rows of a person may lie in different classes."""
 
     def sentence(self, columns: Collection[str]) -> str:
-        """What a verified release of these quasi-identifiers guarantees, and what it does not."""
+        """What a verified release of these quasi-identifiers guarantees, and its limits."""
         return (
             f"{super().sentence(columns)}; ROWS OF ONE PERSON MAY LIE IN DIFFERENT CLASSES: this"
             " holds for each row by itself, and not for someone who knows several rows of a person"
         )
 
-    def _of_what(self) -> tuple[str, ...]:
+    def _unit_warnings(self) -> tuple[str, ...]:
         return (
-            *super()._of_what(),
+            *super()._unit_warnings(),
             "Someone who knows several rows of a person can join the classes of these rows, which"
             " fewer than k persons may share.",
         )
 
     def told_of(self, recount: Recount) -> str:
-        """What was counted when a published release was looked at again: rows are all it has."""
+        """What a recount of the published release counted; the release itself holds rows only."""
         return f"{super().told_of(recount)}; rows of one person may lie in different classes"
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
         try:
             return super()._levels(counts, expected)
         except RecountFailed as error:
-            # The classes of two layers that are released alike are one, in which a person with
-            # one value in both counts once.
+            # Classes of two layers with the same released values form one class, and a person
+            # with the same sensitive value in both counts once.
             raise RecountFailed(
                 error.message,
                 hint="Classes that are released alike are one class, which may keep to less where a"
@@ -362,12 +367,12 @@ class OfPartedPersons(OfPersons):
 
 
 @dataclass(frozen=True)
-class InTables(OfPersons):
-    """The same of persons who have rows in any of the tables of a chain: this is one of them."""
+class ChainTableGuarantee(PersonGuarantee):
+    """k persons with rows in any table of a chain; this release is one of these tables."""
 
     @property
     def bounds_rows(self) -> bool:
-        """False: of k persons one may have a row in this table."""
+        """False: only one of k persons may have a row in this table."""
         return False
 
     @property
@@ -376,7 +381,7 @@ class InTables(OfPersons):
         return False
 
     def told_of(self, recount: Recount) -> str:
-        """What was counted when a published release was looked at again: rows are all it has."""
+        """What a recount of the published release counted; the release itself holds rows only."""
         return (
             "rows of one table; the chain counted persons over all of its tables, and fewer than k"
             " rows may share a combination here"

@@ -1,11 +1,11 @@
-"""Which guarantee a name means, and that of releases in which each attribute stands alone."""
+"""Guarantees by name, and the guarantee per attribute."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount, rarest_row
+from dbanon.data.counts import Counts, Questions, Recount, describe_rarest_row
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.job.guarantee import (
@@ -14,10 +14,10 @@ from dbanon.job.guarantee import (
     PER_ATTRIBUTE,
     ROWS,
     WHOLE,
+    ChainTableGuarantee,
     Guarantee,
-    InTables,
-    OfPartedPersons,
-    OfPersons,
+    PartedPersonGuarantee,
+    PersonGuarantee,
 )
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
@@ -28,27 +28,27 @@ from dbanon.recoding import Recoding
 
 @dataclass(frozen=True)
 class PerAttribute(Guarantee):
-    """Every released value of each attribute by itself is shared by k rows; its rows are not."""
+    """At least k rows share each value of each attribute; whole rows are not k-anonymous."""
 
     @property
     def unit(self) -> str:
-        """What k counts, in one word or few."""
+        """What k counts, in a few words."""
         return "rows, in each column by itself"
 
     @property
     def bounds_rows(self) -> bool:
-        """False: a combination may be one row's alone."""
+        """False: a combination of values may occur in a single row."""
         return False
 
-    def _of_what(self) -> tuple[str, ...]:
+    def _unit_warnings(self) -> tuple[str, ...]:
         return ("Rows are not k-anonymous: nothing holds of several columns together.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
-        """Check that attributes are grouped by themselves, without what needs classes of rows.
+        """Check that the method groups each attribute separately, and nothing needs row classes.
 
         Raises
         ------
-        InvalidParameter : they are not.
+        InvalidParameter : this is not the case.
         """
         if method.gives.of_rows:
             raise InvalidParameter(
@@ -86,46 +86,53 @@ class PerAttribute(Guarantee):
         sensitive: tuple[str, ...] = (),
         leaves: frozenset[str] = frozenset(),
     ) -> Questions:
-        """What has to be counted: each quasi-identifier in its stratum, and their combinations."""
-        alone = [name for name in columns if name not in self.by]
-        return Questions((*alone, *self.by), tuple((name, *self.by) for name in alone))
+        """The counts that are needed: each quasi-identifier per stratum, and the combinations."""
+        attributes = [name for name in columns if name not in self.by]
+        return Questions((*attributes, *self.by), tuple((name, *self.by) for name in attributes))
 
     def sentence(self, columns: Collection[str]) -> str:
-        """What a verified release of these quasi-identifiers guarantees, and what it does not."""
-        within = f" with equal ({', '.join(self.by)})" if self.by else ""
+        """What a verified release of these quasi-identifiers guarantees, and its limits."""
+        stratum_suffix = f" with equal ({', '.join(self.by)})" if self.by else ""
         return (
             f"{self.method}: every released value of each of ({', '.join(columns)}) by itself is"
-            f" shared by at least {self.k} rows of the release{within}; ROWS ARE NOT k-ANONYMOUS:"
-            f" a combination of values may be one row's alone{ABOUT_NULLS.get(self.nulls, '')}"
+            f" shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE NOT"
+            f" k-ANONYMOUS: a combination of values may be one row's alone"
+            f"{ABOUT_NULLS.get(self.nulls, '')}"
         )
 
     def told_of(self, recount: Recount) -> str:
-        """What was counted when a published release was looked at again."""
+        """What a recount of the published release counted."""
         [caution] = self.verdict(Counts(recount), ()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.why}"
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows that were counted, with the levels of the models."""
+        """The verdict on the counted rows; there are no models."""
         k_rows = counts.rows.k_rows
         assert k_rows is not None
-        worth = "not k-anonymous" if k_rows < self.k else "k-anonymous by chance: not guaranteed"
+        row_anonymity = (
+            "not k-anonymous" if k_rows < self.k else "k-anonymous by chance: not guaranteed"
+        )
         return Verdict(
             counts.rows.smallest,
             k_rows,
             levels,
             k_rows=k_rows,
-            noted={"k_rows": k_rows},
+            ledger_values={"k_rows": k_rows},
             classes="classes of each attribute",
             counted=" (of each attribute by itself)",
-            of_rows=((f"k = {k_rows:,}", worth),),
+            of_rows=((f"k = {k_rows:,}", row_anonymity),),
             cautions=(
-                Caution("rows are NOT k-anonymous", "ROWS ARE NOT k-ANONYMOUS", rarest_row(k_rows)),
+                Caution(
+                    "rows are NOT k-anonymous",
+                    "ROWS ARE NOT k-ANONYMOUS",
+                    describe_rarest_row(k_rows),
+                ),
             ),
         )
 
 
 def guarantee(
-    name: str, entity: str | None = None, person_rows: str = WHOLE, **told: Any
+    name: str, entity: str | None = None, person_rows: str = WHOLE, **fields: Any
 ) -> Guarantee:
     """The guarantee of this name.
 
@@ -134,21 +141,23 @@ def guarantee(
     name : one of ``GUARANTEES``.
     entity : the column whose values k counts; None for rows.
     person_rows : one of ``PERSON_ROWS``.
-    told : the other fields of ``Guarantee``.
+    fields : the other fields of ``Guarantee``.
     """
     persons = () if entity is None else (entity,)
     if name == PER_ATTRIBUTE:
-        return PerAttribute(persons=persons, **told)
+        return PerAttribute(persons=persons, **fields)
     if not persons:
-        return Guarantee(persons=(), **told)
-    return (OfPersons if person_rows == WHOLE else OfPartedPersons)(persons=persons, **told)
+        return Guarantee(persons=(), **fields)
+    return (PersonGuarantee if person_rows == WHOLE else PartedPersonGuarantee)(
+        persons=persons, **fields
+    )
 
 
 def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
-    """The guarantee of a release as the arguments in its ledger tell it."""
+    """The guarantee of a release, from the arguments in its ledger entry."""
     if arguments.get("tables"):
         by, persons = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
-        return InTables(k=k, by=by, persons=persons)
+        return ChainTableGuarantee(k=k, by=by, persons=persons)
     return guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),
@@ -159,15 +168,17 @@ def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     )
 
 
-def _sets(told: Any) -> tuple[ColumnSet, ...]:
-    """The sets of columns of a release as its entry has them, which a runner wrote.
+def _sets(entries: Any) -> tuple[ColumnSet, ...]:
+    """The sets of columns in a ledger entry, which a runner may have written.
 
     Raises
     ------
-    InvalidParameter : they are none.
+    InvalidParameter : the entry is malformed.
     """
     try:
-        return tuple(ColumnSet.of_plain({"columns": one["columns"], "k": one["k"]}) for one in told)
+        return tuple(
+            ColumnSet.of_plain({"columns": entry["columns"], "k": entry["k"]}) for entry in entries
+        )
     except (TypeError, KeyError):
         raise InvalidParameter(
             "The ledger's entry about the release's sets of columns is broken.",

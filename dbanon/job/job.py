@@ -1,4 +1,4 @@
-"""Job: what shall be anonymized, how, and what is made of it. Values alone, no database."""
+"""Jobs: what to anonymize, how, and what to write. Values only, no database access."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ON_NEW_COLUMN = ("halt", "drop")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
-# Of other requests, too.
+# Shared with other requests.
 KEY = Option("Columns that together are unique for each row. Views and foreign tables need them.")
 HIERARCHIES = Option(
     "Generalization tree of a quasi-identifier.",
@@ -64,7 +64,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Asked(Protocol):
-    """What is asked of a source before anything is read, whatever is made of it; as of ``Job``."""
+    """The part of a request that concerns its source, for any kind of release; as in ``Job``."""
 
     @property
     def table(self) -> str: ...
@@ -82,55 +82,53 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What shall be anonymized, how, and what is made of it.
+    """What to anonymize, how, and what to write.
 
     Parameters
     ----------
-    table, output : names of the relation that is read and of the one that is made, as people write
-        them: ``people``, ``app.people``, ``"App"."Peo ple"``.
-    quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
-    policy : the wanted guarantee.
-    hierarchies : by quasi-identifier, beside those of the policy: what is still to be read or made.
-    by : columns whose values make strata: released as they are, and no class crosses them.
-    entity : the column that says whose a row is, so that k counts its distinct values; not
-        released. None where every row is a person of its own.
-    entity_normalize : how its texts are spelled alike first: ``trim``, ``casefold`` or None.
-    persons : ``whole`` where a class holds all rows of its persons, ``rows`` where rows of one
-        person may lie in different classes.
-    chain : the chain of releases it belongs to; None for a release by itself.
-    releases : ``independent`` where its source may have other releases outside a chain; None where
-        a second one of the same persons is refused.
-    key : columns that tell every row from every other; empty for the relation's own row key.
+    table, output : names of the relation to read and of the one to write, as users write them:
+        ``people``, ``app.people``, ``"App"."Peo ple"``.
+    quasi_identifiers, sensitive, keep : columns by role; a column without a role is not copied.
+    policy : the guarantee, and how to reach it.
+    hierarchies : by quasi-identifier, in addition to the policy's; they may still need reading.
+    by : columns that define strata. They are released unchanged, and no class crosses a stratum.
+    entity : the column that identifies the person of a row; k counts its distinct values. It is not
+        released. None if every row is a person of its own.
+    entity_normalize : how to unify spellings of its texts: ``trim``, ``casefold`` or None.
+    persons : ``whole`` if a class has all rows of its persons, ``rows`` if rows of a person may lie
+        in different classes.
+    chain : the chain that the release belongs to; None for a release on its own.
+    releases : ``independent`` if the source may have other releases outside a chain; None to refuse
+        a second release of the same persons.
+    key : columns that identify a row; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
-    chunk_rows : rows that are read at a time; never changes the result.
-    kept_columns : ``server``, or ``client`` where kept columns leave their database for the memory
-        of the client, and come back with the release; of a source that no store knows, all columns
-        that the job names.
-    memory_limit : bytes that reading and clustering may use; None for no limit.
-    reading : how the file is written that is read, where it is one of CSV.
-    pseudonymized : the columns that are released as pseudonyms.
-    where : SQL of whoever owns the job, as behind WHERE; None for all rows.
-    spill : a directory that is made for the run, and where values wait until they are looked at;
-        None for in memory.
-    exports : files that are made of the release.
+    chunk_rows : number of rows per read; does not change the result.
+    kept_columns : ``server``, or ``client`` to pass kept columns through the client's memory. For a
+        source without a store of its own, ``client`` applies to all columns of the job.
+    memory_limit : bytes for reading and clustering; None for no limit.
+    reading : the format of the source if it is a CSV file.
+    pseudonymized : the columns to release as pseudonyms.
+    where : an SQL condition from the owner of the job, as after WHERE; None for all rows.
+    spill : a directory that the run creates for values on disk; None to keep them in memory.
+    exports : files to write from the release.
     time_limit : seconds that a run may take; None for no limit.
-    source_digest : a hash of what was read is noted, by which it is known again.
-    swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
-        it takes its place by a statement of its own.
-    roles : all columns that have a role, those that are not released among them; None where nobody
-        gave each column one.
-    on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
-    declared : the digest of the rules of the table that say what its columns are; ``BY_RULES``
-        until they are read, None where they are not asked for.
-    name : of the job in its file; None where there is none.
-    accept_types : columns that may have another kind of type than at the job's last release.
-    expect : what its source is expected to hold; None where nobody said.
-    accept_counts : of ``EXPECTATIONS``, those that this run need not meet.
-    fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
-        none is taken.
-    door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
-    run_id : the run, a UUID, for the ledger.
+    source_digest : record a hash of the rows read, to detect later changes of the source.
+    swap_timeout : seconds to wait for readers of the release that is replaced, for databases that
+        swap tables in a statement of its own.
+    roles : all columns with a role, including columns that are not released; None if columns
+        without a role are allowed.
+    on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
+    declared : the digest of the table's rules if they define the columns; ``BY_RULES`` until they
+        are read, None without rules.
+    name : the name of the job in its file; None outside a job file.
+    accept_types : columns whose type may differ in kind from the job's last release.
+    expect : expected counts of the source; None for no expectations.
+    accept_counts : the ``EXPECTATIONS`` that this run need not meet.
+    fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
+        None for no fingerprint.
+    door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
+    run_id : a UUID of the run, for the ledger.
     """
 
     table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
@@ -317,7 +315,7 @@ class Job:
             named = (*self.quasi_identifiers, *self.kept)
             require_sets(self.policy.also_k, self.policy.models, named, self.entity)
             self.pseudonymized.require_key()
-        self.pseudonymized.require_told(self.policy.strict)
+        self.pseudonymized.require_allowed(self.policy.strict)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
@@ -335,7 +333,7 @@ class Job:
             )  # fmt: skip
         if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
-            # What else they do not go with depends on the source: ``run.plan`` looks.
+            # ``run.plan`` checks what depends on the source.
             require_passthrough_options(
                 persons=False, chain=self.kept_columns == CLIENT, spill=False
             )
@@ -345,23 +343,23 @@ class Job:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the release guarantees."""
+        """The guarantee of the release."""
         return self.guaranteed_by(self.policy)
 
     def guaranteed_by(self, policy: Policy) -> Guarantee:
-        """What the release guarantees by a policy that knows more than the job's own."""
+        """The guarantee under a policy that completes the job's own."""
         if self.chain is not None:
             return policy.chained(self.by, str(self.entity), self.chain.name)
         return policy.guaranteed(self.by, self.entity, self.persons)
 
     @property
     def method(self) -> str:
-        """The method that finds the classes."""
+        """The method that builds the classes."""
         return self.policy.method
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The columns that are released as they are: strata, sensitive and others."""
+        """The columns that are released unchanged: strata, sensitive and other kept columns."""
         return (*self.by, *self.sensitive, *self.keep)
 
     @property
@@ -371,23 +369,23 @@ class Job:
 
     @property
     def copied(self) -> tuple[str, ...]:
-        """The columns whose values come from their rows: as they are, or as pseudonyms."""
+        """The columns released row by row, unchanged or as pseudonyms."""
         return (*self.kept, *self.pseudonyms)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that a release tells something of."""
+        """The columns that a release reveals something about."""
         return (*self.quasi_identifiers, *self.copied)
 
     @property
     def in_sets(self) -> tuple[str, ...]:
-        """The copied columns of ``also_k``; strata, which no class crosses, are not among them."""
-        asked = [name for one in self.policy.also_k for name in one.columns]
-        return tuple(name for name in (*self.sensitive, *self.keep) if name in asked)
+        """The copied columns in ``also_k``, without strata, which no class crosses."""
+        in_column_sets = [name for column_set in self.policy.also_k for name in column_set.columns]
+        return tuple(name for name in (*self.sensitive, *self.keep) if name in in_column_sets)
 
     @property
     def expected_columns(self) -> tuple[str, ...]:
-        """The columns whose NULLs are counted, and whose persons are, for what is expected."""
+        """The columns whose NULLs or distinct values are counted to check the expectations."""
         if self.expect is None:
             return ()
         return (*filter(None, (self.entity,)), *self.expect.share_null)
@@ -398,24 +396,24 @@ class Job:
         return tuple(dict.fromkeys((*self.named, *self.guarantee.persons, *self.key)))
 
     def evaluated(self) -> Job:
-        """The job whose run also tells what its release is worth."""
+        """Copy of the job that also evaluates its release."""
         return replace(self, policy=replace(self.policy, evaluate=True))
 
     def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Job:
-        """The job with its files where they are; ``text`` for what names none."""
-        exports = tuple(replace(one, path=path(one.path)) for one in self.exports)
+        """Copy with files resolved by ``path``; ``text`` resolves other names."""
+        exports = tuple(replace(export, path=path(export.path)) for export in self.exports)
         chain = None if self.chain is None else self.chain.placed(path, text)
-        own = self.pseudonymized.placed(path, text)
-        return replace(self, chain=chain, exports=exports, pseudonymized=own)
+        pseudonymized = self.pseudonymized.placed(path, text)
+        return replace(self, chain=chain, exports=exports, pseudonymized=pseudonymized)
 
-    def require_takes(self, what: str) -> None:
-        """Check that ``plan`` or ``skip_unchanged`` may be asked of the job.
+    def require_takes(self, option: str) -> None:
+        """Check that the job allows the option ``plan`` or ``skip_unchanged``.
 
         Raises
         ------
-        InvalidParameter : a job of a chain is not skipped.
+        InvalidParameter : a job in a chain cannot be skipped.
         """
-        if what == "skip_unchanged" and self.chain is not None:
+        if option == "skip_unchanged" and self.chain is not None:
             raise InvalidParameter(
                 "A job of a chain is never skipped, because code 99 would reveal that nothing"
                 " changed.",
@@ -424,6 +422,6 @@ class Job:
 
 
 def check_door(door: str) -> None:
-    """Check that the ledger has a word for where a run was asked for; raises InvalidParameter."""
+    """Check that the ledger knows the interface of a run; raises InvalidParameter."""
     if door not in DOORS:
         raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")

@@ -1,8 +1,8 @@
-"""What may become of NULLs in quasi-identifiers."""
+"""The ways to treat NULLs in quasi-identifiers."""
 
 from __future__ import annotations
 
 ERROR, SUPPRESS, CATEGORY, MERGE = "error", "suppress", "category", "merge"
 NULL_POLICIES = (ERROR, SUPPRESS, CATEGORY, MERGE)
-# Those that release records with a NULL.
+# Policies that release records with a NULL.
 RELEASED_NULLS = (CATEGORY, MERGE)

@@ -1,4 +1,4 @@
-"""What a release of a chain guarantees: k persons a combination, and a history."""
+"""The guarantee of a chain's releases: k persons share each combination and each history."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from dbanon.job.verdict import Expected, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.measures.recount import levels_reached
 
-# Behind the words of a model that compares with a table: which one that is.
+# Appended to a model that compares classes with a table: names that table.
 BESIDE_FIRST = ", beside the chain's first release"
 
 
 @dataclass(frozen=True)
-class OfChain(Guarantee):
+class ChainGuarantee(Guarantee):
     """Every combination of released values is shared by k persons, and so is every history.
 
     Parameters
     ----------
-    entity : the column that says whose a row is; every person has one.
+    entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    tables : the tables that its persons have rows in. Of several, k is of persons, whatever tables
-        they have rows in: who has one in a table is kept.
-    only_measured : True where classes are found afresh, and histories are counted, not kept.
-    max_exposed : the share of persons whose history fewer than k may share then; None for all.
+    tables : the number of tables that its persons have rows in. With several, k counts persons over
+        all of them, and whether a person has a row in a table is a kept value.
+    only_measured : True if each release builds new classes, and histories are only counted.
+    max_exposed : largest share of persons whose history fewer than k may share if histories are
+        only counted; None for no limit.
     """
 
     entity: str = ""
@@ -46,7 +47,7 @@ class OfChain(Guarantee):
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """The column that persons are told apart by, in the database: it is not read."""
+        """The entity column. The database counts its values; it is not read."""
         return (self.entity,)
 
     @property
@@ -61,18 +62,18 @@ class OfChain(Guarantee):
 
     @property
     def bounds_rows(self) -> bool:
-        """False of several tables: of k persons one may have a row in this one."""
+        """False with several tables: only one of k persons may have a row in this table."""
         return self.tables == 1
 
     @property
     def k_in_rows(self) -> bool:
-        """False of several tables, as ``bounds_rows``."""
+        """False with several tables, as ``bounds_rows``."""
         return self.tables == 1
 
-    def _of_what(self) -> tuple[str, ...]:
-        of_models: tuple[str, ...] = ()
+    def _unit_warnings(self) -> tuple[str, ...]:
+        model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
-            of_models = (
+            model_warnings = (
                 "Classes that were merged for a privacy model may be told apart again by what the"
                 f" model asked for: each of them has {self.k} persons, who share their history."
                 " Newcomers who stay out for good reveal that the model kept them out.",
@@ -81,20 +82,20 @@ class OfChain(Guarantee):
             f'k counts persons, by the values of "{self.entity}", which are not released.',
             "Someone who knows that a person's kept values changed, or that they did not, knows"
             " more than the chain takes into account; so does anyone who sees releases outside it.",
-            *of_models,
+            *model_warnings,
             *((OF_TABLES,) if self.tables > 1 else ()),
         )
 
     def sentence(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
-        alone = super().sentence(columns)
+        text = super().sentence(columns)
         if self.tables > 1:
-            alone += f", in any of the {self.tables} tables of the chain"
+            text += f", in any of the {self.tables} tables of the chain"
         if self.only_measured:
-            return f"{alone}; over releases nothing is guaranteed: chain {self.chain} measures"
+            return f"{text}; over releases nothing is guaranteed: chain {self.chain} measures"
         merged = " of one class before classes were merged for models" if self.models else ""
         return (
-            f"{alone}; every history over the releases of chain {self.chain} is shared by at least"
+            f"{text}; every history over the releases of chain {self.chain} is shared by at least"
             f" {self.k} persons{merged}"
         )
 
@@ -103,98 +104,105 @@ class OfChain(Guarantee):
 
         Raises
         ------
-        TooFewRecords : nobody would be in the release.
-        TraceTooSmall : a history is shared by too few.
-        ChainModelBroken : a class does not keep to a privacy model.
-        RecountFailed : rows are not those that the state says.
-        ChainExposed : too many persons have a history that too few share.
+        TooFewRecords : the release would be empty.
+        TraceTooSmall : fewer than k persons share a history.
+        ChainModelBroken : a class violates a privacy model.
+        RecountFailed : the written rows differ from the state of the chain.
+        ChainExposed : too many persons have a history that fewer than k share.
         """
-        found = counts.histories
-        assert found is not None
-        if not found.persons:
+        histories = counts.histories
+        assert histories is not None
+        if not histories.persons:
             raise TooFewRecords(
-                f"Nobody would be in this release of chain {self.chain}: {found.waiting} persons"
-                " wait, fewer than a class needs.",
+                f"Nobody would be in this release of chain {self.chain}: {histories.waiting}"
+                " persons wait, fewer than a class needs.",
                 hint="Run it again when more persons are there.",
             )
-        rows = found.persons if found.rows is None else found.rows
+        rows = histories.persons if histories.rows is None else histories.rows
         self._require_rows(counts.rows, replace(expected, rows=rows))
-        self.require_histories(found)
+        self.require_histories(histories)
         return self.verdict(counts, self._levels(counts, expected))
 
-    def require_histories(self, found: Histories) -> None:
-        """Check what was counted on the state of the chain.
+    def require_histories(self, histories: Histories) -> None:
+        """Check the counts of the chain's state.
 
         Raises
         ------
         TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
         """
-        for wrong, what in (
-            (found.misplaced, "classes have other rows than their persons"),
-            (found.rewritten, "held classes have other rows than were shown"),
-            (found.uneven, "combinations have other rows than their classes"),
-            (found.apart, "combinations of joined tables are shared by fewer persons than k"),
+        for n_wrong, description in (
+            (histories.misplaced, "classes have other rows than their persons"),
+            (histories.rewritten, "held classes have other rows than were shown"),
+            (histories.uneven, "combinations have other rows than their classes"),
+            (histories.apart, "combinations of joined tables are shared by fewer persons than k"),
         ):
-            if wrong:
-                raise RecountFailed(f"{wrong} {what}; nothing was published.", hint=REPORT_IT)
+            if n_wrong:
+                raise RecountFailed(
+                    f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
+                )
         if self.only_measured:
-            self.require_few(found.exposed, found.known)
-        elif min(found.smallest, self.k if found.fewest is None else found.fewest) < self.k:
+            self.require_few(histories.exposed, histories.known)
+        elif (
+            min(histories.smallest, self.k if histories.fewest is None else histories.fewest)
+            < self.k
+        ):
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {counted(found.smallest, 'person')}, fewer than k = {self.k}; nothing was"
+                f" {counted(histories.smallest, 'person')}, fewer than k = {self.k}; nothing was"
                 " published.",
                 hint=REPORT_IT,
             )
-        if found.failing:
+        if histories.failing:
             raise ChainModelBroken(
-                f"{found.failing} classes of chain {self.chain} would not keep to a privacy model;"
-                " nothing was published.",
+                f"{histories.failing} classes of chain {self.chain} would not keep to a privacy"
+                " model; nothing was published.",
                 hint=REPORT_IT,
             )
 
-    def require_few(self, exposed: int, known: int) -> None:
-        """Check that no more persons are exposed than are allowed.
+    def require_few(self, exposed: int, n_persons: int) -> None:
+        """Check that the share of exposed persons is within the limit.
 
         Raises
         ------
-        ChainExposed : there are.
+        ChainExposed : it is not.
         """
-        if self.max_exposed is None or exposed <= self.max_exposed * known:
+        if self.max_exposed is None or exposed <= self.max_exposed * n_persons:
             return
         raise ChainExposed(
-            f"With this release {exposed} of {known} persons would have a joint"
+            f"With this release {exposed} of {n_persons} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
             hint="Allow more, or keep histories: a chain of mode continue.",
         )
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
-        """The levels; of models that compare classes with the first release, those of the state."""
+        """The levels; models that compare with the first release use the chain's state."""
         histories = counts.histories
         assert histories is not None
-        beside = {
+        first_release_levels = {
             number: CountedModel(f"{self.models[number].describe()}{BESIDE_FIRST}", level)
             for number, level in histories.levels.items()
         }
-        here = [model for number, model in enumerate(self.models) if number not in beside]
-        found = iter(levels_reached(here, expected.sensitive, counts))
+        recounted_models = [
+            model for number, model in enumerate(self.models) if number not in first_release_levels
+        ]
+        recounted = iter(levels_reached(recounted_models, expected.sensitive, counts))
         return tuple(
-            beside[number] if number in beside else next(found)
+            first_release_levels[number] if number in first_release_levels else next(recounted)
             for number in range(len(self.models))
         )
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows that were counted: each is a person's, or persons were counted."""
-        found = counts.histories
-        assert found is not None
-        least = counts.rows.smallest if found.fewest is None else found.fewest
+        """The verdict on the counted rows, of which each is a person, or on the counted persons."""
+        histories = counts.histories
+        assert histories is not None
+        least = counts.rows.smallest if histories.fewest is None else histories.fewest
         return Verdict(
             least,
             least,
             levels,
-            persons=found.persons,
-            noted={"entity": self.entity, "persons": found.persons}
+            persons=histories.persons,
+            ledger_values={"entity": self.entity, "persons": histories.persons}
             | ({"tables": self.tables} if self.tables > 1 else {}),
-            counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
+            counted=f' (persons: distinct values of "{self.entity}", {histories.persons} in all)',
         )

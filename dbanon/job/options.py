@@ -1,7 +1,7 @@
-"""The options by name and type, so that type checkers check calls that name them.
+"""The options by name and type, for type checkers.
 
-``python -m tests.docs.options`` writes this file of the fields of ``Policy`` and ``Job`` and of the
-methods; a test holds it to them. For an empty mapping stands None, too.
+``python -m tests.docs.options`` writes this file from the fields of ``Policy`` and ``Job`` and from
+the methods; a test compares them. None also means an empty mapping.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MethodName: TypeAlias = RowMethod | AttributeMethod
 
 
 class PolicyOptions(TypedDict, total=False):
-    """The options of a policy, but for k."""
+    """The options of a policy, without k."""
 
     method: MethodName
     options: Mapping[str, Any] | None
@@ -83,7 +83,7 @@ class PolicyOptions(TypedDict, total=False):
 
 
 class ClassOptions(TypedDict, total=False):
-    """The options of classes alone, but for k and the method, and its own parameters."""
+    """The options of classes alone, without k and the method, and its parameters."""
 
     standardize: Literal["zscore", "range", "none", "mahalanobis"] | None
     weights: Mapping[str, float] | None
@@ -135,7 +135,7 @@ class ReadingOptions(TypedDict, total=False):
 
 
 class JobOptions(PolicyOptions, ReadingOptions, total=False):
-    """The options of a job on a database, but for the names of what is read and made."""
+    """The options of a job on a database, without the names of source and output."""
 
     entity_normalize: Literal["trim", "casefold"] | None
     persons: Literal["whole", "rows"]

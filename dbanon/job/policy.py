@@ -1,4 +1,4 @@
-"""Policy: the wanted guarantee and how to reach it, checked before anything is read."""
+"""Policies: a guarantee and how to reach it, checked before any data is read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE, Guarantee
 from dbanon.job.guarantee_names import guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
-from dbanon.job.of_chain import OfChain
+from dbanon.job.of_chain import ChainGuarantee
 from dbanon.job.sets import ColumnSet
-from dbanon.job.synthesis import WISHES
+from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
@@ -31,17 +31,17 @@ REFINEMENTS = ("pass", "fast", "thorough")
 @documents_options
 @dataclass(frozen=True)
 class Policy:
-    """The wanted guarantee and how to reach it.
+    """A guarantee and how to reach it.
 
-    What each option does, says its field; ``hierarchies`` are by quasi-identifier, for methods of
-    generalization. The default budget withholds nothing; None is no limit. After a refinement
-    classes of centroids hold k to 2k-1 records, whatever the method's own sizes are. Without
-    ``guarantee="per_attribute"`` a method that groups each attribute by itself is refused.
+    Each field describes its option; ``hierarchies`` are by quasi-identifier, for methods of
+    generalization. By default ``max_suppression`` allows no withheld record; None is no limit.
+    Refined classes of centroids have k to 2k-1 records, whatever sizes the method builds. A method
+    that groups each attribute separately needs ``guarantee="per_attribute"``.
 
     Raises
     ------
-    InvalidParameter, UnknownMethod, UnknownOption : as the checks of options, and where options do
-        not fit each other.
+    InvalidParameter, UnknownMethod, UnknownOption : an option is invalid, or two options do not
+        fit each other.
     """
 
     k: Annotated[
@@ -259,7 +259,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.method in WISHES:
+        if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
                 f"Method {self.method} makes synthetic rows, and no classes.",
                 hint="dbanon.synthesize and dbanon.anonymize have it: see"
@@ -309,19 +309,19 @@ class Policy:
     def guaranteed(
         self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE
     ) -> Guarantee:
-        """What a release guarantees; arguments as of ``Job``."""
-        return guarantee(self.guarantee, entity, person_rows, **self._promised(by))
+        """The guarantee of a release; arguments as in ``Job``."""
+        return guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
 
     def chained(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
-        """What a release of a chain guarantees: the same, and what its histories share."""
-        return OfChain(entity=entity, chain=chain, **self._promised(by))
+        """The guarantee of a release in a chain, which also covers histories."""
+        return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
-    def _promised(self, by: Sequence[str]) -> dict[str, Any]:
+    def _guarantee_fields(self, by: Sequence[str]) -> dict[str, Any]:
         return {
             "k": int(self.k),
             "by": tuple(by),
             "models": self.models,
-            "also": tuple(one.of_release(self.k) for one in self.also_k),
+            "also": tuple(column_set.of_release(self.k) for column_set in self.also_k),
             "nulls": self.nulls,
             "withhold_failing": self.withhold_failing,
             "method": find_method(self.method).sentence,
@@ -329,11 +329,11 @@ class Policy:
 
     @property
     def records_at_once(self) -> int:
-        """About how many records a core works on at once.
+        """The approximate number of records that a core works on at once.
 
         Raises
         ------
-        InvalidParameter : on all of them.
+        InvalidParameter : the policy has no blocks.
         """
         if self.block_size is None:
             raise InvalidParameter(
@@ -344,18 +344,18 @@ class Policy:
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
-        secret = [one.name for one in parameters(type(self)) if one.option.secret]
-        names = [one.name for one in fields(self)]
+        secret = [option.name for option in parameters(type(self)) if option.option.secret]
+        names = [option.name for option in fields(self)]
         return {name: _plain_value(getattr(self, name), name in secret) for name in names}
 
     @property
     def settings(self) -> Settings:
-        """What the recoding needs to know."""
+        """The settings of the recoding."""
         return Settings(self.hierarchies, self.intervals, self.local_range, self.steps)
 
     @property
     def label_steps(self) -> Mapping[str, float] | None:
-        """The widths chosen for grids, where numbers are released by labels; None elsewhere."""
+        """The grid widths if numbers are released as labels, else None."""
         return self.steps if self.recoding == "generalization" and not self.local_range else None
 
 
@@ -384,7 +384,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
 
 
 def _plain_value(value: Any, secret: bool) -> Any:
-    """A value of a policy as the ledger has it; of a secret one no more than its numbers."""
+    """Convert an option's value for the ledger; a secret one becomes the number of its values."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
     if isinstance(value, Model):

@@ -1,4 +1,4 @@
-"""A differentially private release, and a privacy budget, as they are asked for: values alone."""
+"""Requests for a differentially private release and for a privacy budget: values only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 @dataclass(frozen=True, kw_only=True)
 class NewBudget:
-    """What the releases of a source may spend together.
+    """A privacy budget to create: the total that the releases of a source may spend.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class NewBudget:
                 "The name of a budget must be 1 to 63 letters, digits, dots, hyphens and"
                 " underscores, the first a letter or digit."
             )
-        # Nothing smaller is counted; of rho there is none.
+        # Amounts are counted in billionths; ``rho_of`` refuses a smaller rho itself.
         if self.amount < 1e-9:
             raise InvalidParameter("epsilon must be 1e-9 or more.")
         if (self.unit == PERSON) != bool(self.entity):
@@ -99,11 +99,11 @@ class NewBudget:
 
     @property
     def amount(self) -> float:
-        """What is counted: epsilon, or rho where there is a delta."""
+        """The total in the unit of the budget: rho if it has a delta, else epsilon."""
         return self.epsilon if self.delta is None else rho_of(self.epsilon, self.delta)
 
 
-# Of dbanon.synthesize, and of no database.
+# Available in dbanon.synthesize only, never for a release in a database.
 _AS_PUBLISHED = "dcmdp"
 
 _BUDGET = Option(
@@ -114,7 +114,7 @@ _BUDGET = Option(
     see="differential-privacy.md#budgets",
 )
 
-# What other methods take, and why these do not.
+# Options of other methods, and why the private methods refuse them.
 _COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
 _CLASSES = "It applies to classes, and synthetic rows have no classes."
 _REASONS = {
@@ -154,9 +154,9 @@ class PrivateJob:
     Parameters
     ----------
     wished : the method's own options.
-    budget : of the ledger of the database.
-    method : which draws the rows.
-    roles, on_new_column, declared, name, accept_types, door, run_id : as of ``Job``.
+    budget : the name of a budget in the database's ledger.
+    method : the method that generates the rows.
+    roles, on_new_column, declared, name, accept_types, door, run_id : as in ``Job``.
 
     Raises
     ------
@@ -195,7 +195,7 @@ class PrivateJob:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that a release tells something of."""
+        """The columns that a release reveals something about."""
         return self.quasi_identifiers
 
     @property
@@ -204,115 +204,123 @@ class PrivateJob:
         return (*self.quasi_identifiers, *self.persons)
 
     def evaluated(self) -> PrivateJob:
-        """The job itself: what a release lost is an answer that nothing is spent for."""
+        """Return the job unchanged: measuring the loss would need privacy budget of its own."""
         return self
 
     def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> PrivateJob:
-        """The job itself: it has no files."""
+        """Return the job unchanged: it names no files."""
         return self
 
-    def require_takes(self, what: str) -> None:
-        """Refuse what asks for an answer that nothing is spent for; raises InvalidParameter."""
-        raise refused(what, self.method)
+    def require_takes(self, option: str) -> None:
+        """Refuse an option whose answer would need privacy budget; raises InvalidParameter."""
+        raise refused(option, self.method)
 
     @property
     def persons(self) -> tuple[str, ...]:
-        """The column that says whose a row is; none where each is somebody's of their own."""
+        """The entity column; empty if every row is a person of its own."""
         return tuple(filter(None, (self.wished.entity,)))
 
     @property
     def unit(self) -> str:
-        """What one of is protected."""
+        """The unit of protection: ``row`` or ``person``."""
         return PERSON if self.persons else ROW
 
     def arguments(self) -> dict[str, Any]:
-        """What was asked for as plain values, for the ledger: all of it is public.
+        """The method's options as plain values, for the ledger; all of them are public.
 
-        Not the hierarchies, of which the ledger keeps what they are once they are read.
+        Hierarchies are left out: the ledger records them once they have been read.
         """
         return {
-            one.name: _plain_value(getattr(self.wished, one.name))
-            for one in parameters(Private)
-            if one.name != "hierarchies"
+            param.name: _plain_value(getattr(self.wished, param.name))
+            for param in parameters(Private)
+            if param.name != "hierarchies"
         }
 
 
 def own_options() -> tuple[Parameter, ...]:
-    """The options that no other method has, none of which has to be given to other methods."""
-    known = {one.name for one in all_parameters(Job)}
+    """The options that only private methods have, made optional for shared signatures."""
+    job_names = {param.name for param in all_parameters(Job)}
     return tuple(
-        Parameter(one.name, one.type, None, one.option) if one.default is REQUIRED else one
-        for one in all_parameters(PrivateJob)
-        if one.name not in known
+        Parameter(param.name, param.type, None, param.option)
+        if param.default is REQUIRED
+        else param
+        for param in all_parameters(PrivateJob)
+        if param.name not in job_names
     )
 
 
-def private_job(given: Mapping[str, Any]) -> PrivateJob:
-    """The job of options by name, ``method`` and those of others at their defaults among them.
+def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
+    """Build the job from options by name.
+
+    ``method`` may be among them, and options of other methods if they have their defaults.
 
     Raises
     ------
-    InvalidParameter : an option is missing, out of range, or of other methods.
+    InvalidParameter : an option is missing, out of range, or belongs to other methods.
     UnknownOption : there is no such option.
     """
-    known = {one.name: one for one in all_parameters(PrivateJob)}
-    others = {one.name: one for one in all_parameters(Job)}
-    own = {name for name in PrivateJob.__dataclass_fields__ if name not in known}
-    method = given.get("method") or DP_RANKS
-    wanted: dict[str, Any] = {"method": method}
-    for name, value in given.items():
+    options = {param.name: param for param in all_parameters(PrivateJob)}
+    job_options = {param.name: param for param in all_parameters(Job)}
+    plain_fields = {name for name in PrivateJob.__dataclass_fields__ if name not in options}
+    method = arguments.get("method") or DP_RANKS
+    accepted: dict[str, Any] = {"method": method}
+    for name, value in arguments.items():
         if name == "method":
             continue
-        if name in known or name in own:
-            wanted[name] = value
-        elif name in others and _by_default(others[name], value):
+        if name in options or name in plain_fields:
+            accepted[name] = value
+        elif name in job_options and _by_default(job_options[name], value):
             continue
-        elif name in others or name in _REASONS:
+        elif name in job_options or name in _REASONS:
             if value is not None:
                 raise refused(name, method)
         else:
             raise UnknownOption(
-                f'Method {method} has no option "{name}".', hint=nearest_names(name, known)
+                f'Method {method} has no option "{name}".', hint=nearest_names(name, options)
             )
-    for one in known.values():
-        if one.default is REQUIRED and wanted.get(one.name) is None:
-            raise InvalidParameter(f"Method {method} needs {one.name}.", hint=one.help)
-        if one.default is not REQUIRED and wanted.get(one.name, ...) is None and not one.nullable:
-            del wanted[one.name]
-    return make(PrivateJob, wanted)
+    for param in options.values():
+        if param.default is REQUIRED and accepted.get(param.name) is None:
+            raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
+        if (
+            param.default is not REQUIRED
+            and accepted.get(param.name, ...) is None
+            and not param.nullable
+        ):
+            del accepted[param.name]
+    return make(PrivateJob, accepted)
 
 
-def refused(what: str, method: str = DP_RANKS) -> InvalidParameter:
-    """The error for what other methods take and this one does not."""
-    known = ", ".join(one.name for one in all_parameters(PrivateJob))
+def refused(option: str, method: str = DP_RANKS) -> InvalidParameter:
+    """Build the error for an option that other methods have and this one has not."""
+    names = ", ".join(param.name for param in all_parameters(PrivateJob))
     return InvalidParameter(
-        f"Method {method} takes no {what}.", hint=_REASONS.get(what, _OTHERWISE.format(known))
+        f"Method {method} takes no {option}.", hint=_REASONS.get(option, _OTHERWISE.format(names))
     )
 
 
-def require_other(method: Any, given: Mapping[str, Any]) -> None:
-    """Check that a method which makes classes is given nothing of this one.
+def require_other(method: Any, arguments: Mapping[str, Any]) -> None:
+    """Check that a method that builds classes has no options of the private methods.
 
     Raises
     ------
-    InvalidParameter : it is; or the method is of arrays and frames alone.
+    InvalidParameter : it has one, or the method works on arrays and data frames only.
     """
     if method == _AS_PUBLISHED:
         raise InvalidParameter(
             f"Method {_AS_PUBLISHED} guarantees nothing, and makes no release of a database.",
             hint="dbanon.synthesize has it, for arrays and data frames.",
         )
-    for one in own_options():
-        if not _by_default(one, given.get(one.name)):
+    for param in own_options():
+        if not _by_default(param, arguments.get(param.name)):
             methods = " and ".join(PRIVATE_METHODS)
-            raise InvalidParameter(f"{one.name} is of {methods}.", hint="Leave it out.")
+            raise InvalidParameter(f"{param.name} is of {methods}.", hint="Leave it out.")
 
 
-def _by_default(one: Parameter, value: Any) -> bool:
-    """True for what says as much as nothing, whatever empty thing a door has for it."""
-    if value is None or value == one.default:
+def _by_default(param: Parameter, value: Any) -> bool:
+    """True if a value means the default: None, the default itself or an empty container."""
+    if value is None or value == param.default:
         return True
-    return isinstance(value, (tuple, list, Mapping)) and not value and not one.default
+    return isinstance(value, (tuple, list, Mapping)) and not value and not param.default
 
 
 def _plain_value(value: Any) -> Any:

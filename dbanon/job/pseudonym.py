@@ -1,8 +1,8 @@
-"""Pseudonyms: identifiers that are released as keyed hashes of their values, so that they join.
+"""Pseudonyms: identifiers released as keyed hashes of their values, so that releases can be joined.
 
-A pseudonym is the first 128 bits of HMAC-SHA-256 (RFC 2104, truncated as its section 5 has it) of
-the value's text, in hexadecimal digits. Its key is made from the one that is given, so that what
-chains compute with that one is never a pseudonym.
+A pseudonym is the first 128 bits of HMAC-SHA-256 (RFC 2104, truncated as in its section 5) of the
+value's text, in hexadecimal digits. Its key is derived from the user's key, so that a hash that a
+chain computes with the user's key is never a pseudonym.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedTyp
 from dbanon.job.verdict import Caution
 
 _LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
-# 32 bytes in hexadecimal digits or in base64, as tools that make keys print them.
+# 32 bytes in hexadecimal digits or base64, as key generators print them.
 _KEY_ITSELF = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
 _SEE = "guarantees.md#pseudonyms"
-# What keys of pseudonyms, and what tells them apart, are made of.
+# Texts from which the key of pseudonyms and its fingerprint are derived.
 _OF_PSEUDONYMS, _CHECKED = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
 _BLOCK, _DIGITS = 64, 32
 
 
 def is_key_location(text: str) -> bool:
-    """Whether a text says where a key is; one that holds the key itself would be shown."""
-    place = text.partition(":")[2]
-    return bool(_LOCATION.fullmatch(text)) and not _KEY_ITSELF.fullmatch(place)
+    """Whether a text names the location of a key, and cannot be mistaken for the key itself."""
+    location = text.partition(":")[2]
+    return bool(_LOCATION.fullmatch(text)) and not _KEY_ITSELF.fullmatch(location)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class Pseudonymized:
     Parameters
     ----------
     pseudonyms : columns of whole numbers, texts or UUIDs.
-    pseudonym_key : where the key is, never the key itself.
+    pseudonym_key : the location of the key, never the key itself.
 
     Raises
     ------
-    InvalidParameter : the place of the key has another form; it is not told, as it may be a key.
+    InvalidParameter : the location has another form. The message omits it, as it may be a key.
     """
 
     pseudonyms: Annotated[
@@ -82,19 +82,19 @@ class Pseudonymized:
             )
 
     def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Pseudonymized:
-        """The same with the file of the key where that is; ``text`` for the name of a variable."""
+        """Copy with the key file resolved by ``path``, or the variable name by ``text``."""
         if self.pseudonym_key is None:
             return self
-        kind, _, place = self.pseudonym_key.partition(":")
-        place = path(place) if kind == "file" else text(place)
-        return replace(self, pseudonym_key=f"{kind}:{place}")
+        kind, _, location = self.pseudonym_key.partition(":")
+        location = path(location) if kind == "file" else text(location)
+        return replace(self, pseudonym_key=f"{kind}:{location}")
 
     def require_key(self) -> None:
-        """Check that there is a key where there are pseudonyms, and only there.
+        """Check that a key is set if and only if there are pseudonyms.
 
         Raises
         ------
-        InvalidParameter : there is not.
+        InvalidParameter : one of both is missing.
         """
         if self.pseudonyms and self.pseudonym_key is None:
             raise InvalidParameter(
@@ -110,12 +110,12 @@ class Pseudonymized:
                 hint="Name the columns: `pseudonyms`.",
             )
 
-    def require_told(self, strict: bool) -> None:
-        """Check that pseudonyms are not refused.
+    def require_allowed(self, strict: bool) -> None:
+        """Check that ``strict`` does not forbid the pseudonyms.
 
         Raises
         ------
-        TellingColumnRefused : strict was asked for.
+        TellingColumnRefused : ``strict`` is set, and there are pseudonyms.
         """
         if self.pseudonyms and strict:
             raise TellingColumnRefused(
@@ -129,67 +129,67 @@ NO_PSEUDONYMS = Pseudonymized()
 
 
 class PseudonymKey:
-    """The key of pseudonyms, which nothing prints.
+    """The key of pseudonyms; its representation hides it.
 
     Parameters
     ----------
-    key : as it was given, 32 bytes.
+    key : the user's key, 32 bytes.
     """
 
     def __init__(self, key: bytes) -> None:
-        # A backend, which makes no pseudonyms, needs neither module.
+        # Imported late: most database backends never compute pseudonyms.
         import hashlib
         import hmac
 
         self._new = partial(hmac.new, digestmod=hashlib.sha256)
-        self._own: bytes = self._new(key, _OF_PSEUDONYMS).digest()
-        # Tells whether it is the one; of a random key it tells nothing.
+        self._derived: bytes = self._new(key, _OF_PSEUDONYMS).digest()
+        # Identifies the key; reveals nothing about a random one.
         self.check: str = self._new(key, _CHECKED).hexdigest()[:_DIGITS]
 
     def __repr__(self) -> str:
         return "PseudonymKey()"
 
     def of(self, attribute: Attribute, value: object, padded: bool = False) -> str | None:
-        """The pseudonym of a column's value by its text, as databases write it; NULL has none.
+        """The pseudonym of a column's value, from its text as databases write it; None for NULL.
 
         Parameters
         ----------
-        padded : the value came with spaces behind it that its database does not count.
+        padded : True if the value has trailing spaces that its database ignores.
 
         Raises
         ------
-        UnsupportedType : there is half a character in it, of which no database makes text.
+        UnsupportedType : the text has an unpaired surrogate, which no database can encode.
         """
         if value is None:
             return None
         text = str(value).rstrip(" ") if padded else str(value)
         try:
-            told = text.encode()
+            encoded = text.encode()
         except UnicodeEncodeError:
-            told = None
-        # Not raised above: the error of Python, which holds the value, would go with it.
-        if told is None:
+            encoded = None
+        # Raised outside the handler: the context would be Python's error, which holds the value.
+        if encoded is None:
             raise broken_text(attribute.name)
-        return self._new(self._own, told).hexdigest()[:_DIGITS]
+        return self._new(self._derived, encoded).hexdigest()[:_DIGITS]
 
     def blocks(self) -> tuple[bytes, bytes]:
-        """What the inner and the outer hash begin with."""
-        padded = self._own.ljust(_BLOCK, b"\0")
+        """The first blocks of the inner and the outer hash."""
+        padded = self._derived.ljust(_BLOCK, b"\0")
         inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
         return inner, outer
 
 
 def pseudonymous(attribute: Attribute) -> Attribute:
-    """The column as it is released: text, whatever it was."""
+    """The released column: text, whatever its type in the source."""
     return replace(attribute, kind=Kind.CATEGORY, sql_type="text", order=())
 
 
 def require_pseudonymous(attribute: Attribute) -> None:
-    """Check that values of the column have one text each, in whichever database they are.
+    """Check that values of the column have the same text in every database.
 
     Raises
     ------
-    UnsupportedType : they have not.
+    UnsupportedType : its type does not ensure this.
     """
     if attribute.kind in (Kind.INTEGER, Kind.CATEGORY) or attribute.sql_type.lower() == "uuid":
         return
@@ -201,7 +201,7 @@ def require_pseudonymous(attribute: Attribute) -> None:
 
 
 def caution_of(columns: Collection[str], entity: str | None) -> Caution:
-    """What whoever reads a release with pseudonyms has to be told."""
+    """The caution about a release with pseudonyms."""
     rows = (
         "all rows of one value can be put together, in whichever classes they are, and also those"
         " of other releases under the same key"

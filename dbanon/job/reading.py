@@ -1,4 +1,4 @@
-"""What is read: how a CSV file is written, where its rows alone do not say it; which rows."""
+"""How to read the source: the format of CSV files, and the condition that selects rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APOSTROPHE, SPACE = "'", " "
 UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
 REFUSE_NAMES, RENAME = "refuse", "rename"
-# A day is written with day, month and year; a time of day may follow.
+# A date format has day, month and year, optionally followed by a time.
 _DAY = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
 TYPES = ("text", "integer", "decimal", "double", "percent", "date", "timestamp", "timestamptz",
          "boolean")  # fmt: skip
@@ -28,28 +28,28 @@ _SEE = "jobs.md#how-csv-is-read"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a CSV file is written, and which files are read.
+    """The format of a CSV file, and which files may be read.
 
     Parameters
     ----------
-    dates : ``dmy``, ``mdy`` or ``ymd``, or a pattern of ``strptime``, beside dates as 2025-12-31;
-        None where the values decide, which must allow one reading only.
-    decimal : what stands before the decimals of a number; None as of dates.
-    thousands : what stands between thousands; None as of dates.
-    trim : blanks around fields without quotes are no part of them.
-    types : by column; of others the values decide.
-    header : whether the first line names the columns; None where the values decide.
-    skip_lines : lines before the header.
-    sheet : of a spreadsheet; the only one that has rows when None.
-    duplicate_columns : what becomes of columns of one name.
-    encoding : of its characters.
-    null_words : texts that stand for NULL, beside nothing at all.
-    foreign_files : what to do with files of other accounts in a folder, and with links; this one
-        is about all files.
+    dates : ``dmy``, ``mdy`` or ``ymd``, or a ``strptime`` format, in addition to 2025-12-31. None
+        to infer it from the values, which must be unambiguous.
+    decimal : the decimal mark; None to infer it, as for dates.
+    thousands : the thousands separator; None to infer it, as for dates.
+    trim : strip blanks around unquoted fields.
+    types : by column; other types are inferred from the values.
+    header : whether the first line names the columns; None to infer it from the values.
+    skip_lines : number of lines before the header.
+    sheet : the sheet of a spreadsheet; None for the only sheet with rows.
+    duplicate_columns : how to treat columns that share a name.
+    encoding : the character encoding.
+    null_words : texts that mean NULL, in addition to empty fields.
+    foreign_files : how to treat files of other accounts in a folder, and links. Applies to all file
+        formats.
 
     Raises
     ------
-    InvalidParameter : one is none of these.
+    InvalidParameter : an option has a value that is not allowed.
     """
 
     dates: Annotated[
@@ -167,58 +167,60 @@ class Reading:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The options that say something else than usual."""
-        known = parameters(type(self))
-        return tuple(one.name for one in known if getattr(self, one.name) != one.default)
+        """The names of options that differ from their defaults."""
+        options = parameters(type(self))
+        return tuple(
+            option.name for option in options if getattr(self, option.name) != option.default
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """What is asked, as plain values."""
-        found = {name: getattr(self, name) for name in self.asked}
+        """The options that differ from their defaults, as plain values."""
+        options = {name: getattr(self, name) for name in self.asked}
         return {
             name: list(value)
             if isinstance(value, tuple)
             else dict(value)
             if isinstance(value, Mapping)
             else value
-            for name, value in found.items()
+            for name, value in options.items()
         }
 
     def stating(self, types: Mapping[str, str], decided: Iterable[tuple[str, str]]) -> Reading:
-        """The same reading with a type of each column, which no other file of the kind changes.
+        """Copy with a type for each column, so that later files are read in the same way.
 
         Parameters
         ----------
-        types : by column; those that are stated already stay.
-        decided : options and arguments that values decided on. Where they differ, none is stated.
+        types : inferred types by column; types that were stated take precedence.
+        decided : inferred options and their values. An option with several values stays open.
         """
         options: dict[str, set[str]] = {}
         for option, argument in decided:
             options.setdefault(option, set()).add(argument)
-        found: dict[str, Any] = {
+        stated: dict[str, Any] = {
             option: argument
             for option, [argument] in ((o, a) for o, a in options.items() if len(a) == 1)
             if getattr(self, option) is None
         }
         decimal, thousands = (
-            found.get(name, getattr(self, name)) for name in ("decimal", "thousands")
+            stated.get(name, getattr(self, name)) for name in ("decimal", "thousands")
         )
         if decimal is not None and decimal == thousands:
-            # Columns of two kinds: their types say enough of this file.
-            found = {name: found[name] for name in found if name == "dates"}
-        return replace(self, **found, types={**types, **self.types})
+            # Columns use different marks: their types describe this file well enough.
+            stated = {name: stated[name] for name in stated if name == "dates"}
+        return replace(self, **stated, types={**types, **self.types})
 
     def require_none(self) -> None:
-        """Check that nothing is said of files, where none is read.
+        """Check that no option about files is set for a source that is not a file.
 
         Raises
         ------
-        InvalidParameter : something is.
+        InvalidParameter : one is.
         """
         self.require_no_csv()
         self.require_own_files()
 
     def require_no_csv(self) -> None:
-        """Check that nothing is said of a CSV file, where none is read; raises InvalidParameter."""
+        """Check that no CSV option is set for another source; raises InvalidParameter."""
         for name in self.asked:
             if name != "foreign_files":
                 raise InvalidParameter(
@@ -227,7 +229,7 @@ class Reading:
                 )
 
     def require_own_files(self) -> None:
-        """Check that nothing is said of links, where there are none; raises InvalidParameter."""
+        """Check that ``foreign_files`` is unset for other sources; raises InvalidParameter."""
         if self.foreign_files != REFUSE:
             raise InvalidParameter(
                 "foreign_files applies to files of this machine, and the source is not one.",
@@ -238,22 +240,22 @@ class Reading:
 USUAL = Reading()
 
 
-# What is passed over as it is: texts, texts with backslashes, names in quotes.
+# Skipped unchecked: strings, strings with backslash escapes, quoted names.
 _QUOTED = re.compile(r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.S)
 _REFUSED = re.compile(r"--|/\*|[;$\0'\"]")
 _HINT = "Write the condition without WHERE, as in where=\"status = 'active'\"."
 
 
 def require_condition(text: str) -> None:
-    """Check that a text can be no more than one expression in parentheses.
+    """Check that a text cannot be more than one expression in parentheses.
 
-    What it means, the database says. Its owner reads the table with rights of their own: this keeps
-    mistakes out, such as a comment that swallows what follows.
+    The database interprets it. Its author reads the table with their own rights, so this only
+    prevents mistakes such as a comment that swallows the SQL after it.
 
     Raises
     ------
-    InvalidParameter : it is empty, holds a second statement, a comment or a dollar sign, a quote or
-        a bracket that is not closed, or closes one that is not its own.
+    InvalidParameter : it is empty, or it has a second statement, a comment, a dollar sign, an
+        unclosed quote or unbalanced brackets.
     """
     bare = _QUOTED.sub(" ", text)
     if not text.strip():
@@ -264,10 +266,10 @@ def require_condition(text: str) -> None:
             hint=_HINT,
         )
     open_brackets: list[str] = []
-    for found in re.findall(r"[()\[\]]", bare):
-        if found in "([":
-            open_brackets.append(found)
-        elif not open_brackets or open_brackets.pop() + found not in ("()", "[]"):
+    for bracket in re.findall(r"[()\[\]]", bare):
+        if bracket in "([":
+            open_brackets.append(bracket)
+        elif not open_brackets or open_brackets.pop() + bracket not in ("()", "[]"):
             raise InvalidParameter("where closes a bracket that it did not open.", hint=_HINT)
     if open_brackets:
         raise InvalidParameter("where opens a bracket that it does not close.", hint=_HINT)

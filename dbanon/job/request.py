@@ -1,7 +1,7 @@
-"""What a release was asked for, as plain values in the ledger, by which it can be made again.
+"""Release requests: a job as plain values in the ledger, from which it can be run again.
 
-Lists of values do not stand in it: of a job that was given some it says what is lacking. A
-condition stands in it as it was written, as it does in the entry's arguments.
+Lists of column values are left out, and the request names the options that it lacks for that
+reason. A condition is stored as it was written, as in the arguments of the ledger's entry.
 """
 
 from __future__ import annotations
@@ -20,88 +20,88 @@ from dbanon.job.rules import BY_RULES, OF_COLUMNS
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
-# They change no release, or are of the run; what a file is read by is of no database.
-_OF_RUNS = {
+# These do not change the release, or belong to one run; options for reading files do not apply.
+_RUN_OPTIONS = {
     "chunk_rows", "if_exists", "kept_columns", "memory_limit", "spill", "time_limit",
-    *(one.name for one in parameters(Reading)),
+    *(param.name for param in parameters(Reading)),
 }  # fmt: skip
 
 
 def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for.
+    """The request of a job as plain values.
 
     Parameters
     ----------
-    source : what is known of the source, by which it is known again.
+    source : what identifies the source when the release is repeated.
     """
-    asked: dict[str, Any] = {}
-    lacks = []
-    own = {one.name for one in parameters(Job)}
-    for one in all_parameters(Job):
-        name = one.name
-        if name in _OF_RUNS or name == "chain" or (job.declared and name in OF_COLUMNS):
+    options: dict[str, Any] = {}
+    missing = []
+    job_fields = {param.name for param in parameters(Job)}
+    for param in all_parameters(Job):
+        name = param.name
+        if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in OF_COLUMNS):
             continue
         if name == "pseudonym_key":
-            # Where a key is, whoever asks for the release again says.
+            # The caller says where the key is each time the release is repeated.
             continue
-        holder = job if name in own or name == "pseudonyms" else job.policy
+        holder = job if name in job_fields or name == "pseudonyms" else job.policy
         value = getattr(holder, name)
-        if value is None or value == one.default or value in ({}, ()):
+        if value is None or value == param.default or value in ({}, ()):
             continue
-        if one.option.secret:
-            lacks.append(name)
+        if param.option.secret:
+            missing.append(name)
             continue
         try:
-            asked[name] = _plain(value)
-        except _LackingError:
-            lacks.append(name)
-    found: dict[str, Any] = {"asked": asked, "source": dict(source)}
+            options[name] = _plain(value)
+        except _UnstorableError:
+            missing.append(name)
+    request: dict[str, Any] = {"asked": options, "source": dict(source)}
     if job.declared:
-        found["declared"] = job.declared
+        request["declared"] = job.declared
     if job.chain is not None:
-        # But for its key, and for what is accepted once.
-        left = {"key", "accept_turnover", "rules"}
-        chain = {n: _plain(value) for n, value in vars(job.chain).items() if n not in left}
-        found["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
+        # Leave out the location of its key, and values accepted for one run only.
+        omitted = {"key", "accept_turnover", "rules"}
+        chain = {n: _plain(value) for n, value in vars(job.chain).items() if n not in omitted}
+        request["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
     if job.roles is not None and not job.declared:
-        found |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
-    return found | ({"lacks": lacks} if lacks else {})
+        request |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
+    return request | ({"lacks": missing} if missing else {})
 
 
-def job_of_request(found: Mapping[str, Any], **more: Any) -> Job:
-    """The job of what was asked for; that of rules has still to read them.
+def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
+    """Rebuild the job of a request; a job by rules has yet to read its rules.
 
     Raises
     ------
-    DbanonError : it is no job of this version.
+    DbanonError : the request is not a valid job in this version.
     """
-    asked = dict(found["asked"])
-    models = asked.get("models", ())
-    asked |= {
-        "hierarchies": parse_all(asked.get("hierarchies"), files=False),
+    options = dict(request["asked"])
+    models = options.get("models", ())
+    options |= {
+        "hierarchies": parse_all(options.get("hierarchies"), files=False),
         "models": [Model.of_plain(model, files=False) for model in models],
-        "exports": [Export.of_plain(one) for one in asked.get("exports", ())],
+        "exports": [Export.of_plain(export) for export in options.get("exports", ())],
     }
-    if found.get("declared"):
-        asked |= {"declared": BY_RULES, "quasi_identifiers": ()}
-    if "roles" in found:
-        asked |= {"roles": tuple(found["roles"]), "on_new_column": found["on_new_column"]}
-    return make(Job, {**asked, "if_exists": "replace", **more})
+    if request.get("declared"):
+        options |= {"declared": BY_RULES, "quasi_identifiers": ()}
+    if "roles" in request:
+        options |= {"roles": tuple(request["roles"]), "on_new_column": request["on_new_column"]}
+    return make(Job, {**options, "if_exists": "replace", **overrides})
 
 
-class _LackingError(Exception):
-    """A value has no form that the ledger keeps."""
+class _UnstorableError(Exception):
+    """A value has no form that the ledger can store."""
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, HierarchySpec):
         return value.parameters
     if isinstance(value, Hierarchy):
-        raise _LackingError
+        raise _UnstorableError
     if isinstance(value, Model):
         distance = value.distance
-        more = {} if isinstance(distance, str) else {"distance": _plain(distance)}
-        return value.plain() | more
+        extra = {} if isinstance(distance, str) else {"distance": _plain(distance)}
+        return value.plain() | extra
     if isinstance(value, Export):
         return asdict(value)
     if isinstance(value, ColumnSet):

@@ -1,4 +1,4 @@
-"""What can be asked together: attributes of a method, chains, disks, columns on their way."""
+"""Checks that options of a job fit each other: methods, chains, spilling, passthrough columns."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def require_chained(
     pseudonyms: Sequence[str] = (),
     releases: str | None = None,
 ) -> None:
-    """Check what a release of a chain must and must not ask for.
+    """Check the options of a release in a chain.
 
     Raises
     ------
-    InvalidParameter : it has no entity, or an option that looks at the release alone.
+    InvalidParameter : it has no entity, or an option that applies to single releases only.
     """
     if not entity:
         raise InvalidParameter(
@@ -94,18 +94,18 @@ def require_chained(
 
 
 def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
-    """Check that no part of a job looks at all of a table's values at once.
+    """Check that no part of a job needs all values of a table in memory at once.
 
     Parameters
     ----------
-    persons : the columns that say whose a row is, as ``Guarantee.persons``.
+    persons : the entity columns, as ``Guarantee.persons``.
 
     Raises
     ------
     InvalidParameter : one does.
     """
     _ = policy.records_at_once
-    asked = {
+    requested = {
         "an entity or a chain": bool(persons),
         "privacy models": bool(policy.models),
         "sets of columns": bool(policy.also_k),
@@ -116,40 +116,40 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
         "nulls=merge": policy.nulls == MERGE,
         f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
     }
-    for what, is_asked in asked.items():
-        if is_asked:
+    for feature, is_requested in requested.items():
+        if is_requested:
             raise InvalidParameter(
-                f"With values on a disk there is no room for {what}, which needs all of them.",
+                f"With values on a disk there is no room for {feature}, which needs all of them.",
                 hint="Leave out `spill`, or that.",
             )
 
 
-# Where kept columns are on their way from the source to the release.
+# Where values of kept columns pass between the source and the release.
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
 def require_passthrough_options(
     *, persons: bool, chain: bool, spill: bool, pseudonyms: bool = False
 ) -> None:
-    """Check that a job whose kept columns travel asks for nothing that needs them at their place.
+    """Check that a job with kept columns in the client needs none of them in the database.
 
     Parameters
     ----------
-    persons : True where rows are somebody's, so that persons are counted in the database.
-    chain : True where it is the next release of a chain.
-    spill : True where values wait on a disk: those of kept columns would be in memory all the same.
-    pseudonyms : True where columns are released as such, which the database computes.
+    persons : True if the job has an entity, since the database counts persons.
+    chain : True if the job makes the next release of a chain.
+    spill : True if values are spilled to disk, since kept columns would stay in memory.
+    pseudonyms : True if columns are released as pseudonyms, which the database computes.
 
     Raises
     ------
     InvalidParameter : it does.
     """
-    asked = {"a chain": chain, "an entity": persons, "values on a disk (`spill`)": spill,
+    requested = {"a chain": chain, "an entity": persons, "values on a disk (`spill`)": spill,
              "pseudonyms": pseudonyms}  # fmt: skip
-    for what, is_asked in asked.items():
-        if is_asked:
+    for feature, is_requested in requested.items():
+        if is_requested:
             raise InvalidParameter(
-                f"Kept columns do not travel through the client with {what}.",
+                f"Kept columns do not travel through the client with {feature}.",
                 hint="Leave out `kept_columns`, or that.",
             )
 
@@ -170,7 +170,7 @@ def check_once(named: Sequence[str]) -> None:
 
 
 def check_entity(entity: str | None, named: Sequence[str]) -> None:
-    """Check that the entity column is none of those that a release tells something of.
+    """Check that the entity column is not a released column.
 
     Raises
     ------
@@ -187,11 +187,11 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
 def check_normalize(
     normalize: str | None, entity: str | None, *, chained: bool, by_rules: bool
 ) -> None:
-    """Check that spellings are compared of an entity, and not in a chain.
+    """Check that ``entity_normalize`` has an entity, and the job has no chain.
 
     Raises
     ------
-    InvalidParameter : there is no entity, or the job is of a chain.
+    InvalidParameter : there is no entity, or there is a chain.
     """
     if normalize is None:
         return
@@ -215,17 +215,17 @@ def require_parted(
     chained: bool,
     by_rules: bool,
 ) -> None:
-    """Check what a release must not ask for whose classes part the rows of persons.
+    """Check the options of a release whose classes may split the rows of a person.
 
     Parameters
     ----------
-    by_rules : True where the rules of the table, which are still to be read, name its entity.
+    by_rules : True if the entity comes from the rules of the table, which are read later.
 
     Raises
     ------
-    InvalidParameter : it has no entity, or asks for what needs whole persons.
+    InvalidParameter : it has no entity, or an option that needs whole persons.
     """
-    whole = 'Use `persons="whole"`'
+    whole_persons_hint = 'Use `persons="whole"`'
     if not entity and not by_rules:
         raise InvalidParameter(
             "persons=rows parts the rows of persons, and no column says whose a row is.",
@@ -234,35 +234,35 @@ def require_parted(
     if chained:
         raise InvalidParameter(
             "A chain keeps the histories of whole persons, so persons=rows is not for chains.",
-            hint=f"{whole}, or release without a chain.",
+            hint=f"{whole_persons_hint}, or release without a chain.",
         )
     if pseudonyms:
         columns = ", ".join(f'"{name}"' for name in pseudonyms)
         raise InvalidParameter(
             f"With persons=rows no column may join the rows of a person, as pseudonyms of {columns}"
             " could.",
-            hint=f"Leave out `pseudonyms`. {whole} if rows have to be joined.",
+            hint=f"Leave out `pseudonyms`. {whole_persons_hint} if rows have to be joined.",
         )
     if policy.also_k:
         raise InvalidParameter(
             "Sets of columns count whole persons, so persons=rows does not go with `also_k`.",
-            hint=f"{whole}, or leave out `also_k`.",
+            hint=f"{whole_persons_hint}, or leave out `also_k`.",
         )
     for model in policy.models:
         if not model.holds_together(True):
             raise InvalidParameter(
                 f"With persons=rows classes may be released alike, and {model.kind} need not hold"
                 " of two classes that keep to it one by one.",
-                hint=f"Ask for distinct_l. {whole} if this model is needed.",
+                hint=f"Ask for distinct_l. {whole_persons_hint} if this model is needed.",
             )
 
 
 def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
-    """Check what can be refused before anything is read.
+    """Check privacy models before any data is read.
 
     Raises
     ------
-    InvalidParameter : a model names no sensitive column, or a column has two orders.
+    InvalidParameter : a model names no sensitive column, or a column has two distances.
     """
     orders: dict[str, object] = {}
     for model in models:
@@ -280,7 +280,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
 
 
 def require_evaluation(policy: Policy) -> None:
-    """Check that a release that is to be attacked is evaluated; raises InvalidParameter."""
+    """Check that a release with attacks is also evaluated; raises InvalidParameter."""
     if policy.attacks and not policy.evaluate:
         raise InvalidParameter(
             "Attacks are a part of an evaluation, and there is none.",
@@ -289,12 +289,12 @@ def require_evaluation(policy: Policy) -> None:
 
 
 def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
-    """Check that the method takes these attributes, before anything is read.
+    """Check that the method supports these attributes, before any data is read.
 
     Raises
     ------
-    UnsupportedType : an attribute's type is not one the method takes.
-    InvalidParameter : no attribute, or an attribute twice.
+    UnsupportedType : the method does not support the type of an attribute.
+    InvalidParameter : there is no attribute, or one is named twice.
     """
     if not attributes:
         raise InvalidParameter(
@@ -331,7 +331,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
 
 
 def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:
-    """Check that the method and the recoding take an attribute that is no number, or has a tree."""
+    """Check that method and recoding support an attribute of categories, or with a hierarchy."""
     named = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
         hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
@@ -345,9 +345,9 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
             f"{named} is no number, and recoding {recoding.name} takes numbers only.", hint=hint
         )
     if not method.takes_points:
-        taking = [name for name, other in METHODS.items() if other.takes_points]
+        alternatives = [name for name, other in METHODS.items() if other.takes_points]
         raise UnsupportedType(
             f"{named} has no places on a line, which method {method.name} needs.",
             hint='Methods that take it, with `recoding="representative"` or'
-            ' `recoding="generalization"`: ' + ", ".join(taking) + ".",
+            ' `recoding="generalization"`: ' + ", ".join(alternatives) + ".",
         )

@@ -1,6 +1,6 @@
-"""Rules: what the columns of a table are, declared once and kept beside the table.
+"""Rules: the roles of a table's columns, declared once and stored next to the table.
 
-A rule is an object with a role, or the role alone. Values only: nothing of a rule is run.
+A rule is an object with a role, or the role alone. Rules are data: nothing in them is executed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dbanon.job.columns import VALUE_KINDS
 from dbanon.measures import Model, model_kinds
 
 ENTITY, PSEUDONYM = "entity", "pseudonym"
-# Of a job whose columns are those of its table's rules, which are still to be read.
+# ``Job.declared`` of a job that takes its columns from rules and has yet to read them.
 BY_RULES = "declared"
-# Of each role, the keys that a rule may have beside it.
+# The keys that a rule may have in addition to its role, by role.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "quasi_identifier": ("hierarchy", "step", "weight", "order", "kind"),
     "sensitive": ("model", "models"),
@@ -32,14 +32,14 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "identifier": (),
     "drop": ("reason",),
 }
-# Names of models that calls have, too.
+# Short names of models, as calls have them.
 _SHORT = {"l_diversity": "distinct_l"}
 _COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
-# What a job says of its columns, and has from rules where they are used.
+# Options of a job that describe columns, and that rules replace.
 OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "entity_normalize",
               "hierarchies", "models", "weights", "steps", "orders", "kinds",
               "pseudonyms")  # fmt: skip
-# Bytes of a rule, as JSON.
+# Largest size of a rule, in bytes of JSON.
 LARGEST = 65_536
 
 
@@ -66,7 +66,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         'an object of levels by kind, as in {"distinct_l": 2}',
     ),
     "models": (
-        lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
+        lambda value: isinstance(value, list) and all(isinstance(model, dict) for model in value),
         'a list of objects, as in [{"kind": "distinct_l", "level": 2}]',
     ),
     "pseudonym": (lambda value: isinstance(value, bool), "true or false"),
@@ -88,23 +88,23 @@ class Rules:
 
     @property
     def digest(self) -> str:
-        """What tells these rules from others, whatever the order of the columns is."""
-        told = json_text(self.by_column, sort_keys=True)
-        # OpenSSL comes with it, which most calls need not.
+        """A hash of the rules that does not depend on the order of the columns."""
+        text = json_text(self.by_column, sort_keys=True)
+        # Imported late, since it loads OpenSSL and most calls do not need it.
         import hashlib
 
-        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def of_role(self, role: str) -> tuple[str, ...]:
         """The columns of a role."""
         return tuple(name for name, rule in self.by_column.items() if rule["role"] == role)
 
     def options(self) -> dict[str, Any]:
-        """What a job has of these rules, by the names of its options.
+        """The options of a job that follow from these rules, by name.
 
         Raises
         ------
-        InvalidParameter, HierarchyBroken : a hierarchy or a model is not as it must be.
+        InvalidParameter, HierarchyBroken : a hierarchy or a model is invalid.
         """
         entity = self.of_role(ENTITY)
         return {
@@ -122,10 +122,10 @@ class Rules:
             "models": tuple(
                 model for name, rule in self.by_column.items() for model in _models(name, rule)
             ),
-            "weights": self._each("weight"),
-            "steps": self._each("step"),
-            "orders": {name: tuple(order) for name, order in self._each("order").items()},
-            "kinds": self._each("kind"),
+            "weights": self._by_key("weight"),
+            "steps": self._by_key("step"),
+            "orders": {name: tuple(order) for name, order in self._by_key("order").items()},
+            "kinds": self._by_key("kind"),
             "pseudonyms": tuple(
                 name
                 for name, rule in self.by_column.items()
@@ -135,31 +135,31 @@ class Rules:
             "declared": self.digest,
         }
 
-    def _each(self, key: str) -> dict[str, Any]:
+    def _by_key(self, key: str) -> dict[str, Any]:
         return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
 
 
-def checked(given: Any) -> Rules:
-    """The rules that were given, each with its role written out.
+def checked(declaration: Any) -> Rules:
+    """Validate declared rules, and write out the role of each.
 
     Raises
     ------
-    InvalidParameter : a rule is not as it must be; the message names its column.
-    HierarchyBroken : a tree that was written out is none.
+    InvalidParameter : a rule is invalid; the message names its column.
+    HierarchyBroken : an inline hierarchy is invalid.
     """
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(declaration, Mapping) or not declaration:
         raise InvalidParameter(
             "Rules must be an object: a rule by column.",
             hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
         )
-    rules = Rules({str(name): _rule(str(name), rule) for name, rule in given.items()})
+    rules = Rules({str(name): _rule(str(name), rule) for name, rule in declaration.items()})
     require_one_entity(rules)
     rules.options()
     return rules
 
 
 def require_one_entity(rules: Rules) -> None:
-    """Check that one column at most says whose a row is; raises InvalidParameter."""
+    """Check that at most one column has the role entity; raises InvalidParameter."""
     if len(rules.of_role(ENTITY)) > 1:
         raise InvalidParameter(
             "More than one column has the role entity.",
@@ -167,15 +167,15 @@ def require_one_entity(rules: Rules) -> None:
         )
 
 
-def require_no_columns(*given: Any) -> None:
-    """Check that a job, or its policy, names no columns, where its table's rules say them.
+def require_no_columns(*objects: Any) -> None:
+    """Check that a job by rules, or its policy, describes no columns itself.
 
     Raises
     ------
     InvalidParameter : it does.
     """
     for name in OF_COLUMNS:
-        if any(getattr(one, name, None) for one in given):
+        if any(getattr(item, name, None) for item in objects):
             raise InvalidParameter(
                 f"{name} was given beside rules, which say what each column is.",
                 hint="Leave it out, or name `quasi_identifiers` and all else of the columns.",
@@ -183,36 +183,36 @@ def require_no_columns(*given: Any) -> None:
 
 
 def in_comments(comments: Mapping[str, str]) -> dict[str, Any]:
-    """The rules that comments on columns state, in a line that begins with ``dbanon:``.
+    """The rules in comments on columns, each on a line that begins with ``dbanon:``.
 
-    A comment is read, and never run: what follows is a role, or a rule as JSON.
+    After the prefix comes a role, or a rule as JSON. A comment is parsed and never executed.
 
     Raises
     ------
-    InvalidParameter : it is neither. Nothing of the comment is told.
+    InvalidParameter : it is neither. The message does not quote the comment.
     """
-    found: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
     for name, text in comments.items():
         lines = _COMMENT.findall(text or "")
         if not lines:
             continue
         try:
-            found[name] = json.loads(lines[0]) if lines[0].startswith("{") else lines[0]
+            rules[name] = json.loads(lines[0]) if lines[0].startswith("{") else lines[0]
         except (ValueError, RecursionError):
-            found[name] = None
-        if len(lines) > 1 or found[name] is None:
+            rules[name] = None
+        if len(lines) > 1 or rules[name] is None:
             raise InvalidParameter(
                 f'The comment on column "{name}" states no rule.',
                 hint="Write one line, dbanon: quasi_identifier, or dbanon: and a rule as JSON.",
             )
-    return found
+    return rules
 
 
-def _rule(name: str, given: Any) -> dict[str, Any]:
-    """A rule with its role written out."""
+def _rule(name: str, declared: Any) -> dict[str, Any]:
+    """Validate a rule, and write out its role."""
     if not name or "\0" in name:
         raise InvalidParameter("The name of a column is empty or holds a NUL character.")
-    rule = {"role": given} if isinstance(given, str) else given
+    rule = {"role": declared} if isinstance(declared, str) else declared
     role = rule.get("role") if isinstance(rule, Mapping) else None
     if not isinstance(role, str) or role not in ROLES:
         near = nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
@@ -224,10 +224,10 @@ def _rule(name: str, given: Any) -> dict[str, Any]:
         if key == "role":
             continue
         if key not in ROLES[role]:
-            known = ", ".join(("role", *ROLES[role]))
+            keys = ", ".join(("role", *ROLES[role]))
             raise InvalidParameter(
                 f'The rule of column "{name}" has a key that the role {role} does not have.',
-                hint=f"It takes: {known}.",
+                hint=f"It takes: {keys}.",
             )
         fits, expected = _VALUES[key]
         if not fits(value):
@@ -246,14 +246,14 @@ def _rule(name: str, given: Any) -> dict[str, Any]:
             f'The rule of column "{name}" is longer than {LARGEST} bytes.',
             hint="Store its hierarchy by name, or keep it in a table.",
         )
-    made: dict[str, Any] = json.loads(plain)
-    return made
+    canonical: dict[str, Any] = json.loads(plain)
+    return canonical
 
 
-def _hierarchy(name: str, given: Any) -> Any:
-    """A hierarchy; a text is the name of a stored one, and never the path of a file."""
+def _hierarchy(name: str, declared: Any) -> Any:
+    """Parse a hierarchy; a string names a stored hierarchy, never a file."""
     try:
-        return parse({"name": given} if isinstance(given, str) else given, files=False)
+        return parse({"name": declared} if isinstance(declared, str) else declared, files=False)
     except (InvalidParameter, HierarchyBroken) as error:
         error.message = f'The rule of column "{name}": {error.message}'
         raise
@@ -268,10 +268,10 @@ def _models(name: str, rule: Mapping[str, Any]) -> list[Model]:
                 f'The rule of column "{name}" has a privacy model that there is not.',
                 hint=f"Kinds: {', '.join((*_SHORT, *model_kinds()))}.",
             )
-        more = level if isinstance(level, Mapping) else {"level": level}
-        listed.append({**more, "kind": _SHORT.get(kind, kind)})
+        details = level if isinstance(level, Mapping) else {"level": level}
+        listed.append({**details, "kind": _SHORT.get(kind, kind)})
     try:
-        return [Model.of_plain({**one, "attribute": name}, files=False) for one in listed]
+        return [Model.of_plain({**model, "attribute": name}, files=False) for model in listed]
     except (InvalidParameter, HierarchyBroken) as error:
         error.message = f'The rule of column "{name}": {error.message}'
         raise

@@ -1,4 +1,4 @@
-"""Sets of columns whose combinations of values k rows share, too: beside all quasi-identifiers."""
+"""Further sets of columns whose combinations of values at least k rows must share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _AS_IN = 'As in {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].
 
 @dataclass(frozen=True)
 class ColumnSet:
-    """Columns of a release; every combination of their values is shared by k rows, or persons.
+    """Columns of a release; at least k rows or persons share each combination of their values.
 
     Parameters
     ----------
-    columns : quasi-identifiers, strata, sensitive or kept columns, each once.
-    k : the fewest; None for the k of the release.
+    columns : quasi-identifiers, strata, sensitive or kept columns, without duplicates.
+    k : the minimum; None for the k of the release.
 
     Raises
     ------
@@ -48,52 +48,52 @@ class ColumnSet:
             )
 
     @classmethod
-    def of_plain(cls, given: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
-        """The set of an object with its columns and k, or of a list of columns.
+    def of_plain(cls, plain: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
+        """Build the set from an object with columns and k, or from a list of columns.
 
         Raises
         ------
         InvalidParameter : a key is missing or unknown, or a value has another type.
         """
-        if not isinstance(given, Mapping):
-            return cls(tuple(given))
-        if not {"columns"} <= set(given) <= {"columns", "k"}:
+        if not isinstance(plain, Mapping):
+            return cls(tuple(plain))
+        if not {"columns"} <= set(plain) <= {"columns", "k"}:
             raise InvalidParameter("A set of columns has the keys columns and k.", hint=_AS_IN)
-        columns = given["columns"]
+        columns = plain["columns"]
         if not isinstance(columns, (list, tuple)):
             raise InvalidParameter("The columns of a set must be a list of names.", hint=_AS_IN)
-        return cls(tuple(columns), given.get("k"))
+        return cls(tuple(columns), plain.get("k"))
 
     def of_release(self, k: int) -> ColumnSet:
-        """The set with a k of its own, that of the release where it has none."""
+        """The set with an explicit k, by default the k of the release."""
         return ColumnSet(self.columns, int(k if self.k is None else self.k))
 
-    def released(self, own: Collection[str], columns: Collection[str]) -> ColumnSet:
-        """The set by the names that the release has: of a range its two bounds.
+    def released(self, quasi_identifiers: Collection[str], columns: Collection[str]) -> ColumnSet:
+        """The set with released names; a range has two, for its bounds.
 
         Parameters
         ----------
-        own : the quasi-identifiers of the job. A copied column is never a range, even where others
-            are named as its bounds would be.
+        quasi_identifiers : those of the job. A copied column is never a range, even if other
+            columns have the names that its bounds would have.
         columns : the released quasi-identifiers.
         """
-        found: list[str] = []
+        names: list[str] = []
         for name in self.columns:
-            ranged = name in own and name not in columns
-            found += (f"{name}_low", f"{name}_high") if ranged else (name,)
-        return ColumnSet(tuple(found), self.k)
+            ranged = name in quasi_identifiers and name not in columns
+            names += (f"{name}_low", f"{name}_high") if ranged else (name,)
+        return ColumnSet(tuple(names), self.k)
 
     def plain(self) -> dict[str, Any]:
         """The set as plain values, for the ledger."""
         return {"columns": list(self.columns), "k": self.k}
 
-    def describe(self, what: str) -> str:
-        """The set in words; ``what`` is counted."""
-        return f"of ({', '.join(self.columns)}) by at least {self.k} {what}"
+    def describe(self, unit: str) -> str:
+        """The set in words; ``unit`` is what k counts."""
+        return f"of ({', '.join(self.columns)}) by at least {self.k} {unit}"
 
 
 def require_equality(attribute: Attribute) -> None:
-    """Check that values of a copied column can be told apart in the same way everywhere.
+    """Check that all databases compare the values of a copied column in the same way.
 
     Raises
     ------
@@ -110,16 +110,15 @@ def require_equality(attribute: Attribute) -> None:
 def require_sets(
     sets: Sequence[ColumnSet], models: Sequence[Model], named: Collection[str], entity: str | None
 ) -> None:
-    """Check that sets are of columns that the release holds, and fit to its privacy models.
+    """Check that sets name columns of the release, and are compatible with its privacy models.
 
     Parameters
     ----------
-    named : the columns that it holds, pseudonyms excepted: a value that is made anew for the
-        release has nothing that could be brought together.
+    named : the columns of the release except pseudonyms, whose values cannot be generalized.
 
     Raises
     ------
-    InvalidParameter : they are not, or do not.
+    InvalidParameter : a set names another column, or a model does not allow sets.
     """
     for model in models if sets else ():
         if not model.holds_together(bool(entity)):
@@ -128,8 +127,8 @@ def require_sets(
                 " two classes that keep to it one by one.",
                 hint="Ask for another model, or leave out `also_k`.",
             )
-    for one in sets:
-        for name in one.columns:
+    for column_set in sets:
+        for name in column_set.columns:
             if name not in named:
                 raise InvalidParameter(
                     f'Column "{name}" of `also_k` is no quasi-identifier, stratum, sensitive or'

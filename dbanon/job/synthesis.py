@@ -1,4 +1,4 @@
-"""What is wished of a synthesis, checked before anything is read; one description a method."""
+"""Options of synthesis methods, checked before any data is read; one class per group of methods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AsPublished:
 
     Raises
     ------
-    InvalidParameter : an option is out of range, or it was not asked for as what it is.
+    InvalidParameter : an option is out of range, or ``guarantee`` is not ``as_published``.
     """
 
     k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, see=_SEE)]
@@ -193,48 +193,51 @@ class Private:
 
     @property
     def cost(self) -> Cost:
-        """What a release spends."""
+        """The privacy budget that a release spends."""
         return Cost(self.epsilon, self.delta)
 
     def require_of(self, method: str) -> None:
-        """Check that no option is of the other method alone; raises InvalidParameter."""
-        other, ours = (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
-        if getattr(self, ours) != parameter(Private, ours).default:
-            raise InvalidParameter(f"{ours} is of method {other}.", hint="Leave it out.")
+        """Check that no option of the other method is set; raises InvalidParameter."""
+        other, foreign_option = (
+            (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
+        )
+        if getattr(self, foreign_option) != parameter(Private, foreign_option).default:
+            raise InvalidParameter(f"{foreign_option} is of method {other}.", hint="Leave it out.")
 
 
-WISHES: dict[str, type[Any]] = {
+SYNTHESIS_OPTIONS: dict[str, type[Any]] = {
     DP_RANKS: Private,
     DP_MARGINALS: Private,
     "dcmdp": AsPublished,
 }
 
 
-def wish(method: str, options: Mapping[str, Any]) -> Any:
-    """What is wished of this method, from options by name.
+def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
+    """Build the options of this method from values by name.
 
     Raises
     ------
     UnknownMethod : no method of this name makes synthetic rows.
     UnknownOption : the method has no option of this name.
-    InvalidParameter : an option is missing or out of range, or others do not fit.
+    InvalidParameter : an option is missing or out of range, or two do not fit.
     """
-    if method not in WISHES:
+    if method not in SYNTHESIS_OPTIONS:
         raise UnknownMethod(
-            f'No method "{method}" makes synthetic rows.', hint=f"Known: {', '.join(WISHES)}."
+            f'No method "{method}" makes synthetic rows.',
+            hint=f"Known: {', '.join(SYNTHESIS_OPTIONS)}.",
         )
-    known = {one.name: one for one in parameters(WISHES[method])}
+    accepted = {param.name: param for param in parameters(SYNTHESIS_OPTIONS[method])}
     for name in options:
-        if name not in known:
-            near = nearest_names(name, known)
+        if name not in accepted:
+            near = nearest_names(name, accepted)
             raise UnknownOption(
                 f'Method {method} has no option "{name}".',
-                hint=f"{f'{near} ' if near else ''}Its options: {', '.join(known)}.",
+                hint=f"{f'{near} ' if near else ''}Its options: {', '.join(accepted)}.",
             )
-    for one in known.values():
-        if one.default is REQUIRED and one.name not in options:
-            raise InvalidParameter(f"Method {method} needs {one.name}.", hint=one.help)
-    wished = make(WISHES[method], options)
-    if isinstance(wished, Private):
-        wished.require_of(method)
-    return wished
+    for param in accepted.values():
+        if param.default is REQUIRED and param.name not in options:
+            raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
+    parsed = make(SYNTHESIS_OPTIONS[method], options)
+    if isinstance(parsed, Private):
+        parsed.require_of(method)
+    return parsed

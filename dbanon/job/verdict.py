@@ -1,4 +1,4 @@
-"""What a written release must hold, and the verdict once it was counted."""
+"""The expected contents of a written release, and the verdict after the recount."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dbanon.measures.models import CountedModel
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What the written release of these records must hold.
+    """The expected contents of a written release.
 
     Parameters
     ----------
-    rows : in all.
-    null_rows : with a NULL in a quasi-identifier, where each NULL is released as one.
-    sensitive : what the columns of the privacy models are.
+    rows : number of rows.
+    null_rows : number of rows with a NULL in a quasi-identifier, if NULLs are released as NULL.
+    sensitive : the columns of the privacy models.
     """
 
     rows: int
@@ -37,24 +37,24 @@ class Expected:
         labels: NDArray[np.int32],
         sensitive: Mapping[str, Attribute],
     ) -> Expected:
-        """Of records whose labels, int32 (n,), are -1 where they are withheld."""
+        """From the labels of records, int32 (n,), -1 for withheld records."""
         released = labels >= 0
         holes = 0
         if microdata.valid is not None:
-            # Records may be withheld for other reasons, those with a NULL among them.
+            # Records with a NULL may be among those withheld for other reasons.
             holes = int((~microdata.valid.all(axis=1) & released).sum())
         return cls(int(released.sum()), holes, sensitive)
 
 
 @dataclass(frozen=True)
 class Caution:
-    """What whoever reads a release has to be told beside its guarantee.
+    """A warning to the readers of a release, shown next to its guarantee.
 
     Parameters
     ----------
-    what : in a sentence.
-    title : over it.
-    why : what was counted.
+    what : the warning, as a sentence.
+    title : its heading.
+    why : the counts behind it.
     """
 
     what: str
@@ -62,37 +62,36 @@ class Caution:
     why: str
 
 
-# What several releases of one source reveal together.
+# The joint disclosure of several releases of one source.
 INTERSECT = (
     "Whoever knows a person's class in each release has only those left who are in both classes,"
     " and these may be fewer than k"
 )
 
 
-def releases_intersect(what: str) -> Caution:
-    """That the source had releases before; ``what`` names them."""
+def releases_intersect(description: str) -> Caution:
+    """The caution that the source had earlier releases, which ``description`` names."""
     why = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
-    return Caution(what, "RELEASES INTERSECT", why)
+    return Caution(description, "RELEASES INTERSECT", why)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What holds of a release, counted where it was written.
+    """The properties of a release, counted in the written relation.
 
     Parameters
     ----------
-    k : what k counts, in the class of fewest: rows, or persons.
-    rarest : the rows, or persons, that share the rarest combination of released values.
-    models : the levels that all classes keep to.
-    also : what shares the rarest combination of each set of columns.
-    persons : in all; None where rows were counted.
+    k : the number of rows, or persons, in the smallest class.
+    rarest : the number of rows, or persons, that share the rarest combination of released values.
+    models : the levels that all classes reach.
+    also : the number of rows, or persons, that share the rarest combination of each set of columns.
+    persons : the number of persons; None if rows were counted.
     k_rows : as in ``Recount``.
-    noted : what the ledger notes of it, beside the models.
-    of_models : what the ledger notes with each model.
-    classes, counted : words: what the classes are, and what k counts in them where that is not
-        rows.
-    cautions : what has to be told with it.
-    of_rows : the k of whole rows and what it is worth, in words, where k is of something else.
+    ledger_values : values for the ledger, in addition to the models.
+    of_models : values for the ledger to record with each model.
+    classes, counted : texts that describe the classes, and what k counts if not rows.
+    cautions : warnings to show with it.
+    of_rows : the k of whole rows and its meaning, as texts, if ``k`` counts something else.
     """
 
     k: int
@@ -101,7 +100,7 @@ class Verdict:
     also: tuple[int, ...] = ()
     persons: int | None = None
     k_rows: int | None = None
-    noted: Mapping[str, Any] = field(default_factory=dict)
+    ledger_values: Mapping[str, Any] = field(default_factory=dict)
     of_models: Mapping[str, Any] = field(default_factory=dict)
     classes: str = "classes"
     counted: str = ""

@@ -20,7 +20,7 @@ from dbanon.errors import (
     SourceChanged,
     nearest_names,
 )
-from dbanon.job.concentrated import Cost, amount_told
+from dbanon.job.concentrated import Cost, describe_rho
 from dbanon.job.private import NewBudget
 from dbanon.ledger.entries import optional_column
 from dbanon.ledger.tables import TABLES, as_text
@@ -92,7 +92,7 @@ class KeptBudget:
     def told(self) -> str:
         """A sentence about the total and the amount spent."""
         if self.delta is not None:
-            spent = amount_told(float(self.spent), self.delta)
+            spent = describe_rho(float(self.spent), self.delta)
             return f"Budget {self.name} has rho = {plain(self.total)}, of which {spent} is spent"
         return f"{plain(self.spent)} of {plain(self.total)} of budget {self.name} are spent"
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import InWords, json_text
+from dbanon.data.words import LabelledText, json_text
 
 NOT_COUNTED = (
     "other releases of the source: those that name the budget are counted in it, no others"
@@ -17,7 +17,7 @@ NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of th
 
 
 @dataclass(frozen=True, repr=False)
-class PrivateReport(InWords):
+class PrivateReport(LabelledText):
     """What a differentially private release is, and how it was made.
 
     Holds no value that was read, and no figure that depends on one, except the release's own

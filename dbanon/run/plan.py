@@ -147,7 +147,7 @@ class Plan:
                 {"columns": list(one.columns), "k": one.k, "counted": found}
                 for one, found in zip(self.also(released), holds.also, strict=True)
             ],
-            **holds.noted,
+            **holds.ledger_values,
             **more,
         }
         if not self.guarantee.also:

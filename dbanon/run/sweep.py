@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.advice.answer import LeftOut, Sweep
+from dbanon.advice.answer import SkippedMethod, Sweep
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
+from dbanon.advice.recommend import BENDS, Point, next_refinement, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
@@ -120,7 +120,7 @@ def sweep(
         LINKED if not numeric and trial.microdata.n_records > LINKED else None,
         untried,
         0 if untried else len(todo.left),
-        tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
+        tuple(SkippedMethod(name, e.code, e.message) for name, e in left_out.items()),
     )
 
 
@@ -230,7 +230,7 @@ class _Todo:
         release: tuple[str, int] | None = self.left[0]
         if points and _is_refined(self.left[0][0]) and not self._wishes.methods:
             limits = self._wishes.max_risk, self._wishes.max_loss
-            release = promising(points, self.left, *limits) or self._cheap(points)
+            release = next_refinement(points, self.left, *limits) or self._cheap(points)
         if release is not None:
             self.left.remove(release)
         return release

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import microdata_from_chunks, watched
+from dbanon.data.chunks import microdata_from_chunks, with_progress
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
@@ -132,7 +132,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
             passthrough_arguments = passthrough, chunk_rows, memory_limit
             chunks = self.read_passthrough(source, attributes, *passthrough_arguments)
         if progress:
-            chunks = watched(chunks, source.estimated_rows, progress)
+            chunks = with_progress(chunks, source.estimated_rows, progress)
         microdata = microdata_from_chunks(
             attributes,
             chunks,

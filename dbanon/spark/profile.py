@@ -17,7 +17,7 @@ from dbanon.advice.persons import (
     LOOKED_UP,
     PROBED,
     constant_within,
-    numbers_found,
+    find_person_identifiers,
     suspects,
 )
 from dbanon.advice.profile import Column
@@ -41,7 +41,7 @@ def numbers_of_persons(frame: DataFrame, attributes: Sequence[Attribute]) -> dic
     constant = [a for a in attributes if a.name in constant_within(attributes)]
     if not candidates:
         return {}
-    return numbers_found(
+    return find_person_identifiers(
         constant,
         _profiles(frame, candidates),
         lambda name: _agreement(frame, name),

@@ -18,7 +18,7 @@ from dbanon.advice.persons import (
     LOOKED_UP,
     PROBED,
     constant_within,
-    numbers_found,
+    find_person_identifiers,
     suspects,
 )
 from dbanon.advice.profile import Column
@@ -163,7 +163,7 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
             yield [int(count) for count in row]
 
     lone = session.lone_keys(relation)
-    return numbers_found(
+    return find_person_identifiers(
         constant,
         profile_columns(session, head, candidates, lone, session.different_of_few)[1],
         lambda column_name: _agreement(session, head, relation.attribute(column_name)),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
-from dbanon.job.concentrated import Cost, amount_told, delta_option, rho_of
+from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, Private
 from dbanon.synthesis.columns import PublicColumn, Table, person_numbers, public_columns
 from dbanon.synthesis.marginals import Division, divide, dp_marginals
@@ -65,7 +65,7 @@ class Budget:
         if self.delta is not None:
             return (
                 f"Budget {self.name} has rho = {self.total:.6g}, of which"
-                f" {amount_told(self.spent, self.delta)} is spent"
+                f" {describe_rho(self.spent, self.delta)} is spent"
             )
         return f"{self.spent:g} of {self.total:g} of budget {self.name} are spent"
 

@@ -41,10 +41,10 @@ _GIVEN = {
 # For the usual number, as it always was.
 _OR_NONE = ("chunk_rows",)
 
-_HEAD = '''"""The options by name and type, so that type checkers check calls that name them.
+_HEAD = '''"""The options by name and type, for type checkers.
 
-``python -m tests.docs.options`` writes this file of the fields of ``Policy`` and ``Job`` and of the
-methods; a test holds it to them. For an empty mapping stands None, too.
+``python -m tests.docs.options`` writes this file from the fields of ``Policy`` and ``Job`` and from
+the methods; a test compares them. None also means an empty mapping.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def text() -> str:
             _literal("RowMethod", "Methods whose classes are of rows.", of_rows),
             _literal("AttributeMethod", "Those that group each attribute by itself.", others),
             "MethodName: TypeAlias = RowMethod | AttributeMethod\n",
-            _typed("PolicyOptions", "TypedDict", "The options of a policy, but for k.", policy),
+            _typed("PolicyOptions", "TypedDict", "The options of a policy, without k.", policy),
             _typed(
                 "ClassOptions",
                 "TypedDict",
-                "The options of classes alone, but for k and the method, and its own parameters.",
+                "The options of classes alone, without k and the method, and its parameters.",
                 [*(one for one in classes if one.name != "method"), *own.values()],
             ),
             _typed(
@@ -91,7 +91,7 @@ def text() -> str:
             _typed(
                 "JobOptions",
                 "PolicyOptions, ReadingOptions",
-                "The options of a job on a database, but for the names of what is read and made.",
+                "The options of a job on a database, without the names of source and output.",
                 job,
             ),
         )

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from dbanon.data.words import InWords
+from dbanon.data.words import LabelledText
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidName
 from tests.sql.ledger_entries import MAKE, RECORD, anonymize, entry, mark, oid, refused
@@ -29,7 +29,7 @@ FORGED = "app.people\x1b]0;pwned\x07 \x9b2J\r\x08 \nk counted 50 ‮evil"
 ESCAPES = "\x1b\x07\x9b\r\x08‮"
 
 
-class Shown(InWords):
+class Shown(LabelledText):
     """What shows itself in a notebook, with what was forged."""
 
     def pairs(self) -> list[tuple[str, str]]:

@@ -334,7 +334,7 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
-    remarks = report.counts.verdict.noted
+    remarks = report.counts.verdict.ledger_values
     facts = [
         ("release", report.release_id, False),
         ("recorded", report.created_at, False),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from dbanon.advice.answer import entity_told
+from dbanon.advice.answer import describe_entity
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import person_column
 from dbanon.advice.request import (
@@ -314,7 +314,7 @@ class _Seen:
         """
         found = ""
         if self.entity:
-            found = _comment(entity_told(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
+            found = _comment(describe_entity(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
         if self.nulls is not None and not decided:
             budget = self.nulls.max_suppression
             told = f"NULLs in quasi-identifiers: {self.nulls}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dbanon.advice.answer import ColumnAdvice, describe_set, entity_told
+from dbanon.advice.answer import ColumnAdvice, describe_entity, describe_set
 from dbanon.advice.profile import SMALL
 from dbanon.advice.recommend import Point
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, are_numbers
@@ -166,7 +166,7 @@ def columns(bench: Workbench, state: FormState) -> Row:
         | state.saved_beside(reasons),
         "count": f"{proposed.profile.rows:,}",
         "roles": [(role, ROLE_WORDS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
-        "entity": entity_told(bench.entity) if bench.entity else "",
+        "entity": describe_entity(bench.entity) if bench.entity else "",
     }
 
 

@@ -17,7 +17,7 @@ from dbanon.advice.persons import (
     LOOKED_UP,
     PROBED,
     constant_within,
-    numbers_found,
+    find_person_identifiers,
     suspects,
 )
 from dbanon.advice.profile import Column, Profile
@@ -25,7 +25,7 @@ from dbanon.advice.roles import identifying
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, spelled_alike
+from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
 from dbanon.errors import DbanonError, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import column_texts
@@ -170,7 +170,7 @@ class FrameSource:
         codes_by_name = {
             name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
         }
-        return numbers_found(
+        return find_person_identifiers(
             attributes,
             [_profile_column(name, head[name]) for name in suspects(attributes)],
             lambda name: _agreement(codes_by_name[name][:HEAD]),
@@ -337,7 +337,7 @@ def _dependency_counts(
 ) -> list[list[int]]:
     """Count, for some repeated values of a number, non-NULL and distinct values of other columns.
 
-    The result is the input of ``found_within``.
+    The result is the input of ``constancy_within``.
     """
     if not others:
         return []
@@ -406,7 +406,7 @@ def _persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
     if person.normalize:
         normalize = person.normalize
         series = series.map(
-            lambda value: spelled_alike(value, normalize) if isinstance(value, str) else value,
+            lambda value: normalize_spelling(value, normalize) if isinstance(value, str) else value,
             na_action="ignore",
         )
     return pd.factorize(series)[0].astype(np.int64)

@@ -48,7 +48,7 @@ def test_rates_are_those_of_the_releases() -> None:
 def test_it_comes_near_to_what_was_measured(
     rules: dict[str, Any], churn: float, held: float, absent: float
 ) -> None:
-    found = forecast(Rules(**rules), 5, two_releases(churn, churn, churn / 2), more=10)
+    found = forecast(Rules(**rules), 5, two_releases(churn, churn, churn / 2), horizon=10)
     assert found is not None
     assert found.held == pytest.approx(held, abs=0.05)
     assert found.absent == pytest.approx(absent, abs=0.02)
@@ -57,7 +57,7 @@ def test_it_comes_near_to_what_was_measured(
 
 def test_withdrawing_and_freezing_have_their_price() -> None:
     withdrawn = forecast(
-        Rules(changes="show", departures="withdraw"), 5, two_releases(0.01, 0.01, 0), more=11
+        Rules(changes="show", departures="withdraw"), 5, two_releases(0.01, 0.01, 0), horizon=11
     )
     assert withdrawn is not None
     assert withdrawn.held == withdrawn.absent == 0

@@ -12,10 +12,10 @@ from dbanon.advice.persons import (
     BY_NAME,
     BY_VALUES,
     SEX,
-    Within,
+    WithinPerson,
     coarsest,
+    constancy_within,
     constant_within,
-    found_within,
     looks_like_person,
     many_values,
     suspects,
@@ -182,8 +182,8 @@ def test_as_many_values_as_persons() -> None:
     assert not many_values(column("customer", 2_000, 900, worded=0.7))
 
 
-def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100) -> Within:
-    return Within(what, values, constant, by_chance)
+def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100) -> WithinPerson:
+    return WithinPerson(what, values, constant, by_chance)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,17 @@ def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100)
         ("record_no", [within(SEX, 15, 7.5, values=15)], BY_VALUES),
     ],
 )
-def test_what_is_taken_for_a_number_of_persons(name: str, seen: list[Within], why: str) -> None:
+def test_what_is_taken_for_a_number_of_persons(
+    name: str, seen: list[WithinPerson], why: str
+) -> None:
     assert looks_like_person(name, seen) == why
 
 
 def test_what_is_constant_is_counted() -> None:
     counts = [(3, 1, 3, 2), (2, 1, 1, 1), (2, 2, 2, 1)]
-    birth, sex = found_within(counts, {"born": BIRTH, "sex": SEX}, {"born": 0.0, "sex": 0.5})
-    assert birth == Within(BIRTH, 3, 2, 0.0)
-    assert sex == Within(SEX, 2, 1, 0.5**2 + 0.5)
+    birth, sex = constancy_within(counts, {"born": BIRTH, "sex": SEX}, {"born": 0.0, "sex": 0.5})
+    assert birth == WithinPerson(BIRTH, 3, 2, 0.0)
+    assert sex == WithinPerson(SEX, 2, 1, 0.5**2 + 0.5)
 
 
 def test_of_persons_and_their_cases_it_is_the_persons() -> None:

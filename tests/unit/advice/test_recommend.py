@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import Point, bent, promising, recommend, with_frontier
+from dbanon.advice.recommend import Point, bend_point, next_refinement, recommend, with_frontier
 
 # SSE and linkage risk of MDAV for k = 3 to 10, as docs/evaluation.md's figures were made.
 MDAV = {
@@ -43,12 +43,12 @@ def curve(name: str) -> list[Point]:
 def test_where_three_tables_bend(name: str, k: int) -> None:
     found = recommend(curve(name))
     assert found is not None
-    assert found.point.k == bent(curve(name)).k == k
+    assert found.point.k == bend_point(curve(name)).k == k
     assert found.bends == {"mdav": k}
     assert f"k = 3..10 is at k = {k}" in found.rule
     # k beyond the range changes nothing: only bends over the same range compare.
     more = [*curve(name), point(15, 0.5, 0.04), point(20, 0.6, 0.03)]
-    assert bent(more).k == k
+    assert bend_point(more).k == k
 
 
 def test_the_refined_point_of_no_more_risk_is_taken() -> None:
@@ -181,7 +181,7 @@ def test_what_is_recommended_is_within_the_limits_and_nothing_better_is(
     elif max_loss is not None:
         assert found.point.risk == min(p.risk for p in within)
     else:
-        start = bent([p for p in points if p.curve == points[0].curve])
+        start = bend_point([p for p in points if p.curve == points[0].curve])
         assert found.point.risk <= start.risk
         assert found.point.loss == min(
             [start.loss, *(p.loss for p in points if p.risk <= start.risk)]
@@ -224,7 +224,7 @@ def test_promising_ones_find_what_all_would(
     }
     everything = recommend([*points, *better.values()], max_risk, max_loss)
     left = list(better)
-    while (release := promising(points, left, max_risk, max_loss)) is not None:
+    while (release := next_refinement(points, left, max_risk, max_loss)) is not None:
         left.remove(release)
         points.append(better[release])
     found = recommend(points, max_risk, max_loss)
@@ -239,6 +239,6 @@ def test_none_is_promising_whose_method_loses_more_at_less_risk() -> None:
     points = [point(3, 0.1, 0.5), point(4, 0.11, 0.2), point(5, 0.5, 0.1)]
     left = [("mdav+fast", 3), ("mdav+fast", 4), ("mdav+fast", 5)]
     # The bend is at 4: a refined 5 would lose .45, and a refined 4 is worth a look.
-    assert promising(points, left) == ("mdav+fast", 4)
+    assert next_refinement(points, left) == ("mdav+fast", 4)
     tried = point(4, 0.105, 0.25, refine="fast")
-    assert promising([*points, tried], [left[0], left[2]]) is None
+    assert next_refinement([*points, tried], [left[0], left[2]]) is None

@@ -71,7 +71,7 @@ def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]
     }
     assert {tuple(int(name[1:]) for name in one.columns) for one in found.sets} == wanted
     assert not found.cut
-    counts = [one.alone.count for one in found.sets]
+    counts = [one.unique.count for one in found.sets]
     assert counts == sorted(counts, reverse=True)
     assert set(found.without) == (set(names) if len(names) > 1 else set())
 
@@ -79,7 +79,7 @@ def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]
 def test_distinction_and_separation() -> None:
     # Sizes 1, 1, 2: 4 rows, 6 pairs, one of them not told apart.
     found = describe_set(["a"], {1: 2, 2: 1}, 3)
-    assert (found.alone.count, found.few.count) == (2, 4)
+    assert (found.unique.count, found.few.count) == (2, 4)
     assert (found.distinction, found.separation) == (0.75, 0.8333)
     assert describe_set(["a"], {1: 1}, 3).separation == 0.0
 

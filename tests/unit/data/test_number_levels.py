@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.data.grid import Cells, grid_for, held_ends
+from dbanon.data.grid import Cells, grid_for, released_ends
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.scales import Scale
 from tests.number_columns import ATTRIBUTES, column
@@ -31,7 +31,7 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
             # Borders are those of the public grid's finest cells.
             edges = finest.borders(finest.of(low))
             assert (low == edges).all()
-            own = held_ends(attribute, low, finest.borders(finest.of(numbers) + 1))[1]
+            own = released_ends(attribute, low, finest.borders(finest.of(numbers) + 1))[1]
             assert (high >= own).all()
             assert len(np.unique(cells)) > 1
         same = cells[1:] == cells[:-1]

@@ -11,7 +11,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
-from dbanon.job.guarantee import Guarantee, OfPersons
+from dbanon.job.guarantee import Guarantee, PersonGuarantee
 from dbanon.job.guarantee_names import PerAttribute, recorded
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
@@ -32,7 +32,7 @@ def counted(rows: Recount = ROWS, **more: Any) -> Counts:
 
 def test_a_policy_says_which_guarantee_it_is() -> None:
     assert type(POLICY.guaranteed()) is Guarantee
-    assert type(POLICY.guaranteed(entity="who")) is OfPersons
+    assert type(POLICY.guaranteed(entity="who")) is PersonGuarantee
     assert type(EACH.guaranteed(["site"])) is PerAttribute
 
 
@@ -90,7 +90,7 @@ def test_sentences() -> None:
 def test_rows_that_hold() -> None:
     found = POLICY.guaranteed().check(counted(), NEEDED)
     assert (found.k, found.rarest, found.persons, found.k_rows) == (3, 3, None, None)
-    assert (found.noted, found.cautions, found.counted) == ({}, (), "")
+    assert (found.ledger_values, found.cautions, found.counted) == ({}, (), "")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_persons() -> None:
         given = {"persons": 7, "smallest": 3, "histogram": dict(ROWS.histogram)} | changes
         return wanted.check(counted(persons={"who": EntityCount(**given)}), NEEDED)
 
-    assert check().noted == {"entity": "who", "persons": 7}
+    assert check().ledger_values == {"entity": "who", "persons": 7}
     assert (check(smallest=4).k, check(smallest=4).persons) == (4, 7)
     with pytest.raises(RecountFailed, match='holds 2 distinct values of "who", fewer than k = 3'):
         check(smallest=2)
@@ -134,7 +134,7 @@ def test_persons() -> None:
 def test_each_attribute() -> None:
     rows = Recount(10, {5: 4}, k_rows=1)
     found = EACH.guaranteed().check(counted(rows), NEEDED)
-    assert (found.k, found.rarest, found.k_rows, found.noted) == (5, 1, 1, {"k_rows": 1})
+    assert (found.k, found.rarest, found.k_rows, found.ledger_values) == (5, 1, 1, {"k_rows": 1})
     [caution] = found.cautions
     assert (caution.title, caution.why[-18:]) == ("ROWS ARE NOT k-ANONYMOUS", "shared by 1 row(s)")
     assert "NOT k-ANONYMOUS" in EACH.guaranteed().told_of(rows)
