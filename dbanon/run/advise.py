@@ -93,7 +93,7 @@ def advise(
             tick(0.0)
             return counts(names)
 
-        found = singling(chosen, sizes, small)
+        singling_out = singling(chosen, sizes, small)
     choice = null_choice(request, planned, microdata)
     planned = replace(planned, policy=replace(planned.policy, nulls=choice.nulls))
     with clock.part("sweep") as tick, warnings.catch_warnings():
@@ -119,7 +119,7 @@ def advise(
         proposed=not request.quasi_identifiers,
         entity=entity,
         chain=_chain(str(planned.relation.name), profile, roles, entity, source),
-        singling=found,
+        singling=singling_out,
         sweep=swept,
         recommendation=best,
         start={} if best is None else _start(planned, request, roles, best.point, microdata),
@@ -194,12 +194,12 @@ def proposed_kinds(
 
     Those with a hierarchy need none.
     """
-    found = {
+    nominal_kinds = {
         name: NOMINAL
         for name in chosen
         if name not in request.hierarchies and is_code(profile.column(name))
     }
-    return found | dict(request.kinds)
+    return nominal_kinds | dict(request.kinds)
 
 
 def proposed_nulls(
@@ -226,11 +226,11 @@ def proposed_nulls(
     chosen = request.quasi_identifiers
     job = _job(request, chosen, profile, entity)
     if job.policy.nulls == ERROR:
-        count, what = profile.rows, "records"
+        count, unit = profile.rows, "records"
         if entity:
-            count, what = profile.column(entity).distinct, "persons"
+            count, unit = profile.column(entity).distinct, "persons"
         if count < request.k[0]:
-            raise too_few_counted(request.k[0], count, what, 1)
+            raise too_few_counted(request.k[0], count, unit, 1)
         return None
     planned = plan(job, source, pulse=lambda: None)
     microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
@@ -356,8 +356,8 @@ def null_choice(
         trees = planned.trees(records)
         method = usual_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
-        found = partition_for(records, policy, trees=planned.trees)
-        return recode(records, found, policy, totals_of(records), planned.trees)
+        clustering = partition_for(records, policy, trees=planned.trees)
+        return recode(records, clustering, policy, totals_of(records), planned.trees)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
@@ -373,7 +373,7 @@ def _start(
 ) -> dict[str, Any]:
     """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
     name, policy = planned.relation.name, planned.policy
-    found: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": str(name),
         "output": str(RelationName(OUTPUT_SCHEMA, name.name)),
         "quasi_identifiers": list(planned.job.quasi_identifiers),
@@ -381,7 +381,7 @@ def _start(
         "k": point.k,
         "method": point.method,
     }
-    more = {
+    optional_arguments = {
         "entity": planned.job.entity,
         "refine": point.refine,
         "recoding": point.recoding,
@@ -390,4 +390,6 @@ def _start(
         "max_suppression": share_withheld(release_of(microdata, policy.nulls, point.k)) or None,
         "key": list(request.key) or None,
     }
-    return found | {option: value for option, value in more.items() if value is not None}
+    return arguments | {
+        option: value for option, value in optional_arguments.items() if value is not None
+    }

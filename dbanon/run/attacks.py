@@ -36,21 +36,21 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         raise TooFewRecords("Half of the records are too few for a class.")
     mine = take_records(microdata, members)
     try:
-        found = partition_for(
+        clustering = partition_for(
             mine,
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=lambda share: tick(share / 2),
         )
-        found = with_sets(mine, found, policy, planned.job.memory_limit)
+        clustering = with_sets(mine, clustering, policy, planned.job.memory_limit)
     except DbanonError as error:
         # Its own words may have a count, and the ledger has more readers than the run has.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
             f"Half of the records cannot be released by the same options: {reason}."
         ) from None
-    release = recode(mine, found, policy, totals_of(mine))
+    release = recode(mine, clustering, policy, totals_of(mine))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be withheld.")
     return attacks_of(

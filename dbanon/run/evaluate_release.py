@@ -97,26 +97,26 @@ def evaluated(
         require_classes(entry)
         # Looked at as a source is: its owner may have made a view of it.
         released = session.find_source(entry.name)
-        found = recorded.read(session, entry)
-        told = found.report
+        record = recorded.read(session, entry)
+        report = record.report
         figures = [
-            *_recorded(told.evaluation),
+            *_recorded(report.evaluation),
             *_counted(class_sizes(session, entry.name, entry.quasi_identifiers)),
         ]
         source = None if original is None else session.find_source(original)
         if source is not None:
             if not changed_source:
-                _require_original(session, source, found)
-            if told.suppressed:
+                _require_original(session, source, record)
+            if report.suppressed:
                 names = (*_OF_NUMBERS, "entropy_change")
                 figures += [FoundFigure(name, None, None, _WITHHELD) for name in names]
             else:
-                figures += _compared(session, released, source, entry.quasi_identifiers, told)
+                figures += _compared(session, released, source, entry.quasi_identifiers, report)
     return ReleaseEvaluation(
         entry.release_id,
         str(entry.name),
         None if source is None else str(source.name),
-        told.evaluation,
+        report.evaluation,
         tuple(figures),
     )
 
@@ -133,19 +133,24 @@ def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
         yield FoundFigure("linkage_risk", None, None, _OF_PAIRS)
         return
     notes = evaluation["notes"]
-    found = {**evaluation["losses"], **evaluation["risks"]}
+    recorded_figures = {**evaluation["losses"], **evaluation["risks"]}
     for name in (*LOSSES, *RISKS):
-        if name in found:
+        if name in recorded_figures:
             yield FoundFigure(
-                name, None, found[name], _noted(RECORDED, found[name], notes.get(name, ""))
+                name,
+                None,
+                recorded_figures[name],
+                _noted(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
-    for name, one in attacks.get("found", {}).items():
-        low, high = one["interval"] or (None, None)
+    for name, attack_figure in attacks.get("found", {}).items():
+        low, high = attack_figure["interval"] or (None, None)
         between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
-        yield FoundFigure(name, None, one["risk"], f"{one['note'] or RECORDED}{between}")
-    for column, own in evaluation["columns"].items():
-        for name, value in own.items():
+        yield FoundFigure(
+            name, None, attack_figure["risk"], f"{attack_figure['note'] or RECORDED}{between}"
+        )
+    for column, column_figures in evaluation["columns"].items():
+        for name, value in column_figures.items():
             yield FoundFigure(name, column, value, RECORDED)
 
 
@@ -162,11 +167,11 @@ def _counted(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
         yield FoundFigure(name, None, value, "no row is released" if value is None else COUNTED)
 
 
-def _require_original(session: Session, source: Relation, found: Recorded) -> None:
+def _require_original(session: Session, source: Relation, record: Recorded) -> None:
     names = {attribute.name for attribute in source.schema.attributes}
     missing = [
         column.name
-        for column in found.columns
+        for column in record.columns
         if column.role != Role.QUASI_IDENTIFIER.value and column.name not in names
     ]
     if missing:
@@ -176,7 +181,7 @@ def _require_original(session: Session, source: Relation, found: Recorded) -> No
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )
-    rows, then = rows_of(session, source.relation), found.report.rows_in
+    rows, then = rows_of(session, source.relation), record.report.rows_in
     if rows != then:
         raise OriginalChanged(
             f"{source.name} is not what was released: it has {rows} rows, and had {then} then.",
@@ -189,10 +194,10 @@ def _compared(
     released: Relation,
     source: Relation,
     quasi_identifiers: Sequence[str],
-    told: Report,
+    report: Report,
 ) -> Iterator[FoundFigure]:
     """What follows from both relations; strata lose nothing, and ranks have an order of theirs."""
-    arguments = told.arguments
+    arguments = report.arguments
     of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     of_release = {attribute.name: attribute.kind for attribute in released.schema.attributes}
     numbers, texts = [], []
@@ -205,7 +210,7 @@ def _compared(
         elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
             texts.append(name)
     if numbers:
-        sides = [side_of(session, one.relation, numbers) for one in (source, released)]
+        sides = [side_of(session, side.relation, numbers) for side in (source, released)]
         note = f"{ALONE}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
             yield FoundFigure(measure, None, figure.value, _noted(note, figure.value, figure.note))
@@ -222,8 +227,8 @@ def _compared(
         _change(sum(before), sum(after)) if texts else None,
         f"percent; {ALONE}" if texts else "no column of text, without an order, is in both",
     )
-    for name, one, other in zip(texts, before, after, strict=True):
-        yield FoundFigure("entropy_change", name, _change(one, other), f"percent; {ALONE}")
+    for name, original, release in zip(texts, before, after, strict=True):
+        yield FoundFigure("entropy_change", name, _change(original, release), f"percent; {ALONE}")
 
 
 def _change(before: float, after: float) -> float:

@@ -12,37 +12,37 @@ from dbanon.stores.exports import formats, places
 Known: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
 
 
-def is_free(place: places.Destination, known: Known) -> bool:
+def is_free(path: places.Destination, exports: Known) -> bool:
     """True where nothing is, or a file of a release, as it or the ledger's digests say."""
-    found = places.status_of(place)
-    if found is None:
+    status = places.status_of(path)
+    if status is None:
         return True
     # No link is replaced, nor followed, and no pipe waited for.
-    if not places.is_file(found):
+    if not places.is_file(status):
         return False
     try:
-        if formats.metadata_of(place).get("release_id"):
+        if formats.metadata_of(path).get("release_id"):
             return True
     except (ValueError, OSError):
         pass
-    return _has_one_of(place, known)
+    return _has_one_of(path, exports)
 
 
-def has_passed(place: places.Destination, release_id: str, known: Known) -> bool:
+def has_passed(path: places.Destination, release_id: str, exports: Known) -> bool:
     """True where a place has a later release than one of the ledger's, or that one already.
 
     It is found by the digest that the ledger has of it, not by what the file says of itself.
     """
-    if not any(release_id == of for of, _, _ in known):
+    if not any(release_id == of for of, _, _ in exports):
         return False
-    later = list(takewhile(lambda one: one[0] != release_id, known))
-    own = [one for one in known if one[0] == release_id]
-    return places.is_file(places.status_of(place)) and _has_one_of(place, [*later, *own])
+    later = list(takewhile(lambda entry: entry[0] != release_id, exports))
+    this_release = [entry for entry in exports if entry[0] == release_id]
+    return places.is_file(places.status_of(path)) and _has_one_of(path, [*later, *this_release])
 
 
-def _has_one_of(place: places.Destination, known: Known) -> bool:
-    digests = {one["sha256"] for _, _, one in known}
+def _has_one_of(path: places.Destination, exports: Known) -> bool:
+    digests = {entry["sha256"] for _, _, entry in exports}
     try:
-        return bool(digests) and places.sha256(place) in digests
+        return bool(digests) and places.sha256(path) in digests
     except OSError:
         return False

@@ -53,9 +53,9 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     import hashlib
 
     types = {name: planned.relation.attribute(name).sql_type for name in names}
-    told = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
+    content = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
     key = str(salt).encode() + b":" + job.fingerprint_key
-    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', told.encode(), key, _ROUNDS).hex()}"
+    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', content.encode(), key, _ROUNDS).hex()}"
 
 
 def source_digest(
@@ -75,11 +75,11 @@ def source_digest(
         return {}
     import hashlib
 
-    way, probe, *told = rows
-    text = json.dumps([names, told]).encode()
+    algorithm, probe, *sums = rows
+    text = json.dumps([names, sums]).encode()
     hashed = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _ROUNDS).hex()
     # In another way, or by another version of the database, the same rows have another sum.
-    return {"columns": names, "way": f"{way}:{probe}", "salt": salt, "hash": hashed}
+    return {"columns": names, "way": f"{algorithm}:{probe}", "salt": salt, "hash": hashed}
 
 
 def has_other_rows(session: Session, release_id: str) -> bool | None:
@@ -92,13 +92,13 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     DbanonError : of the class that says why the source cannot be read.
     """
     request, _, _, publisher, _ = requested(session, release_id)
-    own = publisher == session.current_user()
+    is_publisher = publisher == session.current_user()
     try:
         job, read = _read_before(request)
     except MISSHAPEN:
         # A runner writes entries: a broken one says nothing, and stops nobody's list.
         return None
-    if job.where is not None and not own:
+    if job.where is not None and not is_publisher:
         return None
     source, names = SqlSource(session), job.quasi_identifiers
     relation = session.find_source(parse_relation(job.table))
@@ -119,19 +119,19 @@ def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     TypeError, ValueError, KeyError, AttributeError : the entry has none, or is broken.
     InvalidParameter : what it has is no job.
     """
-    told = json.loads(request or "{}")
-    read, asked = told["source"]["read"], told["asked"]
-    way, salt, hashed = read["way"], read["salt"], read["hash"]
-    if not (isinstance(way, str) and isinstance(hashed, str) and type(salt) is int):
+    recorded = json.loads(request or "{}")
+    read, job_options = recorded["source"]["read"], recorded["asked"]
+    algorithm, salt, hashed = read["way"], read["salt"], read["hash"]
+    if not (isinstance(algorithm, str) and isinstance(hashed, str) and type(salt) is int):
         raise TypeError
     if not 0 < salt <= LARGEST_SALT:
         raise ValueError
-    known = {name: asked[name] for name in ("table", "where", "key") if name in asked}
+    options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
     names = read["columns"]
-    job = make(Job, {**known, "output": "none", "quasi_identifiers": names, "k": 2})
+    job = make(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
     if not job.quasi_identifiers:
         raise ValueError
-    return job, {"way": way, "salt": salt, "hash": hashed}
+    return job, {"way": algorithm, "salt": salt, "hash": hashed}
 
 
 def salt_of(recorded: str) -> int:
@@ -142,18 +142,24 @@ def salt_of(recorded: str) -> int:
 def definition(planned: Plan) -> Any:
     """All that shapes a job's release but for the rows, as plain values; hierarchies by digest."""
     job = planned.job
-    own = {one.name: getattr(job, one.name) for one in fields(job) if one.name not in _OF_RUNS}
+    job_fields = {
+        job_field.name: getattr(job, job_field.name)
+        for job_field in fields(job)
+        if job_field.name not in _OF_RUNS
+    }
     read: dict[str, Any] = {"trees": planned.given.trees, "models": planned.given.models}
     if planned.pseudonym_key is not None:
         read["pseudonym_key"] = planned.pseudonym_key.check
-    return _plain({"relation": str(planned.relation.name), **own, **read})
+    return _plain({"relation": str(planned.relation.name), **job_fields, **read})
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Hierarchy):
         return value.sha256
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {
+            part_field.name: _plain(getattr(value, part_field.name)) for part_field in fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

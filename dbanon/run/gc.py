@@ -46,20 +46,20 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
     with store.session(write=False) as session:
         tables = release_tables.tables_of_releases(session, output)
         files = releases.exports_of(session, str(output))
-        found = {
+        without_data = {
             release_id
             for release_id in ids
             if release_id in tables and not release_tables.is_there(session, *tables[release_id])
         }
-    for release_id, _, one in files:
+    for release_id, _, entry in files:
         # A path without an id is of the newest release.
-        has_own_file = release_id in found and "{release}" in one["template"]
+        has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file
-            and places.status_of(places.resolve_destination(one["path"], "")) is not None
+            and places.status_of(places.resolve_destination(entry["path"], "")) is not None
         ):
-            found.discard(release_id)
-    return found
+            without_data.discard(release_id)
+    return without_data
 
 
 def clear_runs(store: Store, days: float) -> int:

@@ -86,14 +86,14 @@ def read_hierarchies(
             model = replace(model, distance=tree)
             of_models[name] = tree
         models.append(model)
-    trees, found = read_named(source, relation, job.hierarchies, pulse)
-    return GivenHierarchies(trees, tuple(models), origins | found, of_models)
+    trees, named_origins = read_named(source, relation, job.hierarchies, pulse)
+    return GivenHierarchies(trees, tuple(models), origins | named_origins, of_models)
 
 
 def read_named(
     source: Source,
     relation: Relation,
-    given: Mapping[str, Hierarchy | HierarchySpec],
+    specs: Mapping[str, Hierarchy | HierarchySpec],
     pulse: Pulse = no_pulse,
 ) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
     """Hierarchies by column, read but for builders, and where they came from, for the ledger.
@@ -104,10 +104,10 @@ def read_named(
     """
     trees: dict[str, Hierarchy | HierarchySpec] = {}
     origins: dict[str, dict[str, Any]] = {}
-    for name, one in given.items():
-        if isinstance(one, HierarchySpec):
-            one, origins[name] = _read(source, relation, name, one, pulse)
-        trees[name] = one
+    for name, tree_or_spec in specs.items():
+        if isinstance(tree_or_spec, HierarchySpec):
+            tree_or_spec, origins[name] = _read(source, relation, name, tree_or_spec, pulse)
+        trees[name] = tree_or_spec
     return trees, origins
 
 
@@ -167,7 +167,7 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
 
 
 def require_covered(
-    source: Source, relation: Relation, given: GivenHierarchies, pulse: Pulse = no_pulse
+    source: Source, relation: Relation, hierarchies: GivenHierarchies, pulse: Pulse = no_pulse
 ) -> None:
     """Check that hierarchies take the values of their columns, without reading rows.
 
@@ -178,12 +178,12 @@ def require_covered(
     HierarchyBroken : a value is no leaf.
     InvalidParameter : a builder does not take the values.
     """
-    for name, one in given.trees.items():
+    for name, tree_or_builder in hierarchies.trees.items():
         attribute = relation.attribute(name)
         if attribute.kind is Kind.TIMESTAMP:
             continue
         values = source.distinct(relation, attribute)
-        if isinstance(one, Hierarchy):
-            one.encode(spell_as_leaves(one, values, attribute), name)
+        if isinstance(tree_or_builder, Hierarchy):
+            tree_or_builder.encode(spell_as_leaves(tree_or_builder, values, attribute), name)
         else:
-            build(one, values, name, pulse)
+            build(tree_or_builder, values, name, pulse)

@@ -69,7 +69,7 @@ def joint_histories(
         earlier = history.of_entity(entity)
         if earlier:
             counts = target.joint_histories(written, earlier, int(job.policy.k))
-            of_chains = [one.output for one in earlier if one.is_chained]
+            of_chains = [release.output for release in earlier if release.is_chained]
             return {JOINT: describe_joint_histories(len(earlier), counts, of_chains)}
     return {}
 
@@ -90,21 +90,22 @@ def warn_of_history(caution: Caution | None) -> None:
 
 
 def _named(earlier: Sequence[EarlierRelease]) -> str:
-    names = list(dict.fromkeys(one.output for one in earlier))
+    names = list(dict.fromkeys(release.output for release in earlier))
     more = f" and {len(names) - _NAMED} more outputs" if len(names) > _NAMED else ""
     return f"{counted(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """What to do: a chain where the database of the source can keep one, or the option."""
-    alone = f"To release it all the same, with no protection against this: {consent}"
+    independent_hint = f"To release it all the same, with no protection against this: {consent}"
     if not history.takes_chains:
         which = "Its source is no database" if history.file_url is None else "No database here"
-        return f"{which} that keeps chains. {alone}"
+        return f"{which} that keeps chains. {independent_hint}"
     where = "" if history.file_url is None else " in the database that takes the releases"
     return (
         f"Make a chain{where}, and name it for each release (`chain`): its releases stay private"
-        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n{alone}"
+        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n"
+        f"{independent_hint}"
     )
 
 

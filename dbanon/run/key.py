@@ -14,7 +14,7 @@ BYTES = 32
 _HEX = re.compile(rb"[0-9a-f]{64}")
 
 
-def read_key(where: str, wrong: type[DbanonError], made: str, instead: str) -> bytes:
+def read_key(where: str, wrong: type[DbanonError], how_made: str, instead: str) -> bytes:
     """The key that ``file:PATH`` or ``env:NAME`` names, 32 bytes.
 
     Parameters
@@ -23,7 +23,7 @@ def read_key(where: str, wrong: type[DbanonError], made: str, instead: str) -> b
     made : how keys are made, in words.
     instead : what to do where others may have read it.
     """
-    form = f"A key is 64 hexadecimal digits, or a file of {BYTES} bytes, {made}."
+    form = f"A key is 64 hexadecimal digits, or a file of {BYTES} bytes, {how_made}."
     kind, _, name = where.partition(":")
     if kind == "env":
         content = os.environ.get(name, "").encode(errors="surrogateescape")
@@ -46,8 +46,8 @@ def key_of_pseudonyms(where: str) -> PseudonymKey:
     ------
     PseudonymKeyWrong : there is none, or others may read it. Nothing of it is told.
     """
-    made = "as openssl rand -hex 32 makes them"
-    return PseudonymKey(read_key(where, PseudonymKeyWrong, made, "use another one"))
+    how_made = "as openssl rand -hex 32 makes them"
+    return PseudonymKey(read_key(where, PseudonymKeyWrong, how_made, "use another one"))
 
 
 def key_path(where: str) -> Path:

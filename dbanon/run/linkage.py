@@ -101,21 +101,23 @@ class KeptColumns:
         for name in names:
             groups = self._counts.groups(name)
             strengths[name] = {
-                one: dependence(groups, position, self._originals.frequencies(one), self._rows)
-                for position, one in enumerate(self._originals.names)
+                quasi_identifier: dependence(
+                    groups, position, self._originals.frequencies(quasi_identifier), self._rows
+                )
+                for position, quasi_identifier in enumerate(self._originals.names)
             }
         kept_names = [name for name in names if name in self.job.keep]
-        for one in self._originals.names if kept_names else ():
-            groups = self._counts.originals(one, kept_names)
+        for quasi_identifier in self._originals.names if kept_names else ():
+            groups = self._counts.originals(quasi_identifier, kept_names)
             for position, name in enumerate(kept_names):
-                own = frequencies_of(self._counts.groups(name), self._rows)
-                strength = dependence(groups, position, own, self._rows)
-                strengths[name][one] = max(strengths[name][one], strength)
+                kept_frequencies = frequencies_of(self._counts.groups(name), self._rows)
+                strength = dependence(groups, position, kept_frequencies, self._rows)
+                strengths[name][quasi_identifier] = max(strengths[name][quasi_identifier], strength)
         return strengths
 
     def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
-        strongest = max(strengths, key=lambda one: strengths[one])
+        strongest = max(strengths, key=lambda quasi_identifier: strengths[quasi_identifier])
         if not is_coding(strengths[strongest]):
             return None
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._columns, name))
@@ -188,7 +190,7 @@ def linking_columns(
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)
-    refused = [one.describe(k) for one in findings if one.share >= REFUSED]
+    refused = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
     if job.policy.strict and refused:
         raise LinkingColumnRefused(
             "A column that would be released as it is singles out rows that the classes hide."
@@ -197,6 +199,6 @@ def linking_columns(
             hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
             " it, release it as a pseudonym, or leave out `strict`.",
         )
-    for one in findings:
-        warn_caller(KeptColumnLinks(f"Column {one.describe(k)}."))
+    for finding in findings:
+        warn_caller(KeptColumnLinks(f"Column {finding.describe(k)}."))
     return tuple(findings)

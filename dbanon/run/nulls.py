@@ -30,27 +30,29 @@ def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
     ------
     TooFewRecords : fewer than k records or persons are left.
     """
-    found = microdata
+    remaining = microdata
     if microdata.valid is not None:
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
-        found = merge_nulls(microdata, policy)
+        remaining = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
             records = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            rare = rare_records(found, policy)
-            every = np.arange(found.n_records)
+            rare = rare_records(remaining, policy)
+            every = np.arange(remaining.n_records)
             records = every if rare is None else np.setdiff1d(every, rare, assume_unique=True)
-        found = replace(take_records(found, records), withheld=microdata.n_read - len(records))
-    smallest = _smallest(found)
+        remaining = replace(
+            take_records(remaining, records), withheld=microdata.n_read - len(records)
+        )
+    smallest = _smallest(remaining)
     if smallest >= k:
-        return found
-    what = "row" if microdata.entities is None else "person"
+        return remaining
+    unit = "row" if microdata.entities is None else "person"
     raise TooFewRecords(
         f"The table has {counted(microdata.n_read, 'row')}, and no more than"
-        f' {counted(smallest, what)} that could be released with `nulls="{nulls}"`, fewer than'
+        f' {counted(smallest, unit)} that could be released with `nulls="{nulls}"`, fewer than'
         f" k = {k}."
         if microdata.valid is not None
-        else f"The table has {counted(smallest, what)}, fewer than k = {k}.",
+        else f"The table has {counted(smallest, unit)}, fewer than k = {k}.",
         hint="Choose a smaller k"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",
@@ -63,7 +65,7 @@ def _smallest(microdata: Microdata) -> int:
         return 0
     if microdata.valid is None:
         return count_of(microdata, np.arange(microdata.n_records))
-    return min(count_of(microdata, one) for one in groups(pattern_codes(microdata.valid)))
+    return min(count_of(microdata, pattern) for pattern in groups(pattern_codes(microdata.valid)))
 
 
 def share_withheld(microdata: Microdata) -> float:
@@ -100,7 +102,7 @@ def choose_nulls(
     if requested is not None:
         return NullChoice(requested, share_withheld(release_of(microdata, requested, k)), {})
     cells = int(microdata.valid.sum())
-    lost: dict[str, float] = {}
+    losses: dict[str, float] = {}
     shares: dict[str, float] = {}
     for nulls in CHOICES:
         if nulls == MERGE and not merges:
@@ -114,13 +116,13 @@ def choose_nulls(
         is_category = nulls == MERGE and released.suppressed is None
         if is_suppress or is_category:
             continue
-        lost[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
+        losses[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
         shares[nulls] = share_withheld(released)
-    if not lost:
+    if not losses:
         # As it was refused for each of them.
         release_of(microdata, MERGE if merges else SUPPRESS, k)
-    best = min(lost, key=lambda nulls: round(lost[nulls], 9))
-    return NullChoice(best, shares[best], lost)
+    best = min(losses, key=lambda nulls: round(losses[nulls], 9))
+    return NullChoice(best, shares[best], losses)
 
 
 def _cells_left(microdata: Microdata, release: Release) -> float:
@@ -150,33 +152,33 @@ def _drawn(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int
     rng = np.random.default_rng(seed)
     persons = microdata.entities
     if persons is None:
-        drawn = rng.choice(microdata.n_records, size, replace=False)
-        chosen = np.sort(drawn).astype(np.int64)
+        sampled_records = rng.choice(microdata.n_records, size, replace=False)
+        chosen = np.sort(sampled_records).astype(np.int64)
     else:
         each = np.bincount(persons)
         order = rng.permutation(np.flatnonzero(each))
-        whole = order[np.cumsum(each[order]) <= size]
-        chosen = np.flatnonzero(np.isin(persons, whole)).astype(np.int64)
+        chosen_persons = order[np.cumsum(each[order]) <= size]
+        chosen = np.flatnonzero(np.isin(persons, chosen_persons)).astype(np.int64)
     if microdata.valid is None:
         return chosen
-    found = [chosen]
-    drawn_already = np.zeros(microdata.n_records, np.bool_)
-    drawn_already[chosen] = True
+    samples = [chosen]
+    is_sampled = np.zeros(microdata.n_records, np.bool_)
+    is_sampled[chosen] = True
     for records in groups(pattern_codes(microdata.valid)):
-        found.append(_more_of(microdata, records, drawn_already[records], k, rng))
-    return np.sort(np.concatenate(found))
+        samples.append(_more_of(microdata, records, is_sampled[records], k, rng))
+    return np.sort(np.concatenate(samples))
 
 
 def _more_of(
     microdata: Microdata,
     records: NDArray[np.int64],
-    drawn: NDArray[np.bool_],
+    is_sampled: NDArray[np.bool_],
     k: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Records of a pattern of NULLs, so that with those drawn k records or persons have it."""
     persons = records if microdata.entities is None else microdata.entities[records]
-    there = np.unique(persons[drawn])
-    others = np.setdiff1d(persons, there)
-    more = rng.permutation(others)[: max(k - len(there), 0)]
-    return records[np.isin(persons, more) & ~drawn]
+    sampled_persons = np.unique(persons[is_sampled])
+    others = np.setdiff1d(persons, sampled_persons)
+    more = rng.permutation(others)[: max(k - len(sampled_persons), 0)]
+    return records[np.isin(persons, more) & ~is_sampled]

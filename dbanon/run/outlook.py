@@ -65,15 +65,21 @@ class FileColumn:
     told: str
 
     @classmethod
-    def of(cls, one: ColumnReading, k: int) -> FileColumn:
+    def of(cls, reading: ColumnReading, k: int) -> FileColumn:
         """The column, of which no more is told than of k rows."""
-        rest = one.n_values - one.n_matching
-        if not one.look or one.n_matching < k or 2 * one.n_matching < one.n_values:
-            return cls(one.name, one.sql_type, one.by)
+        n_different = reading.n_values - reading.n_matching
+        if not reading.look or reading.n_matching < k or 2 * reading.n_matching < reading.n_values:
+            return cls(reading.name, reading.sql_type, reading.by)
         # How many fewer than k there are, nobody is told.
-        share = "nearly all" if rest < k else f"{100 * one.n_matching // one.n_values} %"
-        words = f"{share if rest else 'all'} look like {one.look}"
-        return cls(one.name, one.sql_type, words + (f": {one.option}" if one.option else ""))
+        share = (
+            "nearly all" if n_different < k else f"{100 * reading.n_matching // reading.n_values} %"
+        )
+        words = f"{share if n_different else 'all'} look like {reading.look}"
+        return cls(
+            reading.name,
+            reading.sql_type,
+            words + (f": {reading.option}" if reading.option else ""),
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,7 @@ class Outlook:
 
         replaced = f", replaces a {self.replaces}" if self.replaces else ""
         limit = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
-        found = [
+        pairs = [
             ("source", f"{self.source} ({self.source_kind})"),
             ("rows", str(self.rows) + (f", {self.withheld} with a NULL" if self.withheld else "")),
             *((f"column {c.name}", _read_as(c)) for c in self.file_columns),
@@ -177,17 +183,17 @@ class Outlook:
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
             ("to find classes", _seconds(self.forecast)),
         ]
-        found += [("creates", names(self.creates))] if self.creates else []
-        found += [("drops", names(self.drops))] if self.drops else []
-        for one in self.exports:
-            more = ", replaces a file" if one.replaces else ""
-            more += "" if one.keep_last is None else f", the newest {one.keep_last} stay"
-            found.append(("export", f"{one.path} ({one.format}{more})"))
+        pairs += [("creates", names(self.creates))] if self.creates else []
+        pairs += [("drops", names(self.drops))] if self.drops else []
+        for export in self.exports:
+            more = ", replaces a file" if export.replaces else ""
+            more += "" if export.keep_last is None else f", the newest {export.keep_last} stay"
+            pairs.append(("export", f"{export.path} ({export.format}{more})"))
         if self.clustered is not None:
-            found += _clustered_pairs(self.clustered)
+            pairs += _clustered_pairs(self.clustered)
         if self.chain is not None:
-            found += self.chain.pairs()
-        return found
+            pairs += self.chain.pairs()
+        return pairs
 
 
 def outlook(
@@ -245,20 +251,20 @@ def outlook(
             session, read = reads.session, planned.relation
             require_covered(reads, read, planned.given)
             require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
-        found = _cluster(planned, reads, clock) if cluster else None
+        clustered = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
-    told = _outlook(planned, rows, withheld, memory, different, changed, found)
+    result = _outlook(planned, rows, withheld, memory, different, changed, clustered)
     if reads.drawn:
-        told = replace(told, arguments={**told.arguments, "drawn": dict(reads.drawn)})
-    return replace(told, chain=chain, file_columns=file_columns)
+        result = replace(result, arguments={**result.arguments, "drawn": dict(reads.drawn)})
+    return replace(result, chain=chain, file_columns=file_columns)
 
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
     # Nothing is written: what would be carried stays where it is.
     planned = replace(planned, wanted=replace(planned.wanted, passthrough=None))
-    microdata, policy, found = read_and_cluster(planned, source, clock)
+    microdata, policy, result = read_and_cluster(planned, source, clock)
     with clock.phase("cluster"):
-        release = recoded(planned, policy, source, microdata, found)
+        release = recoded(planned, policy, source, microdata, result)
     sizes = release.partition.sizes
     return Clustered(
         classes=release.partition.n_classes,
@@ -267,7 +273,7 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
         suppressed=microdata.withheld + release.partition.n_suppressed,
         information_loss=published(release.public, release.measure).total,
         loss_measure=release.measure,
-        levels=None if found.levels is None else dict(found.levels.levels),
+        levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),
     )
 
@@ -279,7 +285,7 @@ def _outlook(
     memory: int,
     different: float,
     changed: Changes,
-    found: Clustered | None,
+    clustered: Clustered | None,
 ) -> Outlook:
     job, output = planned.job, planned.place
     foreseen = forecast(planned.policy, rows - withheld, _shape(planned), different)
@@ -319,7 +325,7 @@ def _outlook(
         creates=changed.creates,
         drops=changed.drops,
         exports=changed.files,
-        clustered=found,
+        clustered=clustered,
     )
 
 
@@ -329,38 +335,40 @@ def _shape(planned: Plan) -> Shape:
 
 def _different(planned: Plan, source: SqlSource, rows: int) -> float:
     """The share of rows whose quasi-identifiers no row before has, where that matters."""
-    names = [one.name for one in planned.wanted.quasi_identifiers]
-    known = _shape(planned).is_mixed and rows > 0
-    return source.different_rows(planned.relation, names) if known else 1.0
+    names = [attribute.name for attribute in planned.wanted.quasi_identifiers]
+    is_needed = _shape(planned).is_mixed and rows > 0
+    return source.different_rows(planned.relation, names) if is_needed else 1.0
 
 
 def _memory(planned: Plan, rows: int, different: float) -> int:
     """About the bytes that a run takes; raises MemoryLimit where the run would."""
     columns, job = planned.wanted.columns, planned.job
-    coded = sum(one.kind.is_coded for one in columns)
+    coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
     most = require_memory(rows, len(columns), job.memory_limit, "would be read", on_disk, coded)
     return most if on_disk else rows * bytes_per_record(len(columns), coded, different)
 
 
-def _seconds(found: Mapping[str, float] | None) -> str:
+def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
     """A forecast in words."""
-    if found is None:
+    if forecast_seconds is None:
         return "not known: nobody measured this method and table"
-    return in_words(found["seconds"], found["refinement_seconds"])
+    return in_words(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
     """The columns of a CSV file, by all of its rows."""
-    return tuple(FileColumn.of(one, int(job.policy.k)) for one in session.as_written(relation))
+    return tuple(
+        FileColumn.of(reading, int(job.policy.k)) for reading in session.as_written(relation)
+    )
 
 
 def _texts_of(job: Job, session: Session) -> str | None:
     """What texts of a CSV file look like, for the error of one that cannot be what it is named."""
     relation = session.find_source(parse_relation(job.table))
     columns = _file_columns(job, session, relation)
-    texts = [one for one in columns if one.told and one.sql_type == "VARCHAR"]
-    return ". ".join(f'"{one.name}": {_read_as(one)}' for one in texts) or None
+    texts = [column for column in columns if column.told and column.sql_type == "VARCHAR"]
+    return ". ".join(f'"{column.name}": {_read_as(column)}' for column in texts) or None
 
 
 def _read_as(column: FileColumn) -> str:
@@ -378,23 +386,23 @@ def _described(column: PlannedColumn) -> str:
     return f"{text}; a hierarchy of {tree['leaves']} leaves, height {tree['height']}"
 
 
-def _clustered_pairs(found: Clustered) -> list[tuple[str, str]]:
+def _clustered_pairs(clustered: Clustered) -> list[tuple[str, str]]:
     measure = {
         "sse": "SSE/SST",
         "iloss": "iloss a cell",
         "gower": "Gower's distance a cell",
-    }[found.loss_measure]
-    levels = ", ".join(f"{name} {level}" for name, level in (found.levels or {}).items())
+    }[clustered.loss_measure]
+    levels = ", ".join(f"{name} {level}" for name, level in (clustered.levels or {}).items())
     return [
         (
             "classes: number, smallest / largest",
-            f"{found.classes}, {found.smallest_class} / {found.largest_class} rows",
+            f"{clustered.classes}, {clustered.smallest_class} / {clustered.largest_class} rows",
         ),
-        ("suppressed", str(found.suppressed)),
+        ("suppressed", str(clustered.suppressed)),
         *([("levels", levels)] if levels else []),
-        (f"information loss, {measure}", f"{found.information_loss:.6f}"),
+        (f"information loss, {measure}", f"{clustered.information_loss:.6f}"),
         (
             "seconds",
-            ", ".join(f"{name} {value:.2f}" for name, value in found.seconds.items() if value),
+            ", ".join(f"{name} {value:.2f}" for name, value in clustered.seconds.items() if value),
         ),
     ]

@@ -119,7 +119,7 @@ class Plan:
         policy: Policy,
         holds: Verdict,
         released: Sequence[str],
-        place: tuple[str, str, str],
+        names_and_kind: tuple[str, str, str],
         more: Mapping[str, Any],
     ) -> Request:
         """What was asked for, as the report of a release says it.
@@ -144,15 +144,15 @@ class Plan:
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
             "also_k": [
-                {"columns": list(one.columns), "k": one.k, "counted": found}
-                for one, found in zip(self.also(released), holds.also, strict=True)
+                {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
+                for column_set, counted in zip(self.also(released), holds.also, strict=True)
             ],
             **holds.noted,
             **more,
         }
         if not self.guarantee.also:
             del arguments["also_k"]
-        source, output, kind = place
+        source, output, kind = names_and_kind
         return Request(
             source=source,
             output=output,
@@ -171,13 +171,15 @@ class Plan:
     def questions(self, released: Sequence[str]) -> Questions:
         """What has to be counted on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        asked = replace(self.guarantee, also=self.also(released))
-        return asked.questions(released, sensitive, self.wanted.leaves)
+        guarantee = replace(self.guarantee, also=self.also(released))
+        return guarantee.questions(released, sensitive, self.wanted.leaves)
 
     def also(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
-        own = self.job.quasi_identifiers
-        return tuple(one.released(own, released) for one in self.guarantee.also)
+        quasi_identifiers = self.job.quasi_identifiers
+        return tuple(
+            column_set.released(quasi_identifiers, released) for column_set in self.guarantee.also
+        )
 
     def draft(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
@@ -233,8 +235,8 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
-    normalize, whose = job.entity_normalize, job.guarantee.persons
-    persons = tuple(as_identifier(relation.attribute(name), normalize) for name in whose)
+    normalize, person_names = job.entity_normalize, job.guarantee.persons
+    persons = tuple(as_identifier(relation.attribute(name), normalize) for name in person_names)
     job.guarantee.require(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
@@ -252,8 +254,8 @@ def plan(
     # Before anything is read: what is written later is newer than the release.
     state, history = _state_of(job, relation, source, target)
     relation = source.pin(relation, [*names, *numbers])
-    given = read_hierarchies(source, relation, job, pulse)
-    models = with_null_leaves(given.models)
+    hierarchies = read_hierarchies(source, relation, job, pulse)
+    models = with_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.in_sets]))
     for name in job.in_sets:
         require_equality(relation.attribute(name))
@@ -282,7 +284,7 @@ def plan(
         passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
         target.require_passthrough(source, relation, passthrough)
-    wanted = ColumnRoles(
+    column_roles = ColumnRoles(
         attributes,
         # Whatever their types are, these are told apart by their values' texts.
         by=_as_texts(relation, job.by),
@@ -292,8 +294,10 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    made = Plan(job, policy, relation, wanted, given, release_id, output, numbers, state, key)
-    return replace(made, history=history).expected(source, target)
+    planned = Plan(
+        job, policy, relation, column_roles, hierarchies, release_id, output, numbers, state, key
+    )
+    return replace(planned, history=history).expected(source, target)
 
 
 def _state_of(

@@ -95,34 +95,34 @@ class Spender:
         if self._read is None:
             assert self.session is not None
             begun, job = self.begun, self.begun.job
-            found, whose = read_figures(
+            figures, persons = read_figures(
                 self.session, begun.relation, begun.columns, job.persons, job.chunk_rows
             )
-            units = found.shape[1] if whose is None else int(whose.max(initial=0))
+            units = figures.shape[1] if persons is None else int(persons.max(initial=0))
             if units != begun.n:
                 raise SourceChanged(
                     f"There were {begun.n} {job.unit}s before epsilon was spent, and there are"
                     f" {units}; nothing was published, and it stays spent.",
                     hint="Release a table that nobody writes to meanwhile.",
                 )
-            self._read = found, whose
+            self._read = figures, persons
         return self._read
 
     def _column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         column = self._figures()[0][j]
         nulls = np.isnan(column)
-        one = self.begun.columns[j]
-        if isinstance(one, ListedColumn):
-            return one.values(column), nulls
-        dtype = dtype_of(one.source)
+        spec = self.begun.columns[j]
+        if isinstance(spec, ListedColumn):
+            return spec.values(column), nulls
+        dtype = dtype_of(spec.source)
         if dtype.kind == "M":
             return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
         return column, nulls
 
     def _whose(self) -> NDArray[np.int64]:
-        whose = self._figures()[1]
-        assert whose is not None
-        return whose
+        persons = self._figures()[1]
+        assert persons is not None
+        return persons
 
 
 def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
@@ -146,14 +146,16 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
         begun.release_id,
     )
     write_rows(session, output, begun.columns, rows.columns)
-    require_recount(session, output.written, [Kept.of(one) for one in begun.columns], begun.n)
+    require_recount(session, output.written, [Kept.of(column) for column in begun.columns], begun.n)
     report = _report(spender, output, rows, digest.take(session, output.written))
     return _published(session, begun, output, report, time.perf_counter() - started)
 
 
-def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None) -> PrivateReport:
-    begun, kept = spender.begun, spender.kept
-    assert kept is not None
+def _report(
+    spender: Spender, output: Output, rows: Synthesis, written_digest: str | None
+) -> PrivateReport:
+    begun, budget = spender.begun, spender.kept
+    assert budget is not None
     assert rows.epsilon is not None
     job = begun.job
     names = [attribute.name for attribute in begun.relation.schema.attributes]
@@ -170,11 +172,11 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
             **job.arguments(),
             "budget": job.budget,
             "hierarchies": dict(begun.hierarchies),
-            "between": {one.attribute.name: one.ends for one in begun.columns},
+            "between": {column.attribute.name: column.ends for column in begun.columns},
             "listed": {
-                one.attribute.name: list(one.labels)
-                for one in begun.columns
-                if isinstance(one, ListedColumn)
+                column.attribute.name: list(column.labels)
+                for column in begun.columns
+                if isinstance(column, ListedColumn)
             },
             "told": list(rows.told),
         },
@@ -182,16 +184,16 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
         epsilon=rows.epsilon,
         delta=job.wished.delta,
-        rho=None if kept.delta is None else float(budgets.charged(job.wished.cost, kept.delta)),
+        rho=None if budget.delta is None else float(budgets.charged(job.wished.cost, budget.delta)),
         neighbours=job.unit,
         budget=job.budget,
-        spent=float(kept.spent),
-        total=float(kept.total),
+        spent=float(budget.spent),
+        total=float(budget.total),
         rows_in=begun.n,
         rows_out=begun.n,
         guarantee=rows.guarantee,
         told=rows.told,
-        digest=taken,
+        digest=written_digest,
     )
 
 
@@ -200,7 +202,7 @@ def _published(
 ) -> PrivateReport:
     """Give the table its place, and note it in the ledger, with what was spent for it."""
     types = dict(session.columns_of(output.written))
-    session.publish(output, [one.attribute.name for one in begun.columns])
+    session.publish(output, [column.attribute.name for column in begun.columns])
     row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
@@ -220,10 +222,10 @@ def _published(
         for position, name in enumerate([*types, *report.not_copied])
     ]
     run = run_of(begun.job, elapsed, read=begun.relation.schema.attributes)
-    noted = entries.record_row(session, row, columns, output, run)
+    recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, begun.release_id)
-    return report.made(created_at=noted)
+    return report.made(created_at=recorded_at)
 
 
 # -- in a database of a client --------------------------------------------------------------------
@@ -265,9 +267,9 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
     with ExitStack() as stack:
 
         def transaction(begun: Begun) -> tuple[KeptBudget, Session]:
-            kept = _spent(store, begun)
+            budget = _spent(store, begun)
             tick("read", 0.5)
-            return kept, stack.enter_context(store.session(write=True))
+            return budget, stack.enter_context(store.session(write=True))
 
         report = release(Spender(begun, transaction))
         tick("write", 1.0)

@@ -87,33 +87,36 @@ def _job(
     more: dict[str, Any],
 ) -> Job:
     """The job by its entry, of which nothing is certain."""
-    found, then, arguments = _entry(session, name)
+    request, then, arguments = _entry(session, name)
     hashes = arguments.get("hierarchies", {})
     with_chain: dict[str, Any] = {}
-    if "chain" in found:
+    if "chain" in request:
         if chain_key is None:
             raise InvalidParameter(
-                f"{name} is a release of chain {found['chain']['name']}, which needs its key.",
+                f"{name} is a release of chain {request['chain']['name']}, which needs its key.",
                 hint="Refresh from a client, and say where the key is: file:PATH or env:NAME.",
             )
-        with_chain = {"chain": Chain(key=chain_key, **found["chain"])}
+        with_chain = {"chain": Chain(key=chain_key, **request["chain"])}
     if "pseudonyms" in arguments:
         _require_key(name, arguments["pseudonyms"], pseudonym_key)
     if pseudonym_key is not None:
         more["pseudonym_key"] = pseudonym_key
-    job = job_of_request(found, door=door, output=str(name), **with_chain, **more)
+    job = job_of_request(request, door=door, output=str(name), **with_chain, **more)
     relation = session.find_source(parse_relation(job.table))
     job = with_rules(session, job)
     if INDEPENDENT in accept and job.chain is None:
         job = replace(job, releases=INDEPENDENT)
     others: dict[str, list[str]] = {}
-    for word, what in _differences(session, job, relation, found, then, hashes):
+    for word, difference in _differences(session, job, relation, request, then, hashes):
         if word not in accept:
-            others.setdefault(word, []).append(what)
+            others.setdefault(word, []).append(difference)
     if others:
         raise RefreshRefused(
             f"{name} would be another thing than it was: nothing was published.",
-            detail="; ".join(what for found in others.values() for what in found) + ".",
+            detail="; ".join(
+                difference for differences in others.values() for difference in differences
+            )
+            + ".",
             hint=f"Accept intended changes: {', '.join(others)}. Or release the table anew.",
         )
     earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
@@ -155,15 +158,15 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
             " file.",
             hint="Release it once more with all options. From then on it can be refreshed.",
         )
-    found: dict[str, Any] = json.loads(request)
-    if found.get("lacks"):
+    request_options: dict[str, Any] = json.loads(request)
+    if request_options.get("lacks"):
         raise RefreshRefused(
             f"The ledger does not say all that {name} was asked for.",
-            detail=f"It keeps no values of columns: {', '.join(found['lacks'])}.",
+            detail=f"It keeps no values of columns: {', '.join(request_options['lacks'])}.",
             hint="Declare them as rules of the table, or store hierarchies by name, and release it"
             " once more.",
         )
-    return found, str(then), json.loads(arguments)
+    return request_options, str(then), json.loads(arguments)
 
 
 def _is_publisher(session: Session, request: str | None, name: str | None) -> bool:
@@ -202,16 +205,16 @@ def _differences(
     session: Session,
     job: Job,
     relation: Relation,
-    found: Mapping[str, Any],
+    request: Mapping[str, Any],
     then: str,
     hashes: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str]]:
     """What is another one than at the release: the word by which it is accepted, and what it is."""
     if then != version():
         yield VERSION, f"version {then} made it, and this is {version()}"
-    if found.get("declared") != job.declared:
+    if request.get("declared") != job.declared:
         yield RULES, f"the rules of {relation.name} are others now"
-    source = found["source"]
+    source = request["source"]
     existing = session.find_existing(relation.name)
     if existing is not None and source.get("oid") not in (None, existing.oid):
         yield SOURCE, f"{relation.name} is another table of this name now"
@@ -220,8 +223,8 @@ def _differences(
         if name not in types:
             yield SOURCE, f'column "{name}" of {relation.name} is gone'
         elif name in source["types"] and types[name] != source["types"][name]:
-            told = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
-            yield SOURCE, told
+            difference = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
+            yield SOURCE, difference
     for column, spec in job.hierarchies.items():
         recorded = hashes.get(column, {}).get("sha256")
         if recorded is None or not isinstance(spec, HierarchySpec):

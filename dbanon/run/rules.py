@@ -50,7 +50,11 @@ class Declared:
 
 
 def declare(
-    store: Store, table: str, given: Mapping[str, Any] | None = None, *, from_comments: bool = False
+    store: Store,
+    table: str,
+    by_column: Mapping[str, Any] | None = None,
+    *,
+    from_comments: bool = False,
 ) -> list[Declared]:
     """Declare rules of a table in its database; all that it has then.
 
@@ -67,14 +71,14 @@ def declare(
     """
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
-        wanted = dict(in_comments(session.comments_on(relation.name))) if from_comments else {}
-        wanted |= given or {}
-        if not wanted and from_comments:
+        requested = dict(in_comments(session.comments_on(relation.name))) if from_comments else {}
+        requested |= by_column or {}
+        if not requested and from_comments:
             raise InvalidParameter(
                 f"No comment on a column of {relation.name} states a rule.",
                 hint="Write a line in it: dbanon: quasi_identifier",
             )
-        rules = checked(wanted)
+        rules = checked(requested)
         columns = [attribute.name for attribute in relation.schema.attributes]
         for name in rules.by_column:
             if name not in columns:
@@ -114,13 +118,16 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
     """
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
-        known = [one.name for one in kept.rules_kept(session, name) if one.is_replaceable]
+        declared_names = [
+            rule.name for rule in kept.rules_kept(session, name) if rule.is_replaceable
+        ]
         for column in columns or ():
-            if column not in known:
+            if column not in declared_names:
                 raise RulesNotFound(
-                    f'{name} has no rule of column "{column}".', hint=nearest_names(column, known)
+                    f'{name} has no rule of column "{column}".',
+                    hint=nearest_names(column, declared_names),
                 )
-        if not known:
+        if not declared_names:
             raise RulesNotFound(f"No rules are declared of {name}.")
         kept.undeclare(session, name, columns)
         return _states(session, session.find_source(name))
@@ -136,7 +143,7 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     with store.session(write=False) as session:
         if table is not None:
             return _states(session, session.find_source(parse_relation(table)))
-        return [_declared(one) for one in kept.rules_kept(session)]
+        return [_declared(rule) for rule in kept.rules_kept(session)]
 
 
 def by_rules(job: Job, store: Store) -> Job:
@@ -163,10 +170,10 @@ def with_rules(session: Session, job: Job) -> Job:
         return job
     relation = session.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
-    found = kept.rules_kept(session, relation.name)
-    _require_trusted(relation.name, [one for one in found if one.name in columns])
-    found = [one for one in found if one.is_trusted]
-    if not found:
+    declared = kept.rules_kept(session, relation.name)
+    _require_trusted(relation.name, [rule for rule in declared if rule.name in columns])
+    declared = [rule for rule in declared if rule.is_trusted]
+    if not declared:
         followed = kept.followed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
@@ -175,7 +182,7 @@ def with_rules(session: Session, job: Job) -> Job:
             if followed is not None
             else "Declare what its columns are, or name `quasi_identifiers`.",
         )
-    if any(one.state == kept.ANOTHER_TABLE for one in found):
+    if any(rule.state == kept.ANOTHER_TABLE for rule in declared):
         warn_caller(
             RulesOfAnotherTable(
                 f"Rules of {relation.name} were declared of another table of this name, or were"
@@ -183,16 +190,16 @@ def with_rules(session: Session, job: Job) -> Job:
                 " restored an administrator runs: dbanon upgrade"
             )
         )
-    named = {one.name: one.rule for one in found}
+    named = {rule.name: rule.rule for rule in declared}
     # In the order of the table, and so what is made does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    made = applied(job, Rules({name: named[name] for name in order}))
-    for spec in (*made.hierarchies.values(), *(m.distance for m in made.policy.models)):
+    ruled_job = applied(job, Rules({name: named[name] for name in order}))
+    for spec in (*ruled_job.hierarchies.values(), *(m.distance for m in ruled_job.policy.models)):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             # It is read with the rights of whoever releases, who did not name it.
             tree = session.find_source(parse_relation(spec.value)).name
             session.require_owner_reads(relation.name, tree)
-    return made
+    return ruled_job
 
 
 def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> None:
@@ -225,36 +232,38 @@ def applied(job: Job, rules: Rules) -> Job:
     ------
     InvalidParameter : no column is a quasi-identifier, or what they say does not fit the job.
     """
-    given = rules.options()
-    if not given["quasi_identifiers"]:
+    options = rules.options()
+    if not options["quasi_identifiers"]:
         raise InvalidParameter(
             f"The rules of {job.table} name no quasi-identifier.",
             hint="Declare which columns together could re-identify a person.",
         )
     of_policy = {
-        name: given.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
+        name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
     }
-    own = replace(job.pseudonymized, pseudonyms=given.pop("pseudonyms"))
-    return replace(job, **given, pseudonymized=own, policy=replace(job.policy, **of_policy))
+    pseudonymized = replace(job.pseudonymized, pseudonyms=options.pop("pseudonyms"))
+    return replace(
+        job, **options, pseudonymized=pseudonymized, policy=replace(job.policy, **of_policy)
+    )
 
 
 def _states(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
-    found = {one.name: one for one in kept.rules_kept(session, relation.name)}
+    by_name = {rule.name: rule for rule in kept.rules_kept(session, relation.name)}
     states = []
     for attribute in relation.schema.attributes:
-        one = found.pop(attribute.name, None)
+        rule = by_name.pop(attribute.name, None)
         states.append(
             Declared(str(relation.name), attribute.name, None, None, kept.NO_RULE, None, None)
-            if one is None
-            else _declared(one)
+            if rule is None
+            else _declared(rule)
         )
     # What others said of columns that are not there is nothing to decide about.
-    return states + [_declared(one) for one in found.values() if one.is_trusted]
+    return states + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
 
 
-def _declared(one: Kept) -> Declared:
-    role = one.rule.get("role")
+def _declared(rule: Kept) -> Declared:
+    role = rule.rule.get("role")
     return Declared(
-        one.table, one.name, role, one.rule, one.state, one.declared_at, one.declared_by
+        rule.table, rule.name, role, rule.rule, rule.state, rule.declared_at, rule.declared_by
     )

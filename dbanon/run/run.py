@@ -82,7 +82,7 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
-        taken = fingerprint(planned, source)
+        job_fingerprint = fingerprint(planned, source)
         if job.source_digest:
             read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
             planned = replace(planned, state={**planned.state, "read": read})
@@ -91,11 +91,11 @@ def run(
     spellings = warn_of_spellings(planned, source)
     caution = caution_of(job, str(planned.relation.name), planned.history)
     warn_of_history(caution)
-    microdata, policy, found = read_and_cluster(planned, source, clock)
+    microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
-        release = recoded(planned, policy, source, microdata, found)
-        draft = planned.draft(microdata, release, taken)
+        release = recoded(planned, policy, source, microdata, clustering)
+        draft = planned.draft(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
     joint: dict[str, Any] = {}
 
@@ -136,12 +136,12 @@ def run(
         warn_of_homogeneity(report)
         return report
 
-    return publish(planned, found, draft, source, target, clock, check, complete, export)
+    return publish(planned, clustering, draft, source, target, clock, check, complete, export)
 
 
 def publish(
     planned: Plan,
-    found: Found,
+    clustering: Found,
     draft: Draft,
     source: Source,
     target: Target[W],
@@ -188,7 +188,7 @@ def publish(
             certified = {"certificate": published_certificate(certificate)}
             exact["certificate"] = certificate
     with clock.phase("digest"):
-        report = report_of(planned, draft, found, counted)
+        report = report_of(planned, draft, clustering, counted)
         for text in report.averaged_codes_told():
             warn_caller(CodesAveraged(f"Column {text}."))
         report = complete(replace(report, evaluated=evaluated).found(**certified))
@@ -201,9 +201,9 @@ def publish(
             files = export(target, written, questions, counts, planned.guarantee, report)
             report = report.exported(files, dict(clock.seconds))
     with clock.phase("write"):
-        noted = target.publish(written, report, counts, clock.elapsed)
+        recorded_at = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)
-    return report.made(created_at=noted, seconds=clock.seconds | {"total": clock.elapsed})
+    return report.made(created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed})
 
 
 class Clock:
@@ -245,13 +245,13 @@ def read_and_cluster(
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
-    found = clustered(planned, policy, microdata, clock, trees=planned.trees)
+    clustering = clustered(planned, policy, microdata, clock, trees=planned.trees)
     with clock.phase("cluster"):
-        return microdata, policy, _as_released(planned, policy, source, microdata, found)
+        return microdata, policy, _as_released(planned, policy, source, microdata, clustering)
 
 
 def clustered(
-    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **known: Any
+    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
 ) -> Found:
     """The classes of records; ``known`` as ``partition_for`` has it."""
     with clock.phase("cluster") as tick:
@@ -262,47 +262,47 @@ def clustered(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            **known,
+            **options,
         )
 
 
 def _as_released(
-    planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
+    planned: Plan, policy: Policy, source: Source, microdata: Microdata, clustering: Found
 ) -> Found:
     """The classes, such that they keep to the models as readers see them: alike ones as one."""
     of_persons = microdata.entities is not None
     while not all(model.holds_together(of_persons) for model in policy.models):
-        before = found
-        release = recoded(planned, policy, source, microdata, before)
-        found = joined_for(
+        previous = clustering
+        release = recoded(planned, policy, source, microdata, previous)
+        clustering = joined_for(
             microdata,
-            before,
+            previous,
             combinations(microdata, release),
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
         # Other classes have other labels, which may be alike again; but each time they are fewer.
-        if found is before:
+        if clustering is previous:
             break
-    return with_sets(microdata, found, policy, planned.job.memory_limit)
+    return with_sets(microdata, clustering, policy, planned.job.memory_limit)
 
 
 def recoded(
-    planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
+    planned: Plan, policy: Policy, source: Source, microdata: Microdata, clustering: Found
 ) -> Release:
     """The classes with their released values."""
     relation = planned.relation
     return recode(
         microdata,
-        found,
+        clustering,
         policy,
         lambda partition, wide: source.exact_totals(relation, microdata, partition, wide),
         planned.trees,
     )
 
 
-def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Report:
+def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) -> Report:
     """What is said of a release that was counted."""
     job, output = planned.job, draft.output
     more = findings_of(counted)
@@ -324,21 +324,21 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         more["kept_columns"] = CLIENT
-    levels = None if found.levels is None else dict(found.levels.levels)
+    levels = None if clustering.levels is None else dict(clustering.levels.levels)
     if levels is not None:
         more["levels"] = levels
     if draft.release.suppressed_cells:
         more["suppressed_cells"] = dict(draft.release.suppressed_cells)
     if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
         more["averaged_codes"] = averaged
-    if found.told:
-        more["told"] = dict(found.told)
+    if clustering.told:
+        more["told"] = dict(clustering.told)
     release, policy = draft.release, planned.policy
     completely = lost_completely(release.columns, policy.hierarchies)
     public, exact = losses_of(release, levels, completely)
-    place = str(planned.relation.name), str(output.name), output.kind
+    names_and_kind = str(planned.relation.name), str(output.name), output.kind
     return Report(
-        planned.request(policy, counted.verdict, release.names, place, more),
+        planned.request(policy, counted.verdict, release.names, names_and_kind, more),
         counted,
         public,
         MadeBy(

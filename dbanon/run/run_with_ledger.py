@@ -46,13 +46,13 @@ def spilled(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
         yield None
         return
     with scratch_in(job.spill) as scratch:
-        known = [store for store in stores if store is not None]
-        for store in known:
+        opened = [store for store in stores if store is not None]
+        for store in opened:
             store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
         try:
             yield scratch
         finally:
-            for store in known:
+            for store in opened:
                 store.spill(None, None)
 
 

@@ -53,7 +53,7 @@ def sweep(
     planned: Plan,
     microdata: Microdata,
     small: int,
-    told: Tick,
+    report_progress: Tick,
     tried: Tried = lambda point, policy: None,
 ) -> Sweep:
     """Try releases with every method and k that is wished for, the cheapest first.
@@ -74,7 +74,7 @@ def sweep(
     TooFewRecords : there are fewer records than the smallest k.
     DbanonError : no release could be tried; the error of the first method.
     """
-    records = _RecordsByK(planned, microdata, request, lambda: told(0.0))
+    records = _RecordsByK(planned, microdata, request, lambda: report_progress(0.0))
     ks = records.feasible()
     numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
     trial = _Trial(planned, records, ks[0], numeric, small, request)
@@ -87,7 +87,7 @@ def sweep(
     def tick(share: float) -> None:
         nonlocal ended
         try:
-            told(todo.share(share))
+            report_progress(todo.share(share))
         except BaseException:
             # One of ours would else be taken for a method's.
             ended = True
@@ -138,8 +138,8 @@ def parted_loss(
     numeric = are_numbers(microdata.attributes, records.trees(point.k))
     trial = _Trial(planned, records, point.k, numeric, 0, request)
     with suppress(DbanonError):
-        own = with_layers(records.of(point.k), point.k)
-        return trial.release(own, trial.policy(point.curve, point.k), tick)[1].loss
+        layered = with_layers(records.of(point.k), point.k)
+        return trial.release(layered, trial.policy(point.curve, point.k), tick)[1].loss
     return None
 
 
@@ -246,7 +246,7 @@ class _Todo:
 
     def leave_out(self, name: str) -> None:
         """Try no other release of this method."""
-        self.left = [one for one in self.left if one[0] != name]
+        self.left = [release for release in self.left if release[0] != name]
 
     def share(self, share: float) -> float:
         """What is done of all, when of the release that was taken last this share is."""
@@ -299,12 +299,14 @@ class _Trial:
         foreseen = self._foreseen(policy)
         policy.guaranteed().require(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
-        found, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
+        clustering, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
             hierarchies = self.planned.trees(take_records(microdata, released))
-        pairs = pairs_of(microdata, release.partition, release.columns, hierarchies, found.measures)
+        pairs = pairs_of(
+            microdata, release.partition, release.columns, hierarchies, clustering.measures
+        )
         figures = evaluation_of(
             pairs,
             Parameters(sample=None if self.numeric else LINKED, seed=self.request.seed),
@@ -332,9 +334,9 @@ class _Trial:
 
     def release(self, microdata: Microdata, policy: Policy, tick: Tick) -> tuple[Found, Release]:
         """The classes of records, and what they are released with."""
-        found = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
+        clustering = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
         totals = totals_of(microdata)
-        return found, recode(microdata, found, policy, totals, self.planned.trees)
+        return clustering, recode(microdata, clustering, policy, totals, self.planned.trees)
 
     def usual_methods(self) -> tuple[str, ...]:
         """The methods to try where none is named; one alone where these would take too long."""
@@ -358,14 +360,14 @@ class _Trial:
 
     def _foreseen(self, policy: Policy) -> Foreseen | None:
         """What all rows would take, where that is no more than they may."""
-        found = forecast(policy, self.total, self._shape, self._different)
-        if found is not None and found.seconds > self.request.max_seconds:
+        foreseen = forecast(policy, self.total, self._shape, self._different)
+        if foreseen is not None and foreseen.seconds > self.request.max_seconds:
             raise TimeLimit(
-                f"The classes of all {self.total} rows would take about {found}, more than"
+                f"The classes of all {self.total} rows would take about {foreseen}, more than"
                 f" {self.request.max_seconds:g}.",
                 hint="Raise `max_seconds`.",
             )
-        return found
+        return foreseen
 
     def policy(self, name: str, k: int) -> Policy:
         """The policy of a release of the sweep."""

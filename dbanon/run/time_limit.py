@@ -55,14 +55,14 @@ def within(
             progress(phase, share)
 
     if threading.current_thread() is not threading.main_thread():
-        here = ending()
-        with here.limited(seconds):
+        end_request = ending()
+        with end_request.limited(seconds):
             try:
                 yield watched
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                if here.asked_to_end and not here.is_over:
+                if end_request.asked_to_end and not end_request.is_over:
                     raise refusal() from None
                 raise
         return

@@ -190,13 +190,16 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
-def release_text(found: Verification | PrivateVerification) -> str:
+def release_text(verification: Verification | PrivateVerification) -> str:
     """Which release was recounted, for people."""
-    if found.release_id is None:
+    if verification.release_id is None:
         return "not in the ledger"
-    if found.superseded_at is None:
-        return found.release_id
-    return f"{found.release_id} of {found.output}, superseded at {found.superseded_at}"
+    if verification.superseded_at is None:
+        return verification.release_id
+    return (
+        f"{verification.release_id} of {verification.output}, superseded at"
+        f" {verification.superseded_at}"
+    )
 
 
 def verify(
@@ -320,10 +323,10 @@ def recount_sets(
     RecountFailed : a combination is shared by fewer than its k.
     """
     counts = Counts(recount, also=count_sets(session, relation, guarantee.questions(names)))
-    found = guarantee.require_sets(counts, AGAIN)
+    counted = guarantee.require_sets(counts, AGAIN)
     return tuple(
-        SetCount(one.columns, int(one.k or guarantee.k), now)
-        for one, now in zip(guarantee.also, found, strict=True)
+        SetCount(column_set.columns, int(column_set.k or guarantee.k), now)
+        for column_set, now in zip(guarantee.also, counted, strict=True)
     )
 
 
@@ -379,15 +382,15 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     comparison = Comparison(session, name_now, entry)
     comparison.require_columns(entry.quasi_identifiers)
     if not comparison.columns_differ:
-        kept = []
+        synthetic_columns = []
         for name in entry.quasi_identifiers:
             attribute = relation.attribute(name)
             # Never by what the entry says of types: who published wrote it.
-            own = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
+            sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             low, high = entry.between.get(name) or ("", "")
             listed = tuple(entry.listed.get(name, ()))
-            kept.append(Kept(replace(attribute, sql_type=own), low, high, listed))
-        rows, wrong = recount_synthetic(session, name_now, kept)
+            synthetic_columns.append(Kept(replace(attribute, sql_type=sql_type), low, high, listed))
+        rows, wrong = recount_synthetic(session, name_now, synthetic_columns)
         if rows != entry.rows or wrong:
             raise RecountFailed(
                 f"{name_now} has {rows} rows and was released with {entry.rows}; {wrong} of them"
