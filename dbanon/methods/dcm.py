@@ -35,23 +35,23 @@ from dbanon.spaces.numeric import Space
 
 def dcm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator, radius: float) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    found = drive(Dbscan(space.points, k, radius), tick)
-    told = {"classes of DBSCAN": found.n_classes, "noise": found.n_suppressed}
-    return Partition(repaired(space.points, found, k).labels, told)
+    dbscan_classes = drive(Dbscan(space.points, k, radius), tick)
+    summary = {"classes of DBSCAN": dbscan_classes.n_classes, "noise": dbscan_classes.n_suppressed}
+    return Partition(repair(space.points, dbscan_classes, k).labels, summary)
 
 
-def repaired(points: NDArray[np.float64], found: Partition, k: int) -> Partition:
+def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Partition:
     """Classes of at least k of the points, float64 (n, p), from those that DBSCAN found.
 
     Parameters
     ----------
     found : its classes of any size; noise, and no other record, is suppressed.
     """
-    large = np.flatnonzero(found.sizes >= k)
-    number = np.full(found.n_classes + 1, -1, np.int32)
+    large = np.flatnonzero(dbscan_classes.sizes >= k)
+    number = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
     number[large] = np.arange(len(large))
     # The last one stands for noise, -1.
-    labels = number[found.labels]
+    labels = number[dbscan_classes.labels]
     noise = np.flatnonzero(labels < 0)
     if len(noise) >= k:
         labels[noise] = len(large)
@@ -64,11 +64,11 @@ def _nearest(
     points: NDArray[np.float64], labels: NDArray[np.int32], noise: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """For each of these records the class with the nearest centroid, the first of several."""
-    held = labels >= 0
-    sizes = np.bincount(labels[held])
+    is_labelled = labels >= 0
+    sizes = np.bincount(labels[is_labelled])
     squared = np.zeros((len(noise), len(sizes)))
     for column in points.T:
-        centroid = np.bincount(labels[held], column[held]) / sizes
+        centroid = np.bincount(labels[is_labelled], column[is_labelled]) / sizes
         squared += np.square(column[noise, None] - centroid)
     nearest: NDArray[np.int64] = squared.argmin(axis=1)
     return nearest

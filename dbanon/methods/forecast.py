@@ -38,8 +38,12 @@ class Shape:
     def of(cls, attributes: Iterable[Attribute], trees: Container[str] = ()) -> Shape:
         """That of attributes, some of which have trees."""
         kinds = [
-            "trees" if one.name in trees else "categories" if one.kind.is_coded else "numbers"
-            for one in attributes
+            "trees"
+            if attribute.name in trees
+            else "categories"
+            if attribute.kind.is_coded
+            else "numbers"
+            for attribute in attributes
         ]
         return cls(*(kinds.count(kind) for kind in ("numbers", "trees", "categories")))
 
@@ -112,8 +116,8 @@ def in_words(seconds: float, refinement: float = 0.0) -> str:
     """CPU seconds, and how many of them a refinement takes."""
     if seconds < 1:
         return "less than 1 CPU second"
-    found = f"{two_digits(seconds):,g} CPU seconds"
-    return found + (f", {two_digits(refinement):,g} of them the refinement" if refinement else "")
+    text = f"{two_digits(seconds):,g} CPU seconds"
+    return text + (f", {two_digits(refinement):,g} of them the refinement" if refinement else "")
 
 
 def two_digits(value: float) -> float:

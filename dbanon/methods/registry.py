@@ -105,7 +105,7 @@ class Method:
         """True when an attribute may be several coordinates, as text is."""
         return self.takes_categories or (self.gives.of_rows and self.max_attributes is None)
 
-    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def checked_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All options of the method, the given ones checked, the others at their defaults.
 
         Raises
@@ -113,20 +113,20 @@ class Method:
         UnknownOption : the method has no option of this name.
         InvalidParameter : a value has another type or is out of range.
         """
-        known = {option.name: option for option in self.options}
-        for name in given:
-            if name not in known:
+        options = {option.name: option for option in self.options}
+        for name in values:
+            if name not in options:
                 raise UnknownOption(
                     f'Method {self.name} has no option "{name}".',
-                    hint="Its options: " + (", ".join(known) or "none") + ".",
+                    hint="Its options: " + (", ".join(options) or "none") + ".",
                 )
         return {
-            name: self._checked(option, given[name]) if name in given else option.default
-            for name, option in known.items()
+            name: self._checked(option, values[name]) if name in values else option.default
+            for name, option in options.items()
         }
 
-    def _checked(self, option: Parameter, given: Any) -> Any:
-        value = option.check(given, f'Option "{option.name}" of method {self.name}')
+    def _checked(self, option: Parameter, raw_value: Any) -> Any:
+        value = option.check(raw_value, f'Option "{option.name}" of method {self.name}')
         return float(value) if option.type is float else value
 
 
@@ -191,7 +191,7 @@ def on_parts(
 ) -> Partition:
     """Each part of the records, int64 (m,), partitioned by itself; ``tick`` takes their share."""
     n = space.n_records
-    found: list[tuple[NDArray[np.int64], Partition]] = []
+    partitions: list[tuple[NDArray[np.int64], Partition]] = []
     done = 0
     for records in parts:
         share, before = len(records) / n, done / n
@@ -200,6 +200,6 @@ def on_parts(
             tick(before + share * fraction)
 
         inside = Space(np.ascontiguousarray(space.points[records]), space.names)
-        found.append((records, run(inside, advance)))
+        partitions.append((records, run(inside, advance)))
         done += len(records)
-    return combine(found, n)
+    return combine(partitions, n)

@@ -23,7 +23,7 @@ from dbanon.data.pieces import AT_ONCE, block_signals, on_all_cores, pieces
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
 from dbanon.methods.registry import Tick
-from dbanon.partitioning.cuts import Cuts, sampled
+from dbanon.partitioning.cuts import Cuts, sample_positions
 
 SECONDS_BETWEEN_TICKS = 0.05
 
@@ -45,7 +45,7 @@ class Spread(Protocol):
 
 
 @dataclass(frozen=True)
-class Deferred:
+class DeferredSpace:
     """The space of records that is made part by part, where they are looked at.
 
     Parameters
@@ -108,19 +108,19 @@ class Blocks:
         Positions of each block's records, int64, ascending.
         """
         parts = self.cut_at(len(keys)) or 1
-        sample = sampled(keys, parts)
-        own = space.take(sample)
-        cuts = Cuts.fit(own.coordinates, parts, direction, keys[sample], own.axes)
+        sample = sample_positions(keys, parts)
+        sample_space = space.take(sample)
+        cuts = Cuts.fit(sample_space.coordinates, parts, direction, keys[sample], sample_space.axes)
         numbers = np.empty(len(keys), np.int32)
 
         def assign(piece: slice) -> NDArray[np.int64]:
             some = np.arange(piece.start, piece.stop)
-            found = cuts.assign(space.take(some).coordinates, keys[piece])
-            numbers[piece] = found
-            return np.bincount(found, minlength=cuts.n_blocks)
+            block_numbers = cuts.assign(space.take(some).coordinates, keys[piece])
+            numbers[piece] = block_numbers
+            return np.bincount(block_numbers, minlength=cuts.n_blocks)
 
         counts = sum(on_all_cores(assign, pieces(len(keys))), np.zeros(cuts.n_blocks, np.int64))
-        return _groups(numbers, cuts.joined(counts, self.least))
+        return _groups(numbers, cuts.join_small(counts, self.least))
 
     def cut_classes(
         self,
@@ -149,17 +149,19 @@ class Blocks:
         """
         parts = self.parts_of_classes(partition.n_classes, len(partition.members))
         places = places_of_classes(space, partition)
-        own = first_keys(partition, keys)
-        sample = sampled(own, parts)
-        cuts = Cuts.fit(places[sample], parts, direction, own[sample])
-        found = on_all_cores(lambda piece: cuts.assign(places[piece], own[piece]), pieces(len(own)))
-        numbers = np.concatenate(found)
+        class_keys = first_keys(partition, keys)
+        sample = sample_positions(class_keys, parts)
+        cuts = Cuts.fit(places[sample], parts, direction, class_keys[sample])
+        number_parts = on_all_cores(
+            lambda piece: cuts.assign(places[piece], class_keys[piece]), pieces(len(class_keys))
+        )
+        numbers = np.concatenate(number_parts)
         rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
         fails = None
         if keeps is not None and counts is not None:
             of_records = np.append(numbers, -1)[partition.labels]
             fails = failing(keeps, counts(of_records, cuts.n_blocks))
-        owner = cuts.joined(rows, self.least, fails)[numbers]
+        owner = cuts.join_small(rows, self.least, fails)[numbers]
         return _groups(partition.labels, owner)
 
     def parts_of_classes(self, n_classes: int, n_records: int) -> int:
@@ -216,13 +218,13 @@ def _groups(numbers: NDArray[np.int32], owner: NDArray[np.int64]) -> list[NDArra
     """
     # What belongs to nothing finds the last entry.
     owners = np.append(owner, -1).astype(np.int32)
-    found = np.empty(len(numbers), np.int32)
+    owner_of_record = np.empty(len(numbers), np.int32)
 
     def look_up(piece: slice) -> None:
-        found[piece] = owners[numbers[piece]]
+        owner_of_record[piece] = owners[numbers[piece]]
 
     on_all_cores(look_up, pieces(len(numbers)))
-    members, starts = grouped(found, int(owner.max(initial=-1)) + 1)
+    members, starts = grouped(owner_of_record, int(owner.max(initial=-1)) + 1)
     return [block for block in np.split(members, starts[1:]) if len(block)]
 
 

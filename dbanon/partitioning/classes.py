@@ -27,7 +27,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
-from dbanon.partitioning.blocks import Blocks, Deferred, partition_blocks
+from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
 from dbanon.partitioning.entities import units_of
 from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_of, strata_of, too_few
@@ -72,17 +72,17 @@ def find_classes(
         if find_method(policy.method).gives.at_once:
             # Cells of levels are released, so they are those of records.
             level_measures = measures or Measures.of(microdata)
-    partition = _found(clustered, strata, policy, tick, measures, level_measures)
+    partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.of(units.of_record)
     require_budget(policy, partition.n_suppressed + microdata.withheld, microdata.n_read)
     if partition.n_suppressed:
-        return _found_again(microdata, partition, policy, tick, trees)
+        return _find_levels_again(microdata, partition, policy, tick, trees)
     return partition
 
 
-def _found_again(
+def _find_levels_again(
     microdata: Microdata,
     partition: Partition,
     policy: Policy,
@@ -91,12 +91,12 @@ def _found_again(
 ) -> Partition:
     """The levels of the records that were not withheld, with nobody withheld any more."""
     records = np.flatnonzero(partition.labels >= 0)
-    rest = replace(take_records(microdata, records), withheld=0)
+    remaining = replace(take_records(microdata, records), withheld=0)
     options = {**policy.options, "suppression": 0.0}
-    hierarchies = policy.hierarchies if trees is None else trees(rest)
+    hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
-    found = find_classes(rest, policy, None if tick is None else lambda share: tick(1.0))
-    return found.of(places_of(records, microdata.n_records))
+    again = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
+    return again.of(places_of(records, microdata.n_records))
 
 
 def find_attribute_classes(
@@ -116,9 +116,9 @@ def find_attribute_classes(
             hint="Leave out `entity`, or choose a method that groups rows.",
         )
     warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
-    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
-    assert isinstance(found, AttributePartition)
-    return found
+    partition = _run_strata(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
+    assert isinstance(partition, AttributePartition)
+    return partition
 
 
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -132,7 +132,7 @@ def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.in
     return strata
 
 
-def _found(
+def _run_strata(
     microdata: Microdata,
     strata: list[NDArray[np.int64]],
     policy: Policy,
@@ -165,8 +165,8 @@ def _found(
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
     done = 0
-    for place in range(len(strata)):
-        records = strata[place]
+    for i in range(len(strata)):
+        records = strata[i]
         share, before = len(records) / n, done / n
 
         def advance(fraction: float, share: float = share, before: float = before) -> None:
@@ -174,16 +174,16 @@ def _found(
 
         # What is cut is made block by block: the whole may not fit into memory.
         is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
-        own = Deferred(space, records) if is_cut else space(records)
+        stratum_space = DeferredSpace(space, records) if is_cut else space(records)
         done += len(records)
         # Strata are ascending: of as many records as there are, all of them in their order, whose
         # numbers need not be held while the method runs.
-        whole = len(records) == n
-        own_keys = keys if whole else keys[records]
-        if whole:
-            strata[place] = records = np.empty(0, np.int64)
-        result = _run(method, own, own_keys, policy, advance, rng)
-        parts.append((np.arange(n) if whole else records, result))
+        is_all = len(records) == n
+        stratum_keys = keys if is_all else keys[records]
+        if is_all:
+            strata[i] = records = np.empty(0, np.int64)
+        result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
+        parts.append((np.arange(n) if is_all else records, result))
     return method.gives.joined(parts, n)
 
 
@@ -285,8 +285,8 @@ def run_block(
     number : of the block in its stratum; None where that is not cut.
     """
     # Of its own, so that the order in which blocks end changes nothing.
-    drawn = policy.seed if number is None else [policy.seed, number]
-    rng = _chance_of(method, drawn)
+    seed = policy.seed if number is None else [policy.seed, number]
+    rng = _chance_of(method, seed)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
     return result

@@ -40,7 +40,7 @@ _BEFORE_ALL = np.iinfo(np.int64).min
 _LEAST_APART = 20_000
 
 
-def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A number for each key, uint64 (n,), that looks drawn: different where keys are.
 
     The finalizer of splitmix64: G. Steele, D. Lea & C. Flood, OOPSLA 2014.
@@ -53,41 +53,41 @@ def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     return mixed
 
 
-def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
+def sample_positions(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     """The records on which borders of so many blocks are found: positions, int64, ascending.
 
     Parameters
     ----------
     keys : int64 (n,), all different.
     """
-    wanted = sample_size(parts)
-    if wanted >= len(keys):
+    n_sampled = sample_size(parts)
+    if n_sampled >= len(keys):
         return np.arange(len(keys))
     # Hashes are spread evenly, so that those wanted are below some bound but for bad luck.
-    share = (wanted + _SPARE_DEVIATIONS * wanted**0.5) / len(keys)
+    share = (n_sampled + _SPARE_DEVIATIONS * n_sampled**0.5) / len(keys)
     for bound in (min(int(share * _MOST_HASH), _MOST_HASH), _MOST_HASH):
         below = on_all_cores(partial(_hashed_below, keys, np.uint64(bound)), pieces(len(keys)))
         places, hashes = (np.concatenate(parts) for parts in zip(*below, strict=True))
-        if len(places) >= wanted:
+        if len(places) >= n_sampled:
             break
-    last = np.partition(hashes, wanted - 1)[wanted - 1]
-    found: NDArray[np.int64] = places[hashes <= last]
-    return found
+    last = np.partition(hashes, n_sampled - 1)[n_sampled - 1]
+    sample: NDArray[np.int64] = places[hashes <= last]
+    return sample
 
 
 def _hashed_below(
     keys: NDArray[np.int64], bound: np.uint64, piece: slice
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Where among all keys those of a piece are whose hashes are up to a bound; and the hashes."""
-    hashes = hashed(keys[piece])
-    here = np.flatnonzero(hashes <= bound)
-    return here + piece.start, hashes[here]
+    hashes = hash_keys(keys[piece])
+    below = np.flatnonzero(hashes <= bound)
+    return below + piece.start, hashes[below]
 
 
 def sample_size(parts: int) -> int:
     """On how many records borders of so many blocks are found, where there are as many."""
-    wanted = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
-    return max(min(wanted, _MOST_SAMPLED), parts)
+    n_sampled = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
+    return max(min(n_sampled, _MOST_SAMPLED), parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,18 +141,18 @@ class Cuts:
             raise ValueError("there must be a point for each block")
         keys = np.arange(len(points)) if keys is None else keys
         m = parts - 1
-        made = cls(
+        cuts = cls(
             np.zeros((m, points.shape[1])),
             np.zeros(m),
             np.zeros(m, np.int64),
             np.zeros((m, 2), np.int64),
         )
         mixed = MixedCuts.of(axes, len(points) / parts, _first_principal)
-        fitting = _Fitting(made, points, keys, direction, mixed)
+        fitting = _Fitting(cuts, points, keys, direction, mixed)
         fitting.run()
-        return made
+        return cuts
 
-    def joined(
+    def join_small(
         self,
         counts: NDArray[np.int64],
         least: int,
@@ -281,35 +281,35 @@ class _Fitting:
 
     def _cut(self, piece: _Piece) -> tuple[_Piece, ...]:
         """Both sides of one cut; none of what is a block."""
-        records, wanted, cut = piece.records, piece.wanted, piece.cut
-        if wanted == 1:
+        records, n_blocks, cut = piece.records, piece.wanted, piece.cut
+        if n_blocks == 1:
             return ()
-        made, keys = self.made, self.keys
+        cuts, keys = self.made, self.keys
         if self.mixed is not None and (sides := self._cut_between(piece, self.mixed)):
             return sides
-        place = len(records) * (wanted // 2) // wanted
-        made.directions[cut] = _principal(self.points, records, self.direction)
-        places = along(self.points, records, made.directions[cut])
-        order = np.argpartition(places, place)
-        border = places[order[place]]
+        split = len(records) * (n_blocks // 2) // n_blocks
+        cuts.directions[cut] = _principal(self.points, records, self.direction)
+        places = along(self.points, records, cuts.directions[cut])
+        order = np.argpartition(places, split)
+        border = places[order[split]]
         tied = np.flatnonzero(places[order] == border)
         order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
-        made.borders[cut], made.keys[cut] = border, keys[records[order[place]]]
-        return self._sides(piece, records[order[:place]], records[order[place:]], wanted // 2)
+        cuts.borders[cut], cuts.keys[cut] = border, keys[records[order[split]]]
+        return self._sides(piece, records[order[:split]], records[order[split:]], n_blocks // 2)
 
     def _cut_between(self, piece: _Piece, mixed: MixedCuts) -> tuple[_Piece, ...]:
         """Both sides of a cut between values; none where there is no good one."""
-        points, records, made = self.points, piece.records, self.made
+        points, records, cuts = self.points, piece.records, self.made
         pairs = mixed.near(points, records, piece.near)
-        found = mixed.best(points, records, pairs, piece.wanted)
-        if found is None:
+        border = mixed.best(points, records, pairs, piece.wanted)
+        if border is None:
             return ()
-        made.directions[piece.cut], made.borders[piece.cut] = found.direction, found.border
-        made.keys[piece.cut] = _BEFORE_ALL
-        below = along(points, records, found.direction) < found.border
-        ends = along(points, pairs, found.direction) < found.border
+        cuts.directions[piece.cut], cuts.borders[piece.cut] = border.direction, border.border
+        cuts.keys[piece.cut] = _BEFORE_ALL
+        below = along(points, records, border.direction) < border.border
+        ends = along(points, pairs, border.direction) < border.border
         near = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
-        return self._sides(piece, records[below], records[~below], found.below, near)
+        return self._sides(piece, records[below], records[~below], border.below, near)
 
     def _sides(
         self,

@@ -61,7 +61,7 @@ class Persons:
         """The units of some records, bool (n,)."""
         return None if self.units is None else self.units[records]
 
-    def counted(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
+    def places_once(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
         """Places of values, int32 (n,), -1 where the unit has an earlier record of the value."""
         if self.units is None:
             return places
@@ -124,8 +124,8 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
     for column, attribute in enumerate(microdata.numeric):
         values = microdata.numbers[:, column]
         if attribute.name in as_categories:
-            known, places = np.unique(values, return_inverse=True)
-            numbers[:, column] = known[most_frequent(places.reshape(-1), of_record)]
+            distinct_values, places = np.unique(values, return_inverse=True)
+            numbers[:, column] = distinct_values[most_frequent(places.reshape(-1), of_record)]
         else:
             numbers[:, column] = _means(values, of_record, first)
     codes = np.empty((len(first), microdata.codes.shape[1]), np.int32)

@@ -74,7 +74,7 @@ def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Fo
     blocks = Blocks.of(policy)
     parts = 1 if blocks is None else blocks.cut_at(n) or 1
     seconds = parts * power.seconds_of(n / parts, shape, different)
-    refined = _refined(policy, method, n, shape, parts, different)
+    refined = _refinement_seconds(policy, method, n, shape, parts, different)
     return None if refined is None else Foreseen(seconds, refined)
 
 
@@ -106,7 +106,7 @@ def _power(method: Method, shape: Shape) -> Power | None:
     return None if most < shape.numbers else method.forecast.numbers
 
 
-def _refined(
+def _refinement_seconds(
     policy: Policy, method: Method, n: int, shape: Shape, parts: int, different: float
 ) -> float | None:
     """Seconds of the policy's refinement; 0 where it has none, None where nobody can say."""
@@ -115,8 +115,8 @@ def _refined(
         return 0.0
     if policy.refine_iterations is not None:
         return None
-    known = REFINEMENTS[kind][effort]
-    power = known.mixed if shape.is_mixed else known.numbers
+    forecasts = REFINEMENTS[kind][effort]
+    power = forecasts.mixed if shape.is_mixed else forecasts.numbers
     if power is None:
         return None
     least = LEAST.get((kind, effort), 0.0)

@@ -51,13 +51,13 @@ class Guard:
         ----------
         groups : of each record, int64 (n,); -1 for none.
         """
-        found = []
+        columns = []
         for column, width in zip(self.values.T, self.models.widths, strict=True):
-            held = (groups >= 0) & (column >= 0)
-            cells = groups[held] * width + column[held]
+            counted = (groups >= 0) & (column >= 0)
+            cells = groups[counted] * width + column[counted]
             counts = np.bincount(cells, minlength=n_groups * width)
-            found.append(counts.reshape(n_groups, width))
-        return np.concatenate(found, axis=1).astype(np.int64, copy=False)
+            columns.append(counts.reshape(n_groups, width))
+        return np.concatenate(columns, axis=1).astype(np.int64, copy=False)
 
     def allows(self, counts: NDArray[np.int64]) -> bool:
         """Whether a class with these counts of values, int64 (s,), keeps to the models."""
@@ -81,11 +81,11 @@ def merge(
         return partition
     if not keeps(guard.take(partition.members)):
         raise ModelInfeasible()
-    kept = merge_block(space, partition, guard, tick, budget)
-    if kept.n_classes == 1 and not keeps(guard.take(kept.members)):
+    merged = merge_block(space, partition, guard, tick, budget)
+    if merged.n_classes == 1 and not keeps(guard.take(merged.members)):
         # What was withheld was needed.
-        kept = merge_block(space, partition, guard, tick)
-    return kept
+        merged = merge_block(space, partition, guard, tick)
+    return merged
 
 
 def merge_block(

@@ -21,7 +21,7 @@ from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes, require_budget
 from dbanon.partitioning.protect import protect
-from dbanon.partitioning.sets import require_reach, within_reach
+from dbanon.partitioning.sets import feasible_records, require_feasible_sets
 from dbanon.partitioning.strata import rare_records, released_places
 
 
@@ -63,39 +63,41 @@ def partition_for(
     if rare is not None:
         require_budget(policy, microdata.withheld + len(rare), microdata.n_read)
         records = np.setdiff1d(np.arange(n), rare, assume_unique=True)
-        rest, policy = _without_others(microdata, policy, records, trees)
-        return _placed(partition_for(rest, policy, measures=measures, **more), records, n)
+        remaining, policy = _without_others(microdata, policy, records, trees)
+        return _expand_to_table(
+            partition_for(remaining, policy, measures=measures, **more), records, n
+        )
     if not policy.also_k:
         return _partition_for(microdata, policy, measures=measures, **more)
     records = np.arange(n)
     while True:
         # Whoever is withheld for another reason is missing in the sets of others.
-        records = within_reach(microdata, policy, records)
-        require_reach(microdata, policy, len(records))
-        rest = microdata
+        records = feasible_records(microdata, policy, records)
+        require_feasible_sets(microdata, policy, len(records))
+        remaining = microdata
         if len(records) < n:
-            rest, policy = _without_others(microdata, policy, records, trees)
-        found = _partition_for(rest, policy, **more)
-        released = records[partition_of(found).labels >= 0]
-        if len(within_reach(microdata, policy, released)) == len(released):
+            remaining, policy = _without_others(microdata, policy, records, trees)
+        clustering = _partition_for(remaining, policy, **more)
+        released = records[partition_of(clustering).labels >= 0]
+        if len(feasible_records(microdata, policy, released)) == len(released):
             break
         records = released
-    return found if len(records) == n else _placed(found, records, n)
+    return clustering if len(records) == n else _expand_to_table(clustering, records, n)
 
 
 def _without_others(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: Trees | None
 ) -> tuple[Microdata, Policy]:
     """Some of the records, int64 (m,), as if there were no others, and the policy for these."""
-    rest = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
-    return rest, policy if trees is None else replace(policy, hierarchies=trees(rest))
+    selected = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
+    return selected, policy if trees is None else replace(policy, hierarchies=trees(selected))
 
 
-def _placed(found: Found, records: NDArray[np.int64], n: int) -> Found:
+def _expand_to_table(clustering: Found, records: NDArray[np.int64], n: int) -> Found:
     """Classes of some of n records, int64 (m,), as classes of all; the others are withheld."""
     places = places_of(records, n)
-    levels = None if found.levels is None else found.levels.of(places)
-    return replace(found, classes=found.classes.of(places), levels=levels, measures=None)
+    levels = None if clustering.levels is None else clustering.levels.of(places)
+    return replace(clustering, classes=clustering.classes.of(places), levels=levels, measures=None)
 
 
 def _partition_for(
@@ -108,7 +110,7 @@ def _partition_for(
     tick: Tick,
     measures: Measures | None = None,
 ) -> Found:
-    given = measures
+    table_measures = measures
     if measures is None:
         measures = Measures.of(
             microdata,
@@ -124,36 +126,40 @@ def _partition_for(
         lambda done: tick(share * done),
         trees,
         # Units of entities are a table of their own.
-        measures if microdata.entities is None else given,
+        measures if microdata.entities is None else table_measures,
     )
-    found = Found(partition, partition.levels_found, measures, partition.told)
+    clustering = Found(partition, partition.levels_found, measures, partition.told)
     if policy.models:
-        found = protected(
+        clustering = protect_classes(
             microdata,
-            found,
+            clustering,
             policy,
             sensitive=sensitive or {},
             memory_limit=memory_limit,
             tick=lambda done: tick(share + (1 - share) * done),
         )
-    return replace(found, measures=given) if partition_of(found).n_suppressed else found
+    return (
+        replace(clustering, measures=table_measures)
+        if partition_of(clustering).n_suppressed
+        else clustering
+    )
 
 
-def partition_of(found: Found) -> Partition:
+def partition_of(clustering: Found) -> Partition:
     """The classes of rows that were found."""
-    assert isinstance(found.classes, Partition)
-    return found.classes
+    assert isinstance(clustering.classes, Partition)
+    return clustering.classes
 
 
-def protected(
+def protect_classes(
     microdata: Microdata,
-    found: Found,
+    clustering: Found,
     policy: Policy,
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-    beside: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
+    compared: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
 ) -> Found:
     """Classes that were found by quasi-identifiers, such that they keep to the policy's models.
 
@@ -167,21 +173,23 @@ def protected(
     ------
     DbanonError : as ``protect``.
     """
-    partition, measures = partition_of(found), found.measures
+    partition, measures = partition_of(clustering), clustering.measures
     assert measures is not None
-    beside = beside or {}
-    here = [model for model in policy.models if model.attribute not in beside]
-    places, table = released_places(microdata, partition, here, sensitive, measures, memory_limit)
-    places |= {name: places_there for name, (places_there, _) in beside.items()}
-    table |= {name: there for name, (_, there) in beside.items()}
-    kept = protect(microdata, partition, policy, places, tick, measures, table)
-    return replace(found, classes=kept)
+    compared = compared or {}
+    own_models = [model for model in policy.models if model.attribute not in compared]
+    positions, table = released_places(
+        microdata, partition, own_models, sensitive, measures, memory_limit
+    )
+    positions |= {name: codes for name, (codes, _) in compared.items()}
+    table |= {name: distribution for name, (_, distribution) in compared.items()}
+    merged = protect(microdata, partition, policy, positions, tick, measures, table)
+    return replace(clustering, classes=merged)
 
 
 def joined_for(
     microdata: Microdata,
-    found: Found,
-    alike: NDArray[np.int32],
+    clustering: Found,
+    group_of_class: NDArray[np.int32],
     policy: Policy,
     *,
     sensitive: Mapping[str, Attribute],
@@ -202,19 +210,19 @@ def joined_for(
     ------
     DbanonError : as ``partition_for``.
     """
-    partition = found.classes
+    partition = clustering.classes
     assert isinstance(partition, Partition)
-    of_records = np.append(alike, SUPPRESSED)[partition.labels]
+    of_records = np.append(group_of_class, SUPPRESSED)[partition.labels]
     joined = Partition(of_records)
     if joined.n_classes == partition.n_classes:
-        return found
-    measures = found.measures or Measures.of(
+        return clustering
+    measures = clustering.measures or Measures.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
     places, table = released_places(
         microdata, joined, policy.models, sensitive, measures, memory_limit
     )
-    kept = protect(microdata, joined, policy, places, tick, measures, table, search=False)
-    if (kept.n_classes, kept.n_suppressed) == (joined.n_classes, joined.n_suppressed):
-        return found
-    return replace(found, classes=kept, measures=None if kept.n_suppressed else measures)
+    merged = protect(microdata, joined, policy, places, tick, measures, table, search=False)
+    if (merged.n_classes, merged.n_suppressed) == (joined.n_classes, joined.n_suppressed):
+        return clustering
+    return replace(clustering, classes=merged, measures=None if merged.n_suppressed else measures)

@@ -25,7 +25,7 @@ from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible
 from dbanon.partitioning.merge import Guard, keeps, merge, merge_block, split
 from dbanon.partitioning.refine import refine_classes
-from dbanon.partitioning.strata import apart, groups
+from dbanon.partitioning.strata import groups, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 # Above all numbers of values that a column can have here.
@@ -74,20 +74,18 @@ def protect(
             name: Distribution.of(column[released], units=units) for name, column in codes.items()
         }
     try:
-        return _protected(microdata, partition, policy, codes, tick, measures, table, search)
+        return _protect(microdata, partition, policy, codes, tick, measures, table, search)
     except ModelInfeasible:
         # Withholding some may have changed the table, so that others fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
             if policy.withhold_failing:
-                return _protected(
-                    microdata, partition, without, codes, tick, measures, table, search
-                )
+                return _protect(microdata, partition, without, codes, tick, measures, table, search)
         # The error itself: a variable for it would hold it, and it the arrays of all its frames.
         raise
 
 
-def _protected(
+def _protect(
     microdata: Microdata,
     partition: Partition,
     policy: Policy,
@@ -102,47 +100,49 @@ def _protected(
     persons, keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
         before = partition
-        counted, wholes = _counted(policy.models, codes, before.labels >= 0, table, persons)
-        guard = _guard(policy.models, counted, wholes, persons)
+        counted, table_shares = _count_values(
+            policy.models, codes, before.labels >= 0, table, persons
+        )
+        guard = _guard(policy.models, counted, table_shares, persons)
         strata = _strata(microdata, before)
         budget = _budget(policy, microdata, before)
         failing = [records for records in strata if not keeps(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
-                raise _refused(
-                    policy.models, counted, wholes, strata, persons, microdata, len(records)
+                raise _infeasible_error(
+                    policy.models, counted, table_shares, strata, persons, microdata, len(records)
                 )
             budget -= len(records)
         parts = []
         for records in strata:
-            own, guarded = space(records), guard.take(records)
+            stratum_space, guarded = space(records), guard.take(records)
             if not keeps(guarded):
                 continue
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             if not budget:
-                part = by_blocks(own, part, keys[records], guarded, policy, tick)
-            kept = merge(own, part, guarded, tick, budget)
-            budget -= kept.n_suppressed
-            parts.append((records, kept))
+                part = by_blocks(stratum_space, part, keys[records], guarded, policy, tick)
+            merged = merge(stratum_space, part, guarded, tick, budget)
+            budget -= merged.n_suppressed
+            parts.append((records, merged))
         partition = combine(parts, n)
         # What is withheld changes the whole table, which models compare classes with.
         if partition.n_suppressed == before.n_suppressed:
             break
-        gone = (before.labels >= 0) & (partition.labels < 0)
-        units = persons.of_records(gone)
-        table = {name: table[name].without(codes[name][gone], units) for name in counted}
+        withheld = (before.labels >= 0) & (partition.labels < 0)
+        units = persons.of_records(withheld)
+        table = {name: table[name].without(codes[name][withheld], units) for name in counted}
     if not search or not _can_refine(microdata, policy):
         return partition
     k, better = int(policy.k), []
     for records, part in parts:
-        own, guarded = space(records), guard.take(records)
-        part = split(own, part, k, guarded, tick)
+        stratum_space, guarded = space(records), guard.take(records)
+        part = split(stratum_space, part, k, guarded, tick)
         if policy.refine is not None:
             part = refine_classes(
-                "generalized", own, part, keys[records], policy, tick, guarded
+                "generalized", stratum_space, part, keys[records], policy, tick, guarded
             ).require(k)
-            part = split(own, part, k, guarded, tick)
+            part = split(stratum_space, part, k, guarded, tick)
         better.append((records, part))
     return combine(better, n)
 
@@ -175,8 +175,8 @@ def guard_of(
     """
     persons = Persons.of(microdata, codes)
     released = np.ones(microdata.n_records, np.bool_)
-    counted, wholes = _counted(policy.models, codes, released, table, persons)
-    return _guard(policy.models, counted, wholes, persons)
+    counted, table_shares = _count_values(policy.models, codes, released, table, persons)
+    return _guard(policy.models, counted, table_shares, persons)
 
 
 def protect_block(
@@ -186,13 +186,13 @@ def protect_block(
 
     Cut again where both parts keep to them, as ``protect`` does it where nothing refines them.
     """
-    found = merge(space, partition, guard, tick)
+    merged = merge(space, partition, guard, tick)
     if guard.models.persons or find_method(policy.method).refine != "generalized":
-        return found
-    return split(space, found, int(policy.k), guard, tick)
+        return merged
+    return split(space, merged, int(policy.k), guard, tick)
 
 
-def _counted(
+def _count_values(
     models: Sequence[Model],
     codes: Mapping[str, NDArray[np.int32]],
     released: NDArray[np.bool_],
@@ -200,17 +200,17 @@ def _counted(
     persons: Persons,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
     """By sensitive attribute: the places that count, int32 (n,), and shares in the table."""
-    counted, wholes = {}, {}
+    counted, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
-        places, wholes[name] = _as_counted(models, name, codes[name], released, table[name])
-        counted[name] = persons.counted(name, np.maximum(places, 0))
-    return counted, wholes
+        places, table_shares[name] = _as_recounted(models, name, codes[name], released, table[name])
+        counted[name] = persons.places_once(name, np.maximum(places, 0))
+    return counted, table_shares
 
 
-def _refused(
+def _infeasible_error(
     models: Sequence[Model],
     counted: Mapping[str, NDArray[np.int32]],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     strata: Sequence[NDArray[np.int64]],
     persons: Persons,
     microdata: Microdata,
@@ -219,33 +219,35 @@ def _refused(
     """The error that says what each stratum as one class keeps to; arguments as ``infeasible``."""
     together = _one_class_per_stratum(strata, len(next(iter(counted.values()))))
     best = {
-        name: sensitive_counts(together, codes, len(wholes[name]))
+        name: sensitive_counts(together, codes, len(table_shares[name]))
         for name, codes in counted.items()
     }
     in_classes = persons.in_classes(together)
     by_columns = microdata.strata is not None or microdata.valid is None
-    ways = [
+    remedies = [
         *['use `nulls="suppress"`'] * (microdata.valid is not None),
         *["leave out `by`"] * by_columns,
     ]
     return infeasible(
-        models, best, wholes, together.sizes, in_classes, microdata.n_read, records, ways
+        models, best, table_shares, together.sizes, in_classes, microdata.n_read, records, remedies
     )
 
 
 def _guard(
     models: Sequence[Model],
     counted: Mapping[str, NDArray[np.int32]],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     persons: Persons,
 ) -> Guard:
     """The models and what they look at, one more column where they count persons."""
     columns = [*counted.values(), *persons.column]
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(values, compiled(models, list(counted), wholes, persons.units is not None))
+    return Guard(
+        values, compile_models(models, list(counted), table_shares, persons.units is not None)
+    )
 
 
-def _as_counted(
+def _as_recounted(
     models: Sequence[Model],
     name: str,
     codes: NDArray[np.int32],
@@ -302,32 +304,32 @@ def by_blocks(
     return partition_blocks(cut, run, tick)
 
 
-def compiled(
+def compile_models(
     models: Sequence[Model],
     names: Sequence[str],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     persons: bool = False,
 ) -> Models:
     """The models as kernels have them; where they count persons, one more column says who."""
-    widths = [len(wholes[name]) for name in names] + [1] * persons
-    compiled = Models(np.array(widths, np.int32), persons)
+    widths = [len(table_shares[name]) for name in names] + [1] * persons
+    compiled_models = Models(np.array(widths, np.int32), persons)
     for model in models:
-        wish, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
+        kind, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
         if isinstance(model.distance, Hierarchy):
-            wish = "hierarchical_t"
+            kind = "hierarchical_t"
             parents, ranges = model.distance.parents, model.distance.ranges
-        elif wish == "t_closeness":
-            wish = f"{model.distance}_t"
-        compiled.add(
-            wish,
+        elif kind == "t_closeness":
+            kind = f"{model.distance}_t"
+        compiled_models.add(
+            kind,
             names.index(model.attribute),
             model.level,
             min(model.l, _LARGEST_L),
-            wholes[model.attribute],
+            table_shares[model.attribute],
             np.ascontiguousarray(parents, np.int32),
             np.ascontiguousarray(ranges, np.int32),
         )
-    return compiled
+    return compiled_models
 
 
 def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
@@ -356,7 +358,7 @@ def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64
         return []
     if all(part is None for part in (microdata.strata, microdata.layers, microdata.valid)):
         return [released]
-    return [released[group] for group in groups(apart(microdata)[released])]
+    return [released[group] for group in groups(stratum_numbers(microdata)[released])]
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:

@@ -81,9 +81,9 @@ def refine_generalized(
             "The refinement of generalization counts rounds, not seconds.",
             hint="Give `refine_iterations`.",
         )
-    worth = 0
+    stop_divisor = 0
     if iterations is None:
-        worth = _WORTH[effort]
+        stop_divisor = _WORTH[effort]
         # Classes of equal records, of which many hold more than k, were joined before a later turn.
         counted = guard is not None or share < 1
         classes = partition.n_classes if counted else space.n_records // k
@@ -100,7 +100,7 @@ def refine_generalized(
         seed,
         models,
         *costs,
-        worth=worth,
+        worth=stop_divisor,
         swaps=space.n_records > _ROUNDS_ALONE or share < 1,
     )
     return drive(kernel, tick)

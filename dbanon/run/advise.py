@@ -35,7 +35,7 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.strata import too_few_counted
 from dbanon.release.recode import Release, recode
 from dbanon.run.history import create_command
-from dbanon.run.nulls import choose_nulls, release_of, sampled, share_withheld
+from dbanon.run.nulls import choose_nulls, release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import Tried, parted_loss, sweep
 from dbanon.run.totals import totals_of
@@ -56,7 +56,7 @@ def advise(
     *,
     tried: Tried = lambda point, policy: None,
 ) -> Advice:
-    """Look at a table and advise on its release; nothing is changed, and no run is noted.
+    """Look at a table and advise on its release. Changes nothing and records no run.
 
     Columns are counted, not read; quasi-identifiers are read as a run reads them.
 
@@ -99,7 +99,7 @@ def advise(
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         swept = sweep(request, planned, microdata, small, tick, tried)
-    # One release alone says nothing of the others.
+    # A single release cannot be compared with anything.
     compared = len(swept.points) > 1
     best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
     if best is None and compared:
@@ -145,7 +145,7 @@ def _parted_loss(
 
 
 class _Clock:
-    """CPU seconds by part, and progress told of each."""
+    """Measures CPU seconds per part and reports the progress of each."""
 
     def __init__(self, progress: AdviceProgress) -> None:
         self._progress = progress
@@ -153,20 +153,20 @@ class _Clock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Callable[[float], None]]:
-        """Time the block; gives what tells its progress."""
+        """Time the block; yield a function that reports its progress."""
         started = time.process_time()
         yield lambda share: self._progress(name, share)
         self.seconds[name] = time.process_time() - started
 
 
 @dataclass(frozen=True)
-class Proposed:
-    """What is proposed before a release is tried.
+class ProposedRoles:
+    """Roles and entity proposed before any release is tried.
 
     Parameters
     ----------
     roles : of each column, in the table's order.
-    entity : the column that says whose a row is; None where a row is a person.
+    entity : the column that identifies the person a row belongs to; None where a row is a person.
     """
 
     profile: Profile
@@ -174,8 +174,8 @@ class Proposed:
     entity: str | None
 
 
-def proposed(request: AdviceRequest, source: Source) -> Proposed:
-    """What is proposed for the columns of a table.
+def propose_roles(request: AdviceRequest, source: Source) -> ProposedRoles:
+    """Propose roles for the columns of a table.
 
     Raises
     ------
@@ -184,10 +184,10 @@ def proposed(request: AdviceRequest, source: Source) -> Proposed:
     """
     profile, persons = _profile(request, source)
     roles = _roles(request, profile, persons)
-    return Proposed(profile, roles, _entity(request, profile, persons))
+    return ProposedRoles(profile, roles, _entity(request, profile, persons))
 
 
-def proposed_kinds(
+def propose_kinds(
     request: AdviceRequest, chosen: Sequence[str], profile: Profile
 ) -> dict[str, str]:
     """The kinds of quasi-identifiers: as asked for, and nominal where they look like codes.
@@ -202,7 +202,7 @@ def proposed_kinds(
     return nominal_kinds | dict(request.kinds)
 
 
-def proposed_nulls(
+def propose_nulls(
     request: AdviceRequest,
     profile: Profile,
     entity: str | None,
@@ -210,7 +210,7 @@ def proposed_nulls(
     *,
     merges: bool = True,
 ) -> NullChoice | None:
-    """What is proposed for NULLs in the quasi-identifiers of the request, as ``advise`` does.
+    """Propose how to treat NULLs in the quasi-identifiers of the request, as ``advise`` does.
 
     Where no quasi-identifier has a NULL, nothing is read and the answer is None.
 
@@ -238,7 +238,7 @@ def proposed_nulls(
 
 
 def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
-    """The error of a table of which no column is proposed as a quasi-identifier."""
+    """The error for a table without a column that could be proposed as a quasi-identifier."""
     return NoQuasiIdentifiers(
         f"No column of {table} is proposed as a quasi-identifier.",
         hint="Name those that others may know of a person.",
@@ -264,7 +264,7 @@ def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[s
 
 
 def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
-    """The column that says whose a row is, where persons have several; one that has no NULL.
+    """The column without NULL that identifies persons, where persons have several rows.
 
     A run refuses an entity that is NULL somewhere.
     """
@@ -311,7 +311,7 @@ def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str])
 def _job(
     request: AdviceRequest, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
 ) -> Job:
-    """What is read: all rows, those with a NULL, too."""
+    """The job that reads all rows, including those with a NULL."""
     holes = any(profile.column(name).present < profile.rows for name in chosen)
     return Job(
         table=request.table,
@@ -326,7 +326,7 @@ def _job(
             k=request.k[0],
             method="gaa_cp",
             nulls="category" if holes else "error",
-            kinds=proposed_kinds(request, chosen, profile),
+            kinds=propose_kinds(request, chosen, profile),
         ),
     )
 
@@ -352,7 +352,7 @@ def null_choice(
     k = min(request.k, key=lambda k: (abs(k - USUAL_K), k))
 
     def release(records: Microdata, nulls: str) -> Release:
-        records = sampled(records, request.sample, request.seed, k)
+        records = sample_records(records, request.sample, request.seed, k)
         trees = planned.trees(records)
         method = usual_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)

@@ -1,4 +1,4 @@
-"""Privacy budgets of a database: made, listed, looked at."""
+"""Privacy budgets of a database: create, list and show them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("table", "partitioned table", "inherited table", "materialized view")
 
 @dataclass(frozen=True)
 class BudgetShown:
-    """A budget, and what was spent of it.
+    """A budget with its spendings.
 
     Parameters
     ----------
@@ -32,22 +32,22 @@ class BudgetShown:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the budget."""
         return self.kept.name
 
     @property
     def total(self) -> float:
-        """What may be spent in all."""
+        """The amount that may be spent in total."""
         return float(self.kept.total)
 
     @property
     def spent(self) -> float:
-        """What is spent."""
+        """The amount already spent."""
         return float(self.kept.spent)
 
     @property
     def left(self) -> float:
-        """What may still be spent."""
+        """The amount that may still be spent."""
         return float(self.kept.left)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class BudgetShown:
         }
 
     def _epsilons(self) -> dict[str, float]:
-        """What amounts of rho mean as epsilon; nothing of a budget of epsilon."""
+        """Amounts of rho converted to epsilon; empty for a budget of epsilon."""
         delta = self.kept.delta
         if delta is None:
             return {}
@@ -110,7 +110,7 @@ class BudgetShown:
                 record.created_at + (f" by {record.created_by}" if record.created_by else ""),
             ),
             *(
-                (f"{record.what} {plain(spending.epsilon)}", _spent_text(spending))
+                (f"{record.what} {plain(spending.epsilon)}", _describe_spending(spending))
                 for spending in self.spendings
             ),
             ("counts", "releases that name it; what was released elsewhere is not counted"),
@@ -133,7 +133,7 @@ def require_of_rows(relation: Relation) -> None:
 
 
 def create(store: Store, budget: NewBudget) -> BudgetShown:
-    """Make a budget in the database that its source is in; raises as ``budgets.create``."""
+    """Create a budget in the database of its source; raises as ``budgets.create``."""
     with store.session(write=True) as session:
         session.require("budgets")
         relation = session.find_source(parse_relation(budget.source))
@@ -154,14 +154,14 @@ def list_budgets(store: Store) -> list[BudgetShown]:
         return [BudgetShown(record) for record in budgets.list_budgets(session)]
 
 
-def shown(store: Store, name: str) -> BudgetShown:
-    """A budget with all that was spent of it; raises BudgetNotFound."""
+def show_budget(store: Store, name: str) -> BudgetShown:
+    """A budget with all of its spendings; raises BudgetNotFound."""
     with store.session(write=False) as session:
         record = budgets.find(session, name)
         return BudgetShown(record, tuple(budgets.spendings(session, name)))
 
 
-def _spent_text(spending: Spending) -> str:
+def _describe_spending(spending: Spending) -> str:
     by = f" by {spending.spent_by}" if spending.spent_by else ""
     came = (
         f"release {spending.release_id}" if spending.release_id else "nothing was published of it"

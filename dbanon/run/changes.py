@@ -1,4 +1,4 @@
-"""What a run would change, if anything: relations and files. Nothing is changed for it."""
+"""Relations and files that a run would change. Finding out changes nothing."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ LEDGER = "ledger"
 
 
 def exactly_stale(store: Store, listed: Sequence[releases.Listed]) -> list[releases.Listed]:
-    """The releases, with ``stale`` by the rows of their sources where these were digested.
+    """The releases, with ``stale`` decided by the source's rows where a digest was recorded.
 
-    Rows are read with this role's rights; where one lacks, counters go on saying what they say.
+    Reads rows with the rights of this role. Where a right is missing, the result of the counters
+    stays.
     """
     result = []
     for listed_release in listed:
         stale = None
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
-            # In a transaction of its own: what one release's source refuses says nothing of others.
+            # Use one transaction per release, so that one failing source does not affect others.
             with suppress(DbanonError), store.session(write=False) as session:
                 stale = has_other_rows(session, listed_release.release_id)
         if stale is not None:
@@ -50,7 +51,7 @@ def exactly_stale(store: Store, listed: Sequence[releases.Listed]) -> list[relea
 def planning_ports(
     source: Store, target: Store | None, staging: bool
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
-    """What would be read and written, on transactions that change nothing."""
+    """Source and target of a plan, on transactions that change nothing."""
     with ExitStack() as stack:
         if target is None or target.same_database(source):
             session = stack.enter_context(source.planning(staging=staging))
@@ -157,7 +158,7 @@ def unchanged_since(job: Job, source: Store, target: Store | None = None) -> str
     DbanonError : what the run would be refused with.
     """
     assert job.name is not None
-    # An output that is there is what is wanted here, and so is its release.
+    # Here the output and its release are expected to exist.
     replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
         replacing_job = replace(replacing_job, releases=INDEPENDENT)

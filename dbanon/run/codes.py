@@ -18,10 +18,10 @@ _KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 def averaged_codes(
     microdata: Microdata, release: Release, kinds: Mapping[str, str]
 ) -> dict[str, int]:
-    """The released rows whose code nobody has, by quasi-identifier; none where there are none.
+    """Released rows with a code that is not in the source, by quasi-identifier.
 
-    A code is a whole number of few different ones, in a column whose name says it. Labels and
-    ranges are no codes: they hold the values of their class.
+    A column of codes holds few distinct whole numbers and has a name that suggests codes. Labels
+    and ranges do not count as codes: they contain the values of their class.
     """
     rows_by_column: dict[str, int] = {}
     sizes = release.partition.sizes

@@ -1,4 +1,4 @@
-"""A published relation beside what was recorded of it: what is the same, and what is not."""
+"""Comparison of a published relation with its record in the ledger."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelCount:
 
 
 class Comparison:
-    """What differs between a relation and its entry in the ledger, gathered piece by piece.
+    """Collects the differences between a relation and its entry in the ledger.
 
     Parameters
     ----------
@@ -84,13 +84,16 @@ class Comparison:
             missing = [name for name in names if name not in self._now]
             self._detail = f"Columns now {len(now)}, released {len(names)}." + "".join(
                 f" {word}: {', '.join(quoted_names)}."
-                for word, quoted_names in (("New", _quoted(new)), ("Missing", _quoted(missing)))
+                for word, quoted_names in (
+                    ("New", _quote_names(new)),
+                    ("Missing", _quote_names(missing)),
+                )
                 if quoted_names
             )
         elif self._recorded is not None and now != list(then):
             self._differing.append(TYPES)
             changed = [name for (name, a), (_, b) in zip(now, then, strict=True) if a != b]
-            self._detail = f"Of another type now: {', '.join(_quoted(changed))}."
+            self._detail = f"Of another type now: {', '.join(_quote_names(changed))}."
 
     @property
     def columns_differ(self) -> bool:
@@ -151,7 +154,7 @@ class Comparison:
         )
 
 
-def _quoted(names: Sequence[str]) -> list[str]:
+def _quote_names(names: Sequence[str]) -> list[str]:
     return [f'"{name}"' for name in names]
 
 
@@ -215,7 +218,7 @@ def recount_models(
 def _recorded_model(
     session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
 ) -> Model | str:
-    """The model of a ledger's entry, or why it cannot be known again."""
+    """The model of a ledger's entry, or the reason why it cannot be restored."""
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
     if str(recorded["model"]).endswith(BESIDE_FIRST):

@@ -1,4 +1,4 @@
-"""What a release tells beside its guarantee: found before anybody sees it, warned of or refused."""
+"""Checks for disclosure beyond the guarantee. They warn or refuse before publication."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
 
 
 def are_days(values: NDArray[np.float64]) -> bool:
-    """Whether numbers, float64 (n,), are all days as yyyymmdd, and different ones.
+    """Whether numbers, float64 (n,), are all days as yyyymmdd, at least two of them distinct.
 
-    Of a few values, nobody can tell.
+    False for fewer than ten values, which are too few to tell.
     """
     if len(values) < _LEAST_DAYS or values.min() == values.max():
         return False
@@ -115,14 +115,14 @@ def are_days(values: NDArray[np.float64]) -> bool:
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
-class Spelled(Protocol):
-    """What counts persons by their spelling, and without regard to it."""
+class SpellingCounter(Protocol):
+    """A source that counts persons by exact and by normalized spelling."""
 
     def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
         """The persons by how the identifier is normalized."""
 
 
-def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, ...]:
+def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
     """The entity, if its texts differ in white space or capitals alone.
 
     Warns with ``EntitySpellings``.
@@ -170,7 +170,7 @@ def telling_columns(
     proved: Mapping[str, TellingColumn],
     only_unique: bool = False,
 ) -> tuple[TellingColumn, ...]:
-    """The findings on columns that are released as they are: what the values of each disclose.
+    """The findings on what the values of columns disclose that are released as they are.
 
     Warns with ``KeptColumnTells``.
 
@@ -225,7 +225,7 @@ def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written:
 
 
 def visible_classes(draft: Draft, counts: Counts) -> Partition:
-    """The classes as readers see them: those that are released alike are one."""
+    """The classes as readers see them: classes with the same released values are joined."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
         return partition
@@ -236,7 +236,7 @@ def visible_classes(draft: Draft, counts: Counts) -> Partition:
 def few_persons(
     planned: Plan, classes_below: Callable[[str], tuple[int, int]]
 ) -> tuple[FewPersons, ...]:
-    """The columns that look like numbers of persons, and of which classes hold fewer than k values.
+    """Columns that look like person identifiers and have fewer than k values in some class.
 
     Warns with ``PersonsBelowK``.
 
@@ -328,7 +328,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
 
 
 def describe_joint_rows(draft: Draft) -> dict[str, int]:
-    """What someone who knows several rows of a person can join, counted, as plain values."""
+    """Counts for an attacker who knows and joins several rows of a person, as plain values."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
     released = np.flatnonzero(labels >= 0)

@@ -64,7 +64,7 @@ def evaluate(
         first, last = (of_figures(pairs, figures, chosen) for figures in (public, exact))
         return first.to_dict(), last.to_dict()
 
-    public_and_exact, failed = attempted(work, tick)
+    public_and_exact, failed = attempt(work, tick)
     public_figures, exact = (None, None) if public_and_exact is None else public_and_exact
     return Evaluated(public_figures, failed), exact
 
@@ -126,7 +126,7 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
 
         return attacks_on_half(microdata, planned, report_progress).to_dict()
 
-    attacks, failed = attempted(work, tick)
+    attacks, failed = attempt(work, tick)
     return {"failed": failed} if attacks is None else attacks
 
 
@@ -154,7 +154,7 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
         above = lower_bound.gap(release.loss)
         return {**lower_bound.to_dict(), "above": above if math.isfinite(above) else None}
 
-    certificate, failed = attempted(work, tick)
+    certificate, failed = attempt(work, tick)
     return {"limit": seconds, **(certificate or {"failed": failed})}
 
 
@@ -170,7 +170,7 @@ def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
     return {**exact, "above": above, "lower_bound": None, "simple_bound": None}
 
 
-def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
+def attempt(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
     """What ``work`` gives, or why there is nothing; what ``tick`` raises is raised."""
     ended: list[BaseException] = []
 

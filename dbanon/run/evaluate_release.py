@@ -1,6 +1,6 @@
-"""Looking at what a release is worth later: what the ledger holds, and what SQL can say again.
+"""Later evaluation of a release, from the ledger and from queries on its relation.
 
-A release has neither keys nor order, so nothing is ever paired by value.
+A release has neither keys nor order, so its rows are never paired with originals.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class FoundFigure:
 
 @dataclass(frozen=True)
 class ReleaseEvaluation:
-    """What a release in a database lost and still risks.
+    """Information loss and remaining risks of a release in a database.
 
     Parameters
     ----------
     release_id, relation : the release.
-    original : the relation it was compared with; None where none was named.
-    evaluation : ``Evaluation.to_dict()`` as it was recorded; None where nobody asked for it.
-    figures : those of the ledger, then those that were counted or computed now.
+    original : the relation it was compared with; None if none was named.
+    evaluation : ``Evaluation.to_dict()`` as recorded; None if the run did not evaluate.
+    figures : those of the ledger, then those counted or computed now.
     """
 
     release_id: str
@@ -71,14 +71,14 @@ class ReleaseEvaluation:
         return asdict(self)
 
 
-def evaluated(
+def evaluate_release(
     store: Store,
     release: RelationName,
     original: RelationName | None = None,
     *,
     changed_source: bool = False,
 ) -> ReleaseEvaluation:
-    """What the ledger holds of a release, its classes counted now, and losses by SQL.
+    """Evaluate a release: recorded figures, its classes counted now, and losses by SQL.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ def evaluated(
             session, release, hint="Data frames of any origin: dbanon.evaluate in Python."
         )
         require_classes(entry)
-        # Looked at as a source is: its owner may have made a view of it.
+        # Inspect it like a source: its owner may have replaced it by a view.
         released = session.find_source(entry.name)
         record = recorded.read(session, entry)
         report = record.report
         figures = [
-            *_recorded(report.evaluation),
-            *_counted(class_sizes(session, entry.name, entry.quasi_identifiers)),
+            *_recorded_figures_of(report.evaluation),
+            *_class_size_figures(class_sizes(session, entry.name, entry.quasi_identifiers)),
         ]
         source = None if original is None else session.find_source(original)
         if source is not None:
@@ -111,7 +111,9 @@ def evaluated(
                 names = (*_OF_NUMBERS, "entropy_change")
                 figures += [FoundFigure(name, None, None, _WITHHELD) for name in names]
             else:
-                figures += _compared(session, released, source, entry.quasi_identifiers, report)
+                figures += _compare_originals(
+                    session, released, source, entry.quasi_identifiers, report
+                )
     return ReleaseEvaluation(
         entry.release_id,
         str(entry.name),
@@ -121,14 +123,14 @@ def evaluated(
     )
 
 
-def _noted(where: str, value: float | None, note: str) -> str:
-    """Where a figure is from, and what one has to know about it; why there is none."""
+def _describe_figure(where: str, value: float | None, note: str) -> str:
+    """The origin of a figure with its note; without a value the note says why."""
     if note and (value is None or note.startswith(NOT_FOR_LABELS)):
         return note
     return f"{where}; {note}" if note else where
 
 
-def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
+def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
     if evaluation is None:
         yield FoundFigure("linkage_risk", None, None, _OF_PAIRS)
         return
@@ -140,7 +142,7 @@ def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
                 name,
                 None,
                 recorded_figures[name],
-                _noted(RECORDED, recorded_figures[name], notes.get(name, "")),
+                _describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
     for name, attack_figure in attacks.get("found", {}).items():
@@ -154,7 +156,7 @@ def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
             yield FoundFigure(name, column, value, RECORDED)
 
 
-def _counted(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
+def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
     rows = sum(size * classes for size, classes in sizes.items())
     classes = sum(sizes.values())
     squares = sum(size * size * number for size, number in sizes.items())
@@ -189,14 +191,14 @@ def _require_original(session: Session, source: Relation, record: Recorded) -> N
         )
 
 
-def _compared(
+def _compare_originals(
     session: Session,
     released: Relation,
     source: Relation,
     quasi_identifiers: Sequence[str],
     report: Report,
 ) -> Iterator[FoundFigure]:
-    """What follows from both relations; strata lose nothing, and ranks have an order of theirs."""
+    """Figures from both relations. Skips strata, which lose nothing, and ordered columns."""
     arguments = report.arguments
     of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     of_release = {attribute.name: attribute.kind for attribute in released.schema.attributes}
@@ -213,7 +215,9 @@ def _compared(
         sides = [side_of(session, side.relation, numbers) for side in (source, released)]
         note = f"{ALONE}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
-            yield FoundFigure(measure, None, figure.value, _noted(note, figure.value, figure.note))
+            yield FoundFigure(
+                measure, None, figure.value, _describe_figure(note, figure.value, figure.note)
+            )
             for name, value in figure.columns.items():
                 yield FoundFigure(measure, name, value, ALONE)
     else:

@@ -18,7 +18,7 @@ from dbanon.stores.ports import Source, SourceCounts, Target
 def require_expected(
     job: Job, relation: Relation, source: Source, target: Target[Any], output: RelationName
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """Check that the source has what its job expects; nothing is counted where it expects nothing.
+    """Check that the source has the counts its job expects; counts nothing without expectations.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def require_expected(
 
     Raises
     ------
-    UnexpectedCounts : it has not, and this run does not accept that.
-    InvalidParameter : persons are expected of a table of which nobody says whose its rows are.
+    UnexpectedCounts : the counts differ, and this run does not accept that.
+    InvalidParameter : the job expects a number of persons but names no entity.
     """
     expected = job.expect
     if expected is None:
@@ -73,7 +73,7 @@ def require_expected(
 def _breaches(
     expected: Expectations, counts: SourceCounts, before: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """What is not as expected, in words, by the name of the expectation."""
+    """Descriptions of unmet expectations, by the name of the expectation."""
     breaches: dict[str, list[str]] = {}
     for name, bounds in expected.counts.items():
         count = counts.totals[name]

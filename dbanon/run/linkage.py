@@ -1,4 +1,4 @@
-"""Columns that are released as they are and undo classes: counted where the release was written."""
+"""Finds columns released unchanged that undo classes, by counts where the release was written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEASURED = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind
 
 
 class KeptColumnCounts(Protocol):
-    """What is counted of the released rows, their kept columns and what they were."""
+    """Counts of released rows by their retained columns and original values."""
 
     @property
     def n_rows(self) -> int:
@@ -76,12 +76,12 @@ class StoredCounts(Generic[W]):
         return self._target.count(self._written, Questions(tuple(columns))).rows.histogram
 
     def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The groups of several rows with one value, and those that are alone with their rows."""
+        """Number of values that several rows share, and of those with profiles of their own."""
         return self._target.profiles(self._written, columns, name)
 
 
 class KeptColumns:
-    """The columns of one release that are released as they are, beside its classes."""
+    """The columns of one release that are released unchanged, with the classes they may undo."""
 
     def __init__(
         self,
@@ -139,12 +139,12 @@ class KeptColumns:
 
 
 def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
-    """Whether a column is one that may number groups, by its role and type."""
+    """Whether role and type of a column allow group numbers."""
     return name in job.keep and relation.attribute(name).kind not in _MEASURED
 
 
 class CountedColumns(Protocol):
-    """What counts the columns of one release that are released as they are."""
+    """An object that counts the columns of one release that are released unchanged."""
 
     @property
     def job(self) -> Job:
@@ -167,7 +167,7 @@ class CountedColumns(Protocol):
 def linking_columns(
     columns: CountedColumns, telling: Collection[TellingColumn]
 ) -> tuple[LinkingColumn, ...]:
-    """The findings on columns that are released as they are, and single out rows of classes.
+    """The findings on columns that are released unchanged and single out rows of classes.
 
     Warns with ``KeptColumnLinks``.
 

@@ -1,4 +1,4 @@
-"""What becomes of NULLs in quasi-identifiers where nobody says: what loses least, measured."""
+"""Default treatment of NULLs in quasi-identifiers: the one with the least measured loss."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.strata import count_of, groups, pattern_codes, rare_records
 from dbanon.release.recode import Release
 
-# In the order in which equal losses are preferred: what changes least comes first.
+# In order of preference among equal losses: the smallest change comes first.
 CHOICES = (CATEGORY, MERGE, SUPPRESS)
 
 
 def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
-    """The records that a release is made of; what it withholds for NULLs is in ``withheld``.
+    """The records that a release uses; ``withheld`` counts those it withholds for NULLs.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _smallest(microdata: Microdata) -> int:
 
 
 def share_withheld(microdata: Microdata) -> float:
-    """The share of records that are withheld, in hundredths, rounded up: no more of how many."""
+    """The share of withheld records, rounded up to hundredths to hide their exact number."""
     return math.ceil(100 * microdata.withheld / max(microdata.n_read, 1)) / 100
 
 
@@ -81,10 +81,10 @@ def choose_nulls(
     *,
     merges: bool = True,
 ) -> NullChoice:
-    """What is asked for, or else what loses least.
+    """The requested treatment of NULLs, or else the one with the least loss.
 
-    Cells of withheld records and suppressed cells count as lost, those of others as the release
-    loses them. Of equal losses the first of ``CHOICES`` is taken.
+    Cells of withheld records and suppressed cells count as lost; other cells count with the loss
+    of the release. Among equal losses the first of ``CHOICES`` wins.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def choose_nulls(
             released = release_of(microdata, nulls, k)
         except TooFewRecords:
             continue
-        # Another value releases the same.
+        # Another treatment gives the same release.
         is_suppress = nulls == CATEGORY and released.valid is None
         is_category = nulls == MERGE and released.suppressed is None
         if is_suppress or is_category:
@@ -119,14 +119,14 @@ def choose_nulls(
         losses[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
         shares[nulls] = share_withheld(released)
     if not losses:
-        # As it was refused for each of them.
+        # Raises again the refusal that each treatment met.
         release_of(microdata, MERGE if merges else SUPPRESS, k)
     best = min(losses, key=lambda nulls: round(losses[nulls], 9))
     return NullChoice(best, shares[best], losses)
 
 
 def _cells_left(microdata: Microdata, release: Release) -> float:
-    """What is left of the cells with a value, in cells, when some of the records tell the loss."""
+    """The information left in cells with a value, in cells, extrapolated from a sample."""
     every = microdata.n_records * len(microdata.attributes)
     present = every
     if microdata.valid is not None:
@@ -137,17 +137,17 @@ def _cells_left(microdata: Microdata, release: Release) -> float:
     return present - release.loss * (every if release.measure == "iloss" else present)
 
 
-def sampled(microdata: Microdata, size: int, seed: int, k: int) -> Microdata:
-    """The records that releases are tried on, k or more of each pattern of NULLs."""
+def sample_records(microdata: Microdata, size: int, seed: int, k: int) -> Microdata:
+    """A sample for trial releases, with k or more records of each pattern of NULLs."""
     total = microdata.n_records
     if total <= size:
         return microdata
-    sample = take_records(microdata, _drawn(microdata, size, seed, k))
-    # As many withheld beside these as beside all.
+    sample = take_records(microdata, _draw_records(microdata, size, seed, k))
+    # Scale the withheld records to the sample.
     return replace(sample, withheld=microdata.withheld * sample.n_records // total)
 
 
-def _drawn(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int64]:
+def _draw_records(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int64]:
     """The records of a sample, int64 in their order; where persons have several, whole persons."""
     rng = np.random.default_rng(seed)
     persons = microdata.entities
@@ -176,7 +176,7 @@ def _more_of(
     k: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Records of a pattern of NULLs, so that with those drawn k records or persons have it."""
+    """Records that raise the sample of a pattern of NULLs to k records or persons."""
     persons = records if microdata.entities is None else microdata.entities[records]
     sampled_persons = np.unique(persons[is_sampled])
     others = np.setdiff1d(persons, sampled_persons)

@@ -1,4 +1,4 @@
-"""What refuses a differentially private release before anything is spent: public figures alone."""
+"""Checks of a differentially private release before spending; they read only public figures."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from dbanon.synthesis.columns import PublicColumn, Table
 from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.private import planned_columns
 
-# Bytes that a figure takes at most, as it was read, on its grid and as it is written.
+# Maximum bytes per figure: as read, on its grid and as written.
 _OF_A_FIGURE = 64
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What is known of a release before anything is spent: all of it is public.
+class PrivatePlan:
+    """A private release after all checks, before spending. All of its fields are public.
 
     Parameters
     ----------
-    wished : what the job wishes, its hierarchies read.
-    hierarchies : by column, what the ledger keeps of them.
+    settings : the job's privacy settings, with their hierarchies read.
+    hierarchies : by column, their description for the ledger.
     """
 
     job: PrivateJob
-    wished: Private
+    settings: Private
     relation: Relation
     columns: tuple[AnyColumn, ...]
     n: int
@@ -61,12 +61,12 @@ class Begun:
     hierarchies: Mapping[str, Mapping[str, Any]]
 
 
-def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
-    """Refuse what public figures, names, types and rights refuse.
+def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivatePlan:
+    """Check public figures, names, types and rights.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; no row was looked at but to be counted.
+    DbanonError : its class says what went wrong. Rows were counted but not read.
     """
     source = SqlSource(session)
     relation = source.describe(job)
@@ -103,13 +103,13 @@ def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
             " than the limit.",
             hint="Raise it: `memory_limit`.",
         )
-    return Begun(job, settings, relation, columns, n, output, release_id, hierarchies)
+    return PrivatePlan(job, settings, relation, columns, n, output, release_id, hierarchies)
 
 
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
 ) -> tuple[Private, dict[str, dict[str, Any]]]:
-    """What a job wishes, its hierarchies read, and what the ledger keeps of them."""
+    """The job's settings with their hierarchies read, and descriptions for the ledger."""
     specs = job.wished.hierarchies
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
@@ -129,7 +129,7 @@ def _read_trees(
 
 
 def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
-    """A column as the database has it, of what is public of it."""
+    """The database column for a public column."""
     if isinstance(public, NumericDomain):
         return synthetic_column(session, attribute, (public.low, public.high))
     if attribute.kind is Kind.BOOLEAN:
@@ -149,7 +149,7 @@ def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None
 
 
 def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
-    """The columns by their types, without a way to read them."""
+    """The columns by their types; reading them raises."""
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
     def never(j: int) -> Any:

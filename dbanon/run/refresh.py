@@ -1,4 +1,4 @@
-"""A release again, by its entry in the ledger: of its source as it is now, under its name."""
+"""Refreshes a release by its ledger entry: from the current source, under the same name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
 from dbanon.version import version
 
-# What may be another one than at the release, where it is accepted by its word.
+# Differences from the earlier release that the caller may accept.
 VERSION, RULES, SOURCE, HIERARCHIES = "version", "rules", "source", "hierarchies"
 ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES, INDEPENDENT)
 _CONSENT = f'`accept=["{INDEPENDENT}"]`'
@@ -49,25 +49,26 @@ def job_again(
     door: str = "python",
     **more: Any,
 ) -> Job:
-    """The job that makes a release again, under its name and in its place.
+    """The job that refreshes a release, under its name and in its place.
 
     Parameters
     ----------
     release : the name of its output.
-    accept : what may be another one than then; words of ``ACCEPTED``.
-    chain_key : where the key of its chain is, of a release of a chain.
-    pseudonym_key : where the key of its pseudonyms is, of a release that has some.
-    more : options of the run, which change nothing of what is made.
+    accept : accepted differences from the earlier release; words of ``ACCEPTED``.
+    chain_key : location of the chain's key, for a release of a chain.
+    pseudonym_key : location of the pseudonyms' key, for a release with pseudonyms.
+    more : options of the run that do not change the release.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it.
-    RefreshRefused : the ledger cannot say it all, or it would be another thing; each is told.
-    SecondRelease : its persons were released before, and nobody asked for independent releases.
-    InvalidParameter : ``accept`` has another word, or a key is missing.
-    PseudonymKeyWrong : the key of the pseudonyms is another one than then.
-    LedgerEntryBroken : the entry has another shape than dbanon writes.
+    RefreshRefused : the ledger's entry is incomplete, or the release would differ; lists each
+        difference.
+    SecondRelease : its persons were released before, without consent to independent releases.
+    InvalidParameter : ``accept`` has an unknown word, or a key is missing.
+    PseudonymKeyWrong : the key of the pseudonyms has changed.
+    LedgerEntryBroken : the entry does not have the form that dbanon writes.
     """
     for word in accept:
         if word not in ACCEPTED:
@@ -86,7 +87,7 @@ def _job(
     door: str,
     more: dict[str, Any],
 ) -> Job:
-    """The job by its entry, of which nothing is certain."""
+    """The job of a ledger entry, whose content is not trusted."""
     request, then, arguments = _entry(session, name)
     hashes = arguments.get("hierarchies", {})
     with_chain: dict[str, Any] = {}
@@ -126,7 +127,7 @@ def _job(
 
 
 def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
-    """What was asked for, the version that made it, and its arguments as they were recorded."""
+    """The recorded request, the version of dbanon that made it, and the arguments."""
     if not entries.trusted(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing = session.find_existing(name)
@@ -139,7 +140,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
     request, arguments, then, publisher, epsilon = requested(session, release_id)
     user = session.current_user()
     if not _is_publisher(session, request, publisher):
-        # Its conditions and files are what that role asked for, with its own rights.
+        # Its conditions and files were chosen by that role, for that role's rights.
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
             hint=(
@@ -170,9 +171,9 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
 
 
 def _is_publisher(session: Session, request: str | None, name: str | None) -> bool:
-    """Whether this role published a release, by its number where the entry has one, else by name.
+    """Whether this role published a release. Compares role OIDs if recorded, else names.
 
-    A role that is renamed keeps its number, and another may take its name.
+    A renamed role keeps its OID, and another role may take its former name.
     """
     number = None if request is None else json.loads(request).get(entries.PUBLISHER)
     if number is None:
@@ -181,12 +182,12 @@ def _is_publisher(session: Session, request: str | None, name: str | None) -> bo
 
 
 def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:
-    """Check that the key of a release's pseudonyms is the one that it was made with.
+    """Check that the key of a release's pseudonyms is unchanged.
 
     Raises
     ------
-    InvalidParameter : nobody said where it is.
-    PseudonymKeyWrong : it cannot be read, or is another one.
+    InvalidParameter : its location was not specified.
+    PseudonymKeyWrong : it cannot be read, or has changed.
     """
     if where is None:
         raise InvalidParameter(
@@ -209,7 +210,7 @@ def _differences(
     then: str,
     hashes: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str]]:
-    """What is another one than at the release: the word by which it is accepted, and what it is."""
+    """Differences from the earlier release: the word that accepts each, and a description."""
     if then != version():
         yield VERSION, f"version {then} made it, and this is {version()}"
     if request.get("declared") != job.declared:

@@ -1,4 +1,4 @@
-"""Rules of tables: declared, listed, and taken by jobs that name no columns."""
+"""Rules of tables: declare them, list them, and apply them to jobs that name no columns."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Declared:
 
     Parameters
     ----------
-    state : ``current``; ``not trusted``, as no owner of today declared it; ``another table``, of
-        this name, which belongs to another role, or was restored; ``no column``; ``no table``;
-        ``no rule``, of a column of a table that was named.
+    state : ``current``; ``not trusted``, if no current owner declared it; ``another table``, if it
+        was declared for another table of this name, or was restored; ``no column``; ``no table``;
+        ``no rule``, for a column without a rule.
     declared_by : the role, where there are roles.
     """
 
@@ -56,16 +56,16 @@ def declare(
     *,
     from_comments: bool = False,
 ) -> list[Declared]:
-    """Declare rules of a table in its database; all that it has then.
+    """Declare rules of a table in its database, and return all of its rules.
 
     Parameters
     ----------
-    given : rules by column; they go before those of comments.
-    from_comments : also read the rules that comments on its columns state.
+    by_column : rules by column; they take precedence over those in comments.
+    from_comments : also read the rules in comments on its columns.
 
     Raises
     ------
-    InvalidParameter, HierarchyBroken : a rule is not as it must be.
+    InvalidParameter, HierarchyBroken : a rule is invalid.
     ColumnNotFound : the table has no such column.
     InsufficientRights : the table is another role's.
     """
@@ -91,11 +91,11 @@ def declare(
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a table's listing, by column; without those of missing columns.
+    """The rules of a table's listing, by column, without those of missing columns.
 
     Raises
     ------
-    InvalidParameter : they are of several tables.
+    InvalidParameter : the rules belong to several tables.
     """
     if len({rule.source for rule in listing}) > 1:
         raise InvalidParameter(
@@ -109,11 +109,11 @@ def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
 
 
 def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) -> list[Declared]:
-    """Forget rules of a table: of these columns, or all of them; what it has then.
+    """Delete rules of a table, for some columns or all, and return the remaining ones.
 
     Raises
     ------
-    RulesNotFound : there are none, or none of such a column.
+    RulesNotFound : the table, or one of the columns, has no rule.
     InsufficientRights : the table is another role's.
     """
     with store.session(write=True) as session:
@@ -134,7 +134,7 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
 
 
 def rules(store: Store, table: str | None = None) -> list[Declared]:
-    """The rules of a table, with its columns that have none, or of all tables of a database.
+    """The rules of a table, including its columns without one, or of all tables.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
 
 
 def by_rules(job: Job, store: Store) -> Job:
-    """The job with what the rules of its table say of its columns, where it is to have them."""
+    """The job with the rules of its table applied, if it uses rules."""
     if job.declared != BY_RULES:
         return job
     with store.session(write=False) as session:
@@ -157,14 +157,14 @@ def by_rules(job: Job, store: Store) -> Job:
 def with_rules(session: Session, job: Job) -> Job:
     """The same in a session.
 
-    That each column has a rule, and each rule a column, the run looks at in its own transaction.
+    The run checks in its own transaction that each column has a rule and each rule a column.
     Warns with ``RulesOfAnotherTable``.
 
     Raises
     ------
-    RulesNotFound : there are no rules of the table.
-    RulesNotTrusted : who declared some of them may not do so today.
-    InsufficientRights : they name a table of a hierarchy that the table's owner may not read.
+    RulesNotFound : the table has no rules.
+    RulesNotTrusted : a role declared some of them that no longer may.
+    InsufficientRights : they name a hierarchy table that the table's owner may not read.
     """
     if job.declared != BY_RULES:
         return job
@@ -191,30 +191,30 @@ def with_rules(session: Session, job: Job) -> Job:
             )
         )
     named = {rule.name: rule.rule for rule in declared}
-    # In the order of the table, and so what is made does not depend on when each was declared.
+    # Use the table's order, so that the release does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    ruled_job = applied(job, Rules({name: named[name] for name in order}))
+    ruled_job = apply_rules(job, Rules({name: named[name] for name in order}))
     for spec in (*ruled_job.hierarchies.values(), *(m.distance for m in ruled_job.policy.models)):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
-            # It is read with the rights of whoever releases, who did not name it.
+            # The releasing role reads it with its own rights but did not name it.
             tree = session.find_source(parse_relation(spec.value)).name
             session.require_owner_reads(relation.name, tree)
     return ruled_job
 
 
 def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> None:
-    """Check that the rules of a table's columns were declared by a role that may do so today.
+    """Check that the rules of a table's columns were declared by roles that still may do so.
 
     Raises
     ------
-    RulesNotTrusted : some were not; it names the columns, and who declared.
+    RulesNotTrusted : some were not; names the columns and the declaring roles.
     """
     refused = [rule for rule in rules_of_columns if not rule.is_trusted]
     if not refused:
         return
     names = ", ".join(f'"{rule.name}"' for rule in refused)
     authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in refused))
-    # No backtick may end the mark of the hint.
+    # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
         f"Rules of {table} were not declared by its owner of today; nothing was published.",
@@ -225,12 +225,12 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     )
 
 
-def applied(job: Job, rules: Rules) -> Job:
-    """The job with what rules say of its columns.
+def apply_rules(job: Job, rules: Rules) -> Job:
+    """The job with the options from the rules of its columns.
 
     Raises
     ------
-    InvalidParameter : no column is a quasi-identifier, or what they say does not fit the job.
+    InvalidParameter : no column is a quasi-identifier, or the rules do not fit the job.
     """
     options = rules.options()
     if not options["quasi_identifiers"]:
@@ -258,7 +258,7 @@ def _states(session: Session, relation: Relation) -> list[Declared]:
             if rule is None
             else _declared(rule)
         )
-    # What others said of columns that are not there is nothing to decide about.
+    # Untrusted rules of missing columns need no decision, so leave them out.
     return states + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
 
 

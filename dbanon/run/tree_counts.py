@@ -83,13 +83,13 @@ def tree_counts(
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
-    rows = _below(tree, *_counted(session, relation, looked_at, tree, person_column))
+    rows = _below(tree, *_count_values(session, relation, looked_at, tree, person_column))
     bound = bound_of(k)
     root = _node(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
 
 
-def _counted(
+def _count_values(
     session: Session,
     relation: Relation,
     attribute: Attribute,
@@ -153,19 +153,21 @@ def _node(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNod
     waiting, left = deque([0]), MOST_NODES
     while waiting:
         node = waiting.popleft()
-        visible, others = _shown(tree, rows, children.get(node, []), k)
+        visible, others = _visible_nodes(tree, rows, children.get(node, []), k)
         left -= len(visible)
         below[node] = (visible, others) if left >= 0 else ([], "more below, not shown")
         waiting.extend(child for child, _ in below[node][0])
 
-    def made(node: int, bar: Bar) -> TreeNode:
+    def build_node(node: int, bar: Bar) -> TreeNode:
         visible, others = below[node]
-        return TreeNode(bar, tuple(made(child, child_bar) for child, child_bar in visible), others)
+        return TreeNode(
+            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others
+        )
 
-    return made(0, bar)
+    return build_node(0, bar)
 
 
-def _shown(
+def _visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
     """Of some nodes those that many rows lie below, in the tree's order; the others in words."""

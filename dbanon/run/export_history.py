@@ -1,4 +1,4 @@
-"""What stands at the place of a file of a release, as it and the ledger say."""
+"""Decides from a file and the ledger whether an export may replace the file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 from dbanon.stores.exports import formats, places
 
 # Files of an output's releases, the newest first: release, number in it, what the ledger has.
-Known: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
+PublishedExports: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
 
 
-def is_free(path: places.Destination, exports: Known) -> bool:
-    """True where nothing is, or a file of a release, as it or the ledger's digests say."""
+def is_free(path: places.Destination, exports: PublishedExports) -> bool:
+    """True if nothing is there, or a file of a release by its metadata or the ledger's digests."""
     status = places.status_of(path)
     if status is None:
         return True
-    # No link is replaced, nor followed, and no pipe waited for.
+    # Never replace or follow a link, and never wait for a pipe.
     if not places.is_file(status):
         return False
     try:
@@ -28,10 +28,12 @@ def is_free(path: places.Destination, exports: Known) -> bool:
     return _has_one_of(path, exports)
 
 
-def has_passed(path: places.Destination, release_id: str, exports: Known) -> bool:
-    """True where a place has a later release than one of the ledger's, or that one already.
+def is_current_or_later(
+    path: places.Destination, release_id: str, exports: PublishedExports
+) -> bool:
+    """True if the file at a path is this release or a later one.
 
-    It is found by the digest that the ledger has of it, not by what the file says of itself.
+    Compares digests with the ledger; does not rely on the file's own metadata.
     """
     if not any(release_id == of for of, _, _ in exports):
         return False
@@ -40,7 +42,7 @@ def has_passed(path: places.Destination, release_id: str, exports: Known) -> boo
     return places.is_file(places.status_of(path)) and _has_one_of(path, [*later, *this_release])
 
 
-def _has_one_of(path: places.Destination, exports: Known) -> bool:
+def _has_one_of(path: places.Destination, exports: PublishedExports) -> bool:
     digests = {entry["sha256"] for _, _, entry in exports}
     try:
         return bool(digests) and places.sha256(path) in digests
