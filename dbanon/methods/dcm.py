@@ -1,9 +1,9 @@
 """DCM, the density-based clustering mechanism: DBSCAN's classes, repaired.
 
-A record is core when k records, itself among them, lie within ``radius``. The first core record in
-no class begins the next one, which takes all records within the radius of its core records, of
-those that no earlier class has taken. What is in no class is noise. (The labels are
-scikit-learn's, whose DBSCAN the source uses.)
+A record is core if k records, including itself, lie within ``radius``. The first core record
+without a class starts the next class, which takes all records within the radius of its core records
+that are in no earlier class. Records in no class are noise. (The labels are scikit-learn's, whose
+DBSCAN the source uses.)
 
 As published that is not k-anonymous: k is about neighbourhoods, so that a class which lost its
 border to an earlier one may hold fewer than k records, and fewer than k noise records share the
@@ -41,11 +41,11 @@ def dcm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator, radius: f
 
 
 def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Partition:
-    """Classes of at least k of the points, float64 (n, p), from those that DBSCAN found.
+    """Classes of at least k of the points, float64 (n, p), from the classes of DBSCAN.
 
     Parameters
     ----------
-    found : its classes of any size; noise, and no other record, is suppressed.
+    dbscan_classes : of any size; noise, and no other record, is suppressed.
     """
     large = np.flatnonzero(dbscan_classes.sizes >= k)
     number = np.full(dbscan_classes.n_classes + 1, -1, np.int32)

@@ -1,10 +1,10 @@
-"""What a method takes, as numbers that were measured: CPU seconds by size of a table.
+"""Measured CPU seconds of methods by table size.
 
-Seconds grow as powers of records and attributes. Where these are of several kinds they depend on
-their shares, too: a search may leave out what lies far away by numbers, less by trees, and by
-categories only what is different. Of mixed data, records that are equal are one.
-``python -m benchmarks forecast`` sets forecasts beside measured seconds, and says which constants
-would fit; benchmarks/results/forecast.md names the machine.
+Seconds grow as powers of the numbers of records and attributes. For attributes of several kinds
+they also depend on the shares of the kinds: a search can skip distant records by numbers, fewer by
+trees, and by categories only those with other values. Equal records of mixed data count once.
+``python -m benchmarks forecast`` compares forecasts with measured seconds and fits the constants;
+benchmarks/results/forecast.md names the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Shape:
 
     @classmethod
     def of(cls, attributes: Iterable[Attribute], trees: Container[str] = ()) -> Shape:
-        """That of attributes, some of which have trees."""
+        """The shape of attributes, some of which have trees."""
         kinds = [
             "trees"
             if attribute.name in trees
@@ -97,7 +97,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a method takes; None where it was not measured, and nobody can say.
+    """The forecast of a method; None where it was not measured.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a method is to the rest of the house: how it is called, and what it promises."""
+"""The interface of a method: how it is called, and what it guarantees."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Method:
         return self.takes_categories or (self.gives.of_rows and self.max_attributes is None)
 
     def checked_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All options of the method, the given ones checked, the others at their defaults.
+        """All options of the method: checked values, or defaults for the others.
 
         Raises
         ------
@@ -163,7 +163,7 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
 def on_points(
     kernel: Callable[..., Kernel], *settings: Any, places: Callable[..., Kernel] | None = None
 ) -> Callable[..., Partition]:
-    """What runs a compiled method on the points of a space, with these settings of it.
+    """A function that runs a compiled method with these settings on the points of a space.
 
     places : the method's kernel for records that need no coordinates, where there is one.
     """
@@ -175,7 +175,7 @@ def on_points(
 
 
 def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
-    """What runs a compiled method on the records of a mixed space, with these settings of it."""
+    """A function that runs a compiled method with these settings on a mixed space."""
 
     def run(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
         return drive(kernel(space.table(), k, *settings), tick)

@@ -32,11 +32,11 @@ _SMALLEST = 20
 
 
 class _StoppedError(Exception):
-    """Another block failed, or the caller wants no more."""
+    """Another block failed, or the caller cancelled."""
 
 
 class Spread(Protocol):
-    """Records of a stratum, of which parts are looked at, as of ``Space`` and ``MixedSpace``."""
+    """Records of a stratum that can be taken in parts, like ``Space`` and ``MixedSpace``."""
 
     @property
     def n_records(self) -> int: ...
@@ -46,12 +46,12 @@ class Spread(Protocol):
 
 @dataclass(frozen=True)
 class DeferredSpace:
-    """The space of records that is made part by part, where they are looked at.
+    """A space that builds parts of itself on demand.
 
     Parameters
     ----------
-    space : gives the space of some records of the table, int64 (m,).
-    records : those of the stratum, int64 (n,).
+    space : returns the space of some records of the table, int64 (m,).
+    records : the records of the stratum, int64 (n,).
     """
 
     space: Callable[[NDArray[np.int64]], Any]
@@ -73,9 +73,9 @@ class Blocks:
 
     Parameters
     ----------
-    size : about how many records a block holds; exactly no more where the table is small and has
-        numbers only, else a third more at most.
-    least : how many it holds at least.
+    size : approximate number of records per block; an upper limit for small tables of numbers,
+        else exceeded by a third at most.
+    least : minimum number of records per block.
     """
 
     size: int
@@ -83,13 +83,13 @@ class Blocks:
 
     @classmethod
     def of(cls, policy: Policy) -> Blocks | None:
-        """Those of a policy; None where it has none."""
+        """The blocks of a policy; None if it has none."""
         if policy.block_size is None:
             return None
         return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALLEST))
 
     def cut_at(self, n_records: int) -> int | None:
-        """How many blocks so many records are cut into; None where they stay together."""
+        """The number of blocks for so many records; None if they stay together."""
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
@@ -131,7 +131,7 @@ class Blocks:
         keeps: Callable[[NDArray[np.int64]], bool] | None = None,
         counts: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
     ) -> list[NDArray[np.int64]]:
-        """Cut records into blocks that hold whole classes, which stand at their means.
+        """Cut records into blocks of complete classes, which are located at their means.
 
         Parameters
         ----------
@@ -165,14 +165,14 @@ class Blocks:
         return _groups(partition.labels, owner)
 
     def parts_of_classes(self, n_classes: int, n_records: int) -> int:
-        """How many blocks so many classes of so many records are cut into."""
+        """The number of blocks for so many classes with so many records."""
         return -(-n_classes // max(self.size * n_classes // n_records, 1))
 
 
 def failing(
     keeps: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
 ) -> Callable[[list[int]], bool]:
-    """Whether some blocks together do not keep to privacy models.
+    """A test whether some blocks together violate the privacy models.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def failing(
 
 
 def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64]:
-    """Where classes stand, float64 (n_classes, p): at the means of their records."""
+    """The mean of each class, float64 (n_classes, p)."""
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
     parts: list[tuple[int, int]] = []
@@ -204,7 +204,7 @@ def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64
 
 
 def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What classes go by, int64 (n_classes,): the key of the first record of each."""
+    """The keys of classes, int64 (n_classes,): the key of the first record of each."""
     return keys[partition.members[partition.starts]]
 
 
@@ -216,7 +216,7 @@ def _groups(numbers: NDArray[np.int32], owner: NDArray[np.int64]) -> list[NDArra
     numbers : int32 (n,), what each record belongs to; -1 where to nothing.
     owner : int64 (m,), of each of these, numbered from 0 without gaps.
     """
-    # What belongs to nothing finds the last entry.
+    # A number of -1 selects the last entry.
     owners = np.append(owner, -1).astype(np.int32)
     owner_of_record = np.empty(len(numbers), np.int32)
 

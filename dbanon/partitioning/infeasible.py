@@ -1,4 +1,4 @@
-"""What would be feasible, where no partition keeps to the privacy models."""
+"""Describes feasible levels when no partition satisfies the privacy models."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def infeasible(
     records: int,
     remedies: Sequence[str],
 ) -> ModelInfeasible:
-    """The error that says what is feasible.
+    """The error that names feasible levels.
 
     Parameters
     ----------
-    counts, wholes : by sensitive attribute, int64 (m, s), of each of the m strata as one class, and
-        float64 (s,), the shares in the table.
+    counts, table_shares : by sensitive attribute, int64 (m, s), of each of the m strata as one
+        class, and float64 (s,), the shares in the table.
     sizes, persons : int64 (m,), of the strata, in records and in persons; None where models count
         records.
     n : records of the table, withheld ones too.
     records : of the stratum that fails.
-    ways : what may help where strata are too small, as hints have it.
+    remedies : hints that may help if strata are too small.
     """
 
     def keep(model: Model) -> NDArray[np.bool_]:
@@ -70,9 +70,9 @@ def _by_withholding(
     sizes: NDArray[np.integer],
     n: int,
 ) -> str:
-    """The budget with which withholding whole strata is enough, where the others stay as they are.
+    """A hint with the budget for withholding the failing strata and keeping the others.
 
-    Not where models compare classes with the table, which is another one then.
+    Empty if models compare classes with the table, which withholding would change.
     """
     if any(model.compares_with_table for model in models):
         return ""
@@ -86,7 +86,7 @@ def _by_withholding(
 
 
 def _feasible(model: Model, best: float) -> str:
-    """The levels of a model that are in reach, rounded to the safe side."""
+    """The feasible levels of a model, rounded to the safe side."""
     description = f'{model.kind} of "{model.attribute}"'
     if not np.isfinite(best):
         return f"no level of {description} is feasible"

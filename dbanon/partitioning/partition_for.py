@@ -1,4 +1,4 @@
-"""The classes that a policy asks for: found, refined, and protected by its models."""
+"""Computes the classes of a policy: clusters, refines, and enforces its privacy models."""
 
 from __future__ import annotations
 
@@ -35,25 +35,24 @@ def partition_for(
     tick: Tick = lambda share: None,
     measures: Measures | None = None,
 ) -> Found:
-    """Put the records into classes that keep to what the policy says.
+    """Put the records into classes that satisfy the policy.
 
-    Records of strata below k are withheld before, where the policy allows that, as if there were no
-    such records; then those whose sets of columns (``also_k``) cannot be k-anonymous. What the
-    others' sets are released by, ``with_sets`` finds.
+    First withholds records of strata below k, if the policy allows that, and then records whose
+    sets of columns (``also_k``) cannot be k-anonymous. ``with_sets`` later finds the classes that
+    release these sets.
 
     Parameters
     ----------
-    trees : makes the hierarchies of some records where others are withheld; None for those of the
-        policy.
-    sensitive : what the columns of the policy's models are.
+    trees : makes the hierarchies for a subset of the records; None to use those of the policy.
+    sensitive : attributes of the policy's models, by name.
     memory_limit : bytes that counts of their values may use; None for no limit.
-    measures : of the table that the records are a part of, of its released records; None where
-        they are the table, as they are where there are such sets.
+    measures : of the released records of a larger table; None if the records are the whole table,
+        which policies with sets require.
 
     Raises
     ------
     DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
-        ``require_reach``.
+        ``require_feasible_sets``.
     """
     more: dict[str, Any] = {
         "trees": trees, "sensitive": sensitive, "memory_limit": memory_limit, "tick": tick,
@@ -71,7 +70,7 @@ def partition_for(
         return _partition_for(microdata, policy, measures=measures, **more)
     records = np.arange(n)
     while True:
-        # Whoever is withheld for another reason is missing in the sets of others.
+        # Records withheld for other reasons no longer count in the sets of other records.
         records = feasible_records(microdata, policy, records)
         require_feasible_sets(microdata, policy, len(records))
         remaining = microdata
@@ -88,13 +87,13 @@ def partition_for(
 def _without_others(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: Trees | None
 ) -> tuple[Microdata, Policy]:
-    """Some of the records, int64 (m,), as if there were no others, and the policy for these."""
+    """A subset of the records, int64 (m,), as a separate table, and the policy for it."""
     selected = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
     return selected, policy if trees is None else replace(policy, hierarchies=trees(selected))
 
 
 def _expand_to_table(clustering: Found, records: NDArray[np.int64], n: int) -> Found:
-    """Classes of some of n records, int64 (m,), as classes of all; the others are withheld."""
+    """Extend classes of a subset, int64 (m,), to all n records; the others are withheld."""
     places = places_of(records, n)
     levels = None if clustering.levels is None else clustering.levels.of(places)
     return replace(clustering, classes=clustering.classes.of(places), levels=levels, measures=None)
@@ -125,7 +124,7 @@ def _partition_for(
         policy,
         lambda done: tick(share * done),
         trees,
-        # Units of entities are a table of their own.
+        # Units of entities form a separate table.
         measures if microdata.entities is None else table_measures,
     )
     clustering = Found(partition, partition.levels_found, measures, partition.told)
@@ -146,7 +145,7 @@ def _partition_for(
 
 
 def partition_of(clustering: Found) -> Partition:
-    """The classes of rows that were found."""
+    """The classes of rows of a clustering."""
     assert isinstance(clustering.classes, Partition)
     return clustering.classes
 
@@ -161,13 +160,13 @@ def protect_classes(
     tick: Tick = lambda share: None,
     compared: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
 ) -> Found:
-    """Classes that were found by quasi-identifiers, such that they keep to the policy's models.
+    """Change the classes of quasi-identifiers until they satisfy the policy's models.
 
     Parameters
     ----------
-    found : with the measures of the table.
-    beside : by sensitive column, where classes are compared with another table: the place of each
-        record's value, int32 (n,), and how often each place occurs there.
+    clustering : with the measures of the table.
+    compared : for sensitive columns whose classes are compared with another table: the code of each
+        record's value, int32 (n,), and the distribution of the codes in that table.
 
     Raises
     ------
@@ -196,15 +195,17 @@ def joined_for(
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
 ) -> Found:
-    """The classes once those that are released alike are one, and keep to the models as one.
+    """Join classes with the same released values, and make them satisfy the models as one class.
 
-    Readers have them as one class, which may break a model that each of them keeps to
-    (``Model.holds_together``). Classes are then joined, and merged or withheld as ``protect`` does
-    it, so that they are fewer; ``found`` itself where none breaks a model.
+    Readers cannot tell such classes apart, and together they may violate a model that each of them
+    satisfies (``Model.holds_together``). They are then joined, and merged or withheld as in
+    ``protect``, so that the result has fewer classes. Returns ``clustering`` itself if no model is
+    violated.
 
     Parameters
     ----------
-    alike : int32 (n_classes,), a number from 0, without gaps, for each set of classes alike.
+    group_of_class : int32 (n_classes,), numbers classes with the same released values, from 0
+        without gaps.
 
     Raises
     ------

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import Microdata
 from dbanon.partitioning.strata import groups, stratum_numbers
 
-# Each layer is a run of the method by itself.
+# Each layer is a separate run of the method.
 MOST_LAYERS = 1000
 
 
 def with_layers(microdata: Microdata, k: int) -> Microdata:
-    """Microdata whose rows may be apart from others of their person.
+    """Microdata in which rows of a person may be in different classes.
 
     Parameters
     ----------
-    microdata : with entities; without them it is given back as it is.
+    microdata : with entities; returned unchanged without them.
     k : the fewest persons of a layer, where the stratum and pattern of NULLs has so many.
     """
     if microdata.entities is None or not microdata.n_records:

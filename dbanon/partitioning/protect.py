@@ -1,4 +1,4 @@
-"""Privacy models on sensitive attributes: classes change until each keeps to all of them."""
+"""Enforces privacy models on sensitive attributes by changing classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dbanon.partitioning.refine import refine_classes
 from dbanon.partitioning.strata import groups, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
-# Above all numbers of values that a column can have here.
+# Larger than the number of distinct values of any column.
 _LARGEST_L = 2**31 - 1
 
 
@@ -43,26 +43,26 @@ def protect(
     *,
     search: bool = True,
 ) -> Partition:
-    """The partition with classes merged until each keeps to the models of the policy.
+    """Merge classes until each satisfies the models of the policy.
 
-    Classes of different strata or patterns of NULLs are not merged. Where records have entities,
-    the models count persons, all of whose records are in one class there. Where the policy says
-    so, classes may be withheld instead. Classes are cut again where both parts keep to the models,
-    and a refinement of loss follows where the policy has one, in which classes go on keeping to
-    them; not where records have entities, which that would part.
+    Never merges classes of different strata or patterns of NULLs. With entities, the models count
+    persons, and all records of a person are in one class of a stratum. If the policy allows it,
+    classes may be withheld instead. Afterwards classes are split again if both parts satisfy the
+    models, and refined under the models if the policy asks for it. Both are skipped with entities,
+    because they would separate records of a person.
 
     Parameters
     ----------
     codes : by sensitive attribute, int32 (n,), each record's value as 0, 1, ...; NULL is a value.
         For ordered and hierarchical t-closeness codes are positions in the order or of leaves.
-    measures : of the table that the records are a part of; None where they are the table.
-    table : how often each of these codes occurs among the table's released records; None where
-        they are the records that have classes.
-    search : False where classes are to be merged or withheld only.
+    measures : of a larger table that contains the records; None if they are the table.
+    table : distribution of these codes among the table's released records; None if those are the
+        records with classes.
+    search : False to only merge or withhold classes.
 
     Raises
     ------
-    ModelInfeasible : the table as one class, or a pattern of NULLs, does not keep to a model.
+    ModelInfeasible : the table as one class, or a pattern of NULLs, violates a model.
     """
     if not policy.models or not partition.n_classes:
         return partition
@@ -76,12 +76,12 @@ def protect(
     try:
         return _protect(microdata, partition, policy, codes, tick, measures, table, search)
     except ModelInfeasible:
-        # Withholding some may have changed the table, so that others fail.
+        # Withholding records changes the table, which may make other classes fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
             if policy.withhold_failing:
                 return _protect(microdata, partition, without, codes, tick, measures, table, search)
-        # The error itself: a variable for it would hold it, and it the arrays of all its frames.
+        # Avoid a variable for the error, which would keep the arrays of all its frames alive.
         raise
 
 
@@ -126,7 +126,7 @@ def _protect(
             budget -= merged.n_suppressed
             parts.append((records, merged))
         partition = combine(parts, n)
-        # What is withheld changes the whole table, which models compare classes with.
+        # Withholding records changes the table, and models compare classes with the table.
         if partition.n_suppressed == before.n_suppressed:
             break
         withheld = (before.labels >= 0) & (partition.labels < 0)
@@ -150,7 +150,7 @@ def _protect(
 def space_of_costs(
     microdata: Microdata, measures: Measures, policy: Policy
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """Where the costs of merging classes are measured, whatever the method: of some records."""
+    """A function from records to the space in which merging costs are measured."""
     return mixed_space(
         microdata,
         measures,
@@ -167,11 +167,11 @@ def guard_of(
     codes: Mapping[str, NDArray[np.int32]],
     table: Mapping[str, Distribution],
 ) -> Guard:
-    """The models, and what they look at, of records that all have classes.
+    """The models with their sensitive values, for records that all have classes.
 
     Parameters
     ----------
-    codes, table : as of ``protect``; the table's, where the records are a part of one.
+    codes, table : as for ``protect``; ``table`` of the larger table, if there is one.
     """
     persons = Persons.of(microdata, codes)
     released = np.ones(microdata.n_records, np.bool_)
@@ -182,9 +182,9 @@ def guard_of(
 def protect_block(
     space: MixedSpace, partition: Partition, guard: Guard, policy: Policy, tick: Tick
 ) -> Partition:
-    """The classes of a block that keeps to the models as one class, merged until each does.
+    """Merge the classes of a block until each satisfies the models; the whole block must do so.
 
-    Cut again where both parts keep to them, as ``protect`` does it where nothing refines them.
+    Splits classes again if both parts satisfy the models, as ``protect`` does without refinement.
     """
     merged = merge(space, partition, guard, tick)
     if guard.models.persons or find_method(policy.method).refine != "generalized":
@@ -199,7 +199,7 @@ def _count_values(
     table: Mapping[str, Distribution],
     persons: Persons,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
-    """By sensitive attribute: the places that count, int32 (n,), and shares in the table."""
+    """Value codes to count, int32 (n,), and their shares in the table, by sensitive attribute."""
     counted, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         places, table_shares[name] = _as_recounted(models, name, codes[name], released, table[name])
@@ -216,7 +216,7 @@ def _infeasible_error(
     microdata: Microdata,
     records: int,
 ) -> ModelInfeasible:
-    """The error that says what each stratum as one class keeps to; arguments as ``infeasible``."""
+    """The error that describes the best levels, with each stratum as one class."""
     together = _one_class_per_stratum(strata, len(next(iter(counted.values()))))
     best = {
         name: sensitive_counts(together, codes, len(table_shares[name]))
@@ -239,7 +239,7 @@ def _guard(
     table_shares: Mapping[str, NDArray[np.float64]],
     persons: Persons,
 ) -> Guard:
-    """The models and what they look at, one more column where they count persons."""
+    """The models with their sensitive values, plus a column for counting persons."""
     columns = [*counted.values(), *persons.column]
     values = np.column_stack(columns).astype(np.int32)
     return Guard(
@@ -254,10 +254,10 @@ def _as_recounted(
     released: NDArray[np.bool_],
     table: Distribution,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Codes, int32 (n,), and shares of values as a recount of the release has them.
+    """Codes, int32 (n,), and shares of values as in a recount of the release.
 
-    It has all leaves of a hierarchy, and of other columns only values that are released, or all of
-    another table.
+    A recount covers all leaves of a hierarchy. For other columns it covers only released values, or
+    all values of another table.
     """
     if table.fixed:
         return codes, table.shares
@@ -271,7 +271,7 @@ def _as_recounted(
 
 
 def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
-    """How many more records may be withheld so that classes keep to the models."""
+    """The number of further records that may be withheld to satisfy the models."""
     if not policy.withhold_failing or policy.max_suppression is None:
         return 0
     allowed = most_of(policy.max_suppression, microdata.n_read)
@@ -279,7 +279,7 @@ def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
 
 
 def _can_refine(microdata: Microdata, policy: Policy) -> bool:
-    """Whether the method's search looks at loss, and at records that are a person each."""
+    """Whether the method's search minimizes loss, and each record is a separate person."""
     return microdata.entities is None and find_method(policy.method).refine == "generalized"
 
 
@@ -291,7 +291,7 @@ def by_blocks(
     policy: Policy,
     tick: Tick,
 ) -> Partition:
-    """Classes merged inside blocks of them, as far as they get there; all where no blocks are."""
+    """Merge classes inside blocks as far as possible; returns them unchanged without blocks."""
     blocks = Blocks.of(policy)
     if blocks is None or blocks.cut_at(space.n_records) is None:
         return part
@@ -310,7 +310,7 @@ def compile_models(
     table_shares: Mapping[str, NDArray[np.float64]],
     persons: bool = False,
 ) -> Models:
-    """The models as kernels have them; where they count persons, one more column says who."""
+    """The models in the form that kernels use, with one more column if they count persons."""
     widths = [len(table_shares[name]) for name in names] + [1] * persons
     compiled_models = Models(np.array(widths, np.int32), persons)
     for model in models:
@@ -333,7 +333,7 @@ def compile_models(
 
 
 def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
-    """The models, each hierarchy with one more leaf, the last, right below its root: NULL's."""
+    """The models with an additional last leaf for NULL below the root of each hierarchy."""
     return tuple(
         replace(model, distance=_with_null(model.distance))
         if isinstance(model.distance, Hierarchy)
@@ -362,7 +362,7 @@ def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
-    """Each stratum as one class: what no partition keeps to better."""
+    """Each stratum as one class, which no other partition can improve on for the models."""
     labels = np.full(n, -1, np.int32)
     for number, records in enumerate(strata):
         labels[records] = number

@@ -1,12 +1,12 @@
-"""Sets of columns that are k-anonymous by themselves: rows withheld, values made coarser.
+"""Sets of columns that are k-anonymous by themselves: withholds rows and makes values coarser.
 
-A set has quasi-identifiers, columns that are copied as they are, or both. Copied values cannot be
-changed: a combination of them that fewer than k rows have in a stratum or pattern of NULLs is
-withheld, before classes are found. Then classes come together in coarser ones until each holds
-every such combination in k rows, or not at all; the quasi-identifiers of the set are released by
-these. The classes themselves stay as they are: other columns lose nothing. Sets that share
-quasi-identifiers are gone through by ascending k, the next by the coarser classes of the one
-before, so that a column is released by the coarsest of its sets and what held before holds.
+A set has quasi-identifiers, columns that are copied unchanged, or both. Copied values cannot be
+changed, so rows are withheld before clustering if fewer than k rows of a stratum or pattern of
+NULLs share their combination. Then classes are joined into coarser ones until each contains every
+such combination in at least k rows or not at all. The quasi-identifiers of the set are released
+with the coarser classes; other columns keep the original classes and lose nothing. Sets that share
+quasi-identifiers are processed by ascending k, each starting from the coarser classes of the set
+before. A column is therefore released with the coarsest of its sets, and earlier sets still hold.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from dbanon.spaces.mixed import MixedSpace
 
 @dataclass(frozen=True, eq=False)
 class CoarserColumns(Partition):
-    """Classes of rows; what an attribute is released with, several of them may share.
+    """Classes of rows, some of which share the released value of an attribute.
 
-    What one class releases its rows share, as in every partition. Two classes that are in one
-    coarser class of an attribute have the same value of it.
+    As in every partition, the rows of a class share their released values. Classes in the same
+    coarser class of an attribute also share the value of that attribute.
 
     Parameters
     ----------
-    labels, told : as of ``Partition``.
+    labels, told : as in ``Partition``.
     coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
         gaps. Attributes that are not named are released by the classes themselves.
     """
@@ -59,7 +59,7 @@ class CoarserColumns(Partition):
         object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
 
     def _grouped_alike(self) -> list[NDArray[np.int32]]:
-        """The different ways from classes to coarser ones; the first leaves them as they are."""
+        """The distinct groupings of classes into coarser ones, first the trivial grouping."""
         groupings = [np.arange(self.n_classes, dtype=np.int32)]
         for grouping in self.coarser.values():
             if not any(np.array_equal(grouping, earlier) for earlier in groupings):
@@ -67,11 +67,11 @@ class CoarserColumns(Partition):
         return groupings
 
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """What rows are released alike; and, int32 (n_classes, w), their class in each way."""
+        """Classes of rows with the same release; int32 (n_classes, w), their class per grouping."""
         return Partition(self.labels, self.told), np.column_stack(self._grouped_alike())
 
     def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Which attributes, of these, are released by which classes; some ways may have none."""
+        """Pairs of attributes and the classes that release them; attributes may be empty."""
         groupings = self._grouped_alike()
         names_by_grouping: list[list[str]] = [[] for _ in groupings]
         for name in names:
@@ -103,10 +103,9 @@ class CoarserColumns(Partition):
 def feasible_records(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Those of some records, int64 (m,), whose sets of columns can be k-anonymous, ascending.
+    """The subset of records, int64 (m,) ascending, whose sets of columns can be k-anonymous.
 
-    Where records have entities, persons are counted, and withheld with all their records of a
-    stratum.
+    With entities, counts persons and withholds all records of a person in a stratum.
     """
     units = microdata.units
     copied = [
@@ -134,7 +133,7 @@ def feasible_records(
 
 
 def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) -> None:
-    """Check that so many records within reach are enough.
+    """Check that enough records are feasible.
 
     Raises
     ------
@@ -168,7 +167,7 @@ def with_sets(
 
     Parameters
     ----------
-    found : classes of records that are within reach.
+    clustering : classes of feasible records.
 
     Raises
     ------
@@ -201,7 +200,7 @@ def _k(column_set: ColumnSet, policy: Policy) -> int:
 
 
 def _connected_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
-    """The sets with quasi-identifiers, each beside those that it shares one with, by rising k."""
+    """The sets with quasi-identifiers, grouped by shared quasi-identifiers, by ascending k."""
     chains: list[list[ColumnSet]] = []
     for column_set in sorted(policy.also_k, key=lambda column_set: _k(column_set, policy)):
         quasi_identifiers = {*column_set.columns} & {*names}
@@ -214,7 +213,7 @@ def _connected_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet
 
 
 def _copied_codes(microdata: Microdata, column_set: ColumnSet) -> list[NDArray[np.int32]]:
-    """The set's copied columns by what is shown; strata, which no class crosses, need none."""
+    """Display codes of the set's copied columns; none for strata, which no class crosses."""
     return [
         microdata.sensitive[n].display_codes for n in column_set.columns if n in microdata.sensitive
     ]
@@ -229,7 +228,7 @@ def _merge_for_set(
     memory_limit: int | None,
     tick: Tick,
 ) -> Partition:
-    """Classes merged until each holds every combination of copied values in k rows, or in none."""
+    """Merge classes until each has every combination of copied values in 0 or at least k rows."""
     seen = microdata.of_attributes(column_set.columns)
     weights = {
         name: weight for name, weight in policy.weights.items() if name in column_set.columns
@@ -264,9 +263,9 @@ def _merge_for_set(
 
 
 def _join_same_ranges(space: MixedSpace, part: Partition, guard: Guard, k: int) -> Partition:
-    """The classes; those that have one range in all attributes are one where one of them fails.
+    """Join classes with the same range in all attributes if one of them fails.
 
-    That loses nothing, and of few values leaves few classes to look at.
+    This loses no information, and leaves few classes where there are few distinct values.
     """
     counts = guard.counts(part.labels.astype(np.int64), part.n_classes)[:, : guard.models.widths[0]]
     failing = ((counts > 0) & (counts < k)).any(axis=1)
@@ -286,7 +285,7 @@ def _join_same_ranges(space: MixedSpace, part: Partition, guard: Guard, k: int) 
 
 
 def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -> Guard:
-    """What a class must hold of each combination of copied values: none, or k rows or persons."""
+    """A guard that requires 0 or at least k rows or persons of each combination of values."""
     width, columns = int(places.max(initial=0)) + 1, [places]
     widths = [width]
     if units is not None:

@@ -24,8 +24,8 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
 
     Raises
     ------
-    NullInQuasiIdentifier : NULLs. Where they are to be withheld, they are before anything is
-        looked at, and none is here.
+    NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them. Records
+        to be withheld for NULLs have been removed before.
     """
     n = microdata.n_records
     parts = (microdata.strata, microdata.layers, microdata.valid)
@@ -80,7 +80,7 @@ def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def null_error(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
-    """The error of NULLs that nobody said what to do with.
+    """The error for NULLs without an option that says how to treat them.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
 
 
 def count_of(microdata: Microdata, records: NDArray[np.int64]) -> int:
-    """What k is compared with: the number of these records, or of the persons they are of."""
+    """The count that k applies to: the number of these records, or of their persons."""
     if microdata.entities is None:
         return len(records)
     return len(np.unique(microdata.entities[records]))
@@ -116,7 +116,7 @@ def too_few(
     records: NDArray[np.int64],
     n_strata: int,
 ) -> TooFewRecords:
-    """The error of a stratum of these records, int64 (r,), of so many strata."""
+    """The error for a stratum with too few records, int64 (r,)."""
     absent = None
     if microdata.valid is not None and n_strata > 1:
         present = microdata.valid[records[0]]
@@ -145,7 +145,7 @@ def too_few_counted(
     by_values: bool = False,
     merged: bool = False,
 ) -> TooFewRecords:
-    """The error of a stratum of so many records or persons.
+    """The error for a stratum with too few records or persons.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def require_memory(
     count_bytes : of one count.
     width : the counts of a class.
     of : the columns, quoted.
-    what : is counted, in words.
+    unit : what is counted, as a plural noun.
 
     Raises
     ------
