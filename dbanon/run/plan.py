@@ -284,7 +284,7 @@ def plan(
         passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
         target.require_passthrough(source, relation, passthrough)
-    column_roles = ColumnRoles(
+    roles = ColumnRoles(
         attributes,
         # Compare these by the text of their values, whatever their types are.
         by=_as_texts(relation, job.by),
@@ -295,7 +295,7 @@ def plan(
     )
     policy = replace(job.policy, models=models)
     planned = Plan(
-        job, policy, relation, column_roles, hierarchies, release_id, output, numbers, state, key
+        job, policy, relation, roles, hierarchies, release_id, output, numbers, state, key
     )
     return replace(planned, history=history).expected(source, target)
 

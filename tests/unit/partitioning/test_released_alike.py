@@ -18,7 +18,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import joined_for
-from dbanon.partitioning.protect import compiled
+from dbanon.partitioning.protect import compile_models
 from dbanon.run import run
 from dbanon.spaces.mixed import mixed_space
 from dbanon.stores.frame.microdata import microdata_from_frame
@@ -171,7 +171,7 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     space = mixed_space(
         microdata, measures, standardize=str(policy.standardize), weights={}, hierarchies={}
     )(np.arange(n))
-    exact = compiled([model], ["ill"], {"ill": whole})
+    exact = compile_models([model], ["ill"], {"ill": whole})
     wanted = reference.enforce(space, together, codes, [model], exact=exact)
     np.testing.assert_array_equal(joined.classes.labels, wanted)
 
