@@ -294,10 +294,8 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    planned = Plan(
-        job, policy, relation, roles, hierarchies, release_id, output, numbers, state, key
-    )
-    return replace(planned, history=history).expected(source, target)
+    base = Plan(job, policy, relation, roles, hierarchies, release_id, output, numbers, state, key)
+    return replace(base, history=history).expected(source, target)
 
 
 def _state_of(
