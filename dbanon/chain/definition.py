@@ -122,7 +122,7 @@ def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
     def typed(names: tuple[str, ...]) -> list[list[str]]:
         return [[name, relation.attribute(name).sql_type] for name in names]
 
-    trees = {**planned.given.trees, **policy.hierarchies}
+    trees = {**planned.hierarchies.trees, **policy.hierarchies}
     orders = {name: _digest(list(order)) for name, order in policy.orders.items()}
     found = {
         **{name: value for name, value in policy.arguments().items() if name not in _FREE},
@@ -255,7 +255,7 @@ def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hi
     attributes = {attribute.name: attribute for attribute in microdata.attributes}
     found = {}
     for name, one in chain.definition["trees"].items():
-        tree, given = Hierarchy(one["labels"], one["parents"]), planned.given.trees.get(name)
+        tree, given = Hierarchy(one["labels"], one["parents"]), planned.hierarchies.trees.get(name)
         if isinstance(given, HierarchySpec) and given.kind != ENUM:
             known = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
             values = known.union(column_texts(microdata, attributes[name]))

@@ -22,10 +22,10 @@ from dbanon.job.chain import Rules
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
-from dbanon.partitioning.partition_for import partition_of, protected
+from dbanon.partitioning.partition_for import partition_of, protect_classes
 from dbanon.partitioning.strata import groups
 from dbanon.run.plan import Plan
-from dbanon.run.run import Clock, clustered
+from dbanon.run.run import Clock, cluster_records
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -126,7 +126,7 @@ def newcomers(
         return nobody
     known, policy, seen = _as_known(planned, state, pool, policy, measures)
     by_points = replace(policy, models=(), withhold_failing=False)
-    found = clustered(planned, by_points, known, clock, measures=seen)
+    found = cluster_records(planned, by_points, known, clock, measures=seen)
     assert found.measures is not None
     losses, typical = np.empty(0), None
     if first or chain.rules.max_wait:
@@ -188,14 +188,14 @@ def _protected(
     """
     first = state.chain.definition is None
     with clock.phase("cluster") as tick:
-        found = protected(
+        found = protect_classes(
             made.microdata,
             made.found,
             made.policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            beside=beside(references, made.microdata.sensitive),
+            compared=beside(references, made.microdata.sensitive),
         )
     classes = partition_of(found)
     if not classes.n_suppressed:

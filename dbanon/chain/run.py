@@ -51,7 +51,7 @@ from dbanon.run.run import (
     Clock,
     PhaseProgress,
     read_and_cluster,
-    recoded,
+    recode_release,
 )
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -111,7 +111,7 @@ def advance_measured(begun: Begun, clock: Clock) -> Advanced:
     before = recount.exposed(recount.sizes(state), state.k)
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write"):
-        release = recoded(planned, policy, source, microdata, found)
+        release = recode_release(planned, policy, source, microdata, found)
     with clock.phase("verify"):
         refine(state, planned.relation, microdata, release)
         sizes = recount.sizes(state)

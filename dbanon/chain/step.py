@@ -43,7 +43,7 @@ from dbanon.release.recode import Release
 from dbanon.run.disclosure import telling_columns
 from dbanon.run.linkage import linking_columns
 from dbanon.run.plan import Plan, plan
-from dbanon.run.run import Clock, recoded
+from dbanon.run.run import Clock, recode_release
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
@@ -179,7 +179,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         keep_out(state, planned.relation, came.refused)
         admitted = microdata.n_records > 0
         if admitted:
-            release = recoded(planned, policy, source, microdata, came.found)
+            release = recode_release(planned, policy, source, microdata, came.found)
         else:
             release = _of_nobody(session, state, came.measures)
         # As many as change how large the state is: planners are told then.

@@ -38,7 +38,7 @@ from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
 from dbanon.ledger.budgets import KeptBudget
 from dbanon.run.private import ATTEMPTS, Spender, release, spend
-from dbanon.run.private_begin import Begun, begin
+from dbanon.run.private_begin import PrivatePlan, plan_private
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.errors import spi_error
@@ -100,10 +100,10 @@ class _Call:
             "method": self._method,
             "door": "sql",
         }
-        begun = begin(private_job(wanted), session, str(uuid.uuid4()))
+        planned = plan_private(private_job(wanted), session, str(uuid.uuid4()))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SchemaCreated)
-            report = release(Spender(begun, self._transaction))
+            report = release(Spender(planned, self._transaction))
         for message in messages_of(caught, SchemaCreated):
             self._plpy.warning(message)
         names = ", ".join(f'"{name}"' for name in report.not_copied)
@@ -134,7 +134,7 @@ class _Call:
         return {**given, **more, "memory_limit": limit}
 
     def _session(self) -> PlpySession:
-        """A session of the transaction that has just begun, whose path is set."""
+        """A session of the transaction that has just started, whose path is set."""
         for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
         limit_locks(self._plpy)
@@ -142,11 +142,11 @@ class _Call:
         session.source_name()
         return session
 
-    def _transaction(self, begun: Begun) -> tuple[KeptBudget, Session]:
+    def _transaction(self, planned: PrivatePlan) -> tuple[KeptBudget, Session]:
         """Spend and commit; a session of the next transaction, which has seen nothing before."""
         for attempt in range(ATTEMPTS):
             try:
-                kept = spend(self._session(), begun)
+                kept = spend(self._session(), planned)
                 self._commit()
                 break
             except SourceChanged:
@@ -157,9 +157,9 @@ class _Call:
                 self._plpy.execute(_PATH)
         self._plpy.execute(_PATH)
         session = self._session()
-        if session.source_name() != begun.relation.name:
+        if session.source_name() != planned.relation.name:
             raise SourceChanged(
-                f"{begun.relation.name} was renamed after epsilon was spent. The epsilon stays"
+                f"{planned.relation.name} was renamed after epsilon was spent. The epsilon stays"
                 f" spent."
             )
         return kept, session

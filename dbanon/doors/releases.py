@@ -190,9 +190,9 @@ def evaluate_release(
     ReleaseNotFound : the ledger has no such release.
     OriginalChanged : the original has other rows or columns than the release was made of.
     """
-    from dbanon.run.evaluate_release import evaluated
+    from dbanon.run.evaluate_release import evaluate_release
 
-    return evaluated(
+    return evaluate_release(
         open_store(database, on_sql),
         parse_relation(release),
         None if original is None else parse_relation(original),

@@ -91,7 +91,7 @@ def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> Bud
     ------
     BudgetNotFound : there is none of this name.
     """
-    return run.shown(open_store(database, on_sql), name)
+    return run.show_budget(open_store(database, on_sql), name)
 
 
 def synthesize(

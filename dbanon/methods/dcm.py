@@ -1,9 +1,9 @@
 """DCM, the density-based clustering mechanism: DBSCAN's classes, repaired.
 
-A record is core when k records, itself among them, lie within ``radius``. The first core record in
-no class begins the next one, which takes all records within the radius of its core records, of
-those that no earlier class has taken. What is in no class is noise. (The labels are
-scikit-learn's, whose DBSCAN the source uses.)
+A record is core if k records, including itself, lie within ``radius``. The first core record
+without a class starts the next class, which takes all records within the radius of its core records
+that are in no earlier class. Records in no class are noise. (The labels are scikit-learn's, whose
+DBSCAN the source uses.)
 
 As published that is not k-anonymous: k is about neighbourhoods, so that a class which lost its
 border to an earlier one may hold fewer than k records, and fewer than k noise records share the
@@ -35,23 +35,23 @@ from dbanon.spaces.numeric import Space
 
 def dcm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator, radius: float) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    found = drive(Dbscan(space.points, k, radius), tick)
-    told = {"classes of DBSCAN": found.n_classes, "noise": found.n_suppressed}
-    return Partition(repaired(space.points, found, k).labels, told)
+    dbscan_classes = drive(Dbscan(space.points, k, radius), tick)
+    summary = {"classes of DBSCAN": dbscan_classes.n_classes, "noise": dbscan_classes.n_suppressed}
+    return Partition(repair(space.points, dbscan_classes, k).labels, summary)
 
 
-def repaired(points: NDArray[np.float64], found: Partition, k: int) -> Partition:
-    """Classes of at least k of the points, float64 (n, p), from those that DBSCAN found.
+def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Partition:
+    """Classes of at least k of the points, float64 (n, p), from the classes of DBSCAN.
 
     Parameters
     ----------
-    found : its classes of any size; noise, and no other record, is suppressed.
+    dbscan_classes : of any size; noise, and no other record, is suppressed.
     """
-    large = np.flatnonzero(found.sizes >= k)
-    number = np.full(found.n_classes + 1, -1, np.int32)
+    large = np.flatnonzero(dbscan_classes.sizes >= k)
+    number = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
     number[large] = np.arange(len(large))
     # The last one stands for noise, -1.
-    labels = number[found.labels]
+    labels = number[dbscan_classes.labels]
     noise = np.flatnonzero(labels < 0)
     if len(noise) >= k:
         labels[noise] = len(large)
@@ -64,11 +64,11 @@ def _nearest(
     points: NDArray[np.float64], labels: NDArray[np.int32], noise: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """For each of these records the class with the nearest centroid, the first of several."""
-    held = labels >= 0
-    sizes = np.bincount(labels[held])
+    is_labelled = labels >= 0
+    sizes = np.bincount(labels[is_labelled])
     squared = np.zeros((len(noise), len(sizes)))
     for column in points.T:
-        centroid = np.bincount(labels[held], column[held]) / sizes
+        centroid = np.bincount(labels[is_labelled], column[is_labelled]) / sizes
         squared += np.square(column[noise, None] - centroid)
     nearest: NDArray[np.int64] = squared.argmin(axis=1)
     return nearest

@@ -1,10 +1,10 @@
-"""What a method takes, as numbers that were measured: CPU seconds by size of a table.
+"""Measured CPU seconds of methods by table size.
 
-Seconds grow as powers of records and attributes. Where these are of several kinds they depend on
-their shares, too: a search may leave out what lies far away by numbers, less by trees, and by
-categories only what is different. Of mixed data, records that are equal are one.
-``python -m benchmarks forecast`` sets forecasts beside measured seconds, and says which constants
-would fit; benchmarks/results/forecast.md names the machine.
+Seconds grow as powers of the numbers of records and attributes. For attributes of several kinds
+they also depend on the shares of the kinds: a search can skip distant records by numbers, fewer by
+trees, and by categories only those with other values. Equal records of mixed data count once.
+``python -m benchmarks forecast`` compares forecasts with measured seconds and fits the constants;
+benchmarks/results/forecast.md names the machine.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ class Shape:
 
     @classmethod
     def of(cls, attributes: Iterable[Attribute], trees: Container[str] = ()) -> Shape:
-        """That of attributes, some of which have trees."""
+        """The shape of attributes, some of which have trees."""
         kinds = [
-            "trees" if one.name in trees else "categories" if one.kind.is_coded else "numbers"
-            for one in attributes
+            "trees"
+            if attribute.name in trees
+            else "categories"
+            if attribute.kind.is_coded
+            else "numbers"
+            for attribute in attributes
         ]
         return cls(*(kinds.count(kind) for kind in ("numbers", "trees", "categories")))
 
@@ -93,7 +97,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a method takes; None where it was not measured, and nobody can say.
+    """The forecast of a method; None where it was not measured.
 
     Parameters
     ----------
@@ -112,8 +116,8 @@ def in_words(seconds: float, refinement: float = 0.0) -> str:
     """CPU seconds, and how many of them a refinement takes."""
     if seconds < 1:
         return "less than 1 CPU second"
-    found = f"{two_digits(seconds):,g} CPU seconds"
-    return found + (f", {two_digits(refinement):,g} of them the refinement" if refinement else "")
+    text = f"{two_digits(seconds):,g} CPU seconds"
+    return text + (f", {two_digits(refinement):,g} of them the refinement" if refinement else "")
 
 
 def two_digits(value: float) -> float:

@@ -9,10 +9,10 @@ to the lower level of the attribute named first.
 
 Combinations above one that needs no more suppression than allowed need none either, and those below
 one that fails fail (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain
-k-anonymity", SIGMOD 2005), so chains of the lattice are searched by halves (F. Kohlmayer,
+k-anonymity", SIGMOD 2005), so chains of the lattice are bisected (F. Kohlmayer,
 F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
 
-Classes: k and more. They are released at the levels found, the same for every record; with
+Classes: k and more. They are released at common levels, the same for all records; with
 ``contract`` by what their records have in common, which loses less and is no full domain any more.
 Strata, whose classes do not cross, have the same levels.
 Cost: O(n d) for each combination looked at; at worst all. All have a place in memory.

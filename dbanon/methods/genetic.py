@@ -30,7 +30,7 @@ from dbanon.methods.mdav import mdav
 from dbanon.methods.registry import Method, Tick, drive, on_parts
 from dbanon.spaces.numeric import Space
 
-# Share of the progress told after which the large classes are made.
+# Share of the progress after which the large classes are complete.
 _FIRST_STEP = 0.1
 
 

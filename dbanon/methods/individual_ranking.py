@@ -7,7 +7,7 @@ release that is counted by rows refuses it.
 Source: D. Defays and N. Anwar, "Masking microdata using micro-aggregation", Journal of Official
 Statistics 14 (1998); attacks on it: J. Domingo-Ferrer et al., Int. J. of Uncertainty, Fuzziness
 and Knowledge-Based Systems 10 (2002).
-Classes: per attribute k records, but for the one that holds the median, k to 2k-1.
+Classes: per attribute k records, except for the class of the median, k to 2k-1.
 Cost: O(p n log n).
 """
 

@@ -1,7 +1,7 @@
 """MD (DBFS): diameter-based fixed size.
 
 While 2k records remain, the two most distant ones each form a class with their k-1 nearest records.
-Of what is left, k or more form a class; fewer than k join, each by itself, the class with the
+The remaining records form a class if there are k or more; fewer than k each join the class with the
 nearest centroid, as the centroids were when the loop ended.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for

@@ -6,7 +6,7 @@ is formed around the record farthest from the centroid; what then remains is the
 
 Source: J. Domingo-Ferrer and V. Torra, "Ordinal, continuous and heterogeneous k-anonymity through
 microaggregation", Data Mining and Knowledge Discovery 11 (2005), algorithm 2.
-Classes: k records, but for the last one, which holds k to 2k-1.
+Classes: k records, except for the last one, which has k to 2k-1.
 Cost: O(n^2) in the worst case; about O(n^1.3) for few attributes, by a spatial index that changes
 no label. Mixed data need no coordinates: memory is O(n p).
 """

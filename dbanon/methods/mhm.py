@@ -28,7 +28,7 @@ from dbanon.methods.forecast import UNKNOWN, Forecast, Power
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
-# Shares of the progress told after which the base method and the path are done.
+# Shares of the progress after which the base method and the path are done.
 _BASE, _PATH = 0.6, 0.9
 
 

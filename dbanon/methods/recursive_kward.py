@@ -47,9 +47,9 @@ def leaves(
     """The sets left to k-Ward, each in record order so that its ties go to the smaller index."""
     if len(order) >= 2 * k and len(order) // parts >= k:
         pieces = np.array_split(order, parts)
-        whole = _variance(points[order])
+        total_variance = _variance(points[order])
         inside = sum(_variance(points[piece]) for piece in pieces)
-        if whole > 0 and inside >= theta * whole:
+        if total_variance > 0 and inside >= theta * total_variance:
             return [leaf for piece in pieces for leaf in leaves(points, piece, k, theta, parts)]
     return [np.sort(order)]
 

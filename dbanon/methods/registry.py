@@ -1,4 +1,4 @@
-"""What a method is to the rest of the house: how it is called, and what it promises."""
+"""The interface of a method: how it is called, and what it guarantees."""
 
 from __future__ import annotations
 
@@ -105,28 +105,28 @@ class Method:
         """True when an attribute may be several coordinates, as text is."""
         return self.takes_categories or (self.gives.of_rows and self.max_attributes is None)
 
-    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All options of the method, the given ones checked, the others at their defaults.
+    def checked_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All options of the method: checked values, or defaults for the others.
 
         Raises
         ------
         UnknownOption : the method has no option of this name.
         InvalidParameter : a value has another type or is out of range.
         """
-        known = {option.name: option for option in self.options}
-        for name in given:
-            if name not in known:
+        options = {option.name: option for option in self.options}
+        for name in values:
+            if name not in options:
                 raise UnknownOption(
                     f'Method {self.name} has no option "{name}".',
-                    hint="Its options: " + (", ".join(known) or "none") + ".",
+                    hint="Its options: " + (", ".join(options) or "none") + ".",
                 )
         return {
-            name: self._checked(option, given[name]) if name in given else option.default
-            for name, option in known.items()
+            name: self._checked(option, values[name]) if name in values else option.default
+            for name, option in options.items()
         }
 
-    def _checked(self, option: Parameter, given: Any) -> Any:
-        value = option.check(given, f'Option "{option.name}" of method {self.name}')
+    def _checked(self, option: Parameter, raw_value: Any) -> Any:
+        value = option.check(raw_value, f'Option "{option.name}" of method {self.name}')
         return float(value) if option.type is float else value
 
 
@@ -163,7 +163,7 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
 def on_points(
     kernel: Callable[..., Kernel], *settings: Any, places: Callable[..., Kernel] | None = None
 ) -> Callable[..., Partition]:
-    """What runs a compiled method on the points of a space, with these settings of it.
+    """A function that runs a compiled method with these settings on the points of a space.
 
     places : the method's kernel for records that need no coordinates, where there is one.
     """
@@ -175,7 +175,7 @@ def on_points(
 
 
 def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
-    """What runs a compiled method on the records of a mixed space, with these settings of it."""
+    """A function that runs a compiled method with these settings on a mixed space."""
 
     def run(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
         return drive(kernel(space.table(), k, *settings), tick)
@@ -191,7 +191,7 @@ def on_parts(
 ) -> Partition:
     """Each part of the records, int64 (m,), partitioned by itself; ``tick`` takes their share."""
     n = space.n_records
-    found: list[tuple[NDArray[np.int64], Partition]] = []
+    partitions: list[tuple[NDArray[np.int64], Partition]] = []
     done = 0
     for records in parts:
         share, before = len(records) / n, done / n
@@ -200,6 +200,6 @@ def on_parts(
             tick(before + share * fraction)
 
         inside = Space(np.ascontiguousarray(space.points[records]), space.names)
-        found.append((records, run(inside, advance)))
+        partitions.append((records, run(inside, advance)))
         done += len(records)
-    return combine(found, n)
+    return combine(partitions, n)

@@ -8,7 +8,7 @@ number of classes the two middle ones meet at the median, and the lower takes th
 Source: D. Defays and P. Nanopoulos, "Panels of enterprises and confidentiality: the small
 aggregates method" (1993); J. Domingo-Ferrer and J. M. Mateo-Sanz, IEEE TKDE 14 (2002), section
 3.1.
-Classes: k records, but for one of k to 2k-1.
+Classes: k records, except for one of k to 2k-1.
 Cost: O(n log n).
 """
 

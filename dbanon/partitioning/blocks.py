@@ -23,7 +23,7 @@ from dbanon.data.pieces import AT_ONCE, block_signals, on_all_cores, pieces
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
 from dbanon.methods.registry import Tick
-from dbanon.partitioning.cuts import Cuts, sampled
+from dbanon.partitioning.cuts import Cuts, sample_positions
 
 SECONDS_BETWEEN_TICKS = 0.05
 
@@ -32,11 +32,11 @@ _SMALLEST = 20
 
 
 class _StoppedError(Exception):
-    """Another block failed, or the caller wants no more."""
+    """Another block failed, or the caller cancelled."""
 
 
 class Spread(Protocol):
-    """Records of a stratum, of which parts are looked at, as of ``Space`` and ``MixedSpace``."""
+    """Records of a stratum that can be taken in parts, like ``Space`` and ``MixedSpace``."""
 
     @property
     def n_records(self) -> int: ...
@@ -45,13 +45,13 @@ class Spread(Protocol):
 
 
 @dataclass(frozen=True)
-class Deferred:
-    """The space of records that is made part by part, where they are looked at.
+class DeferredSpace:
+    """A space that builds parts of itself on demand.
 
     Parameters
     ----------
-    space : gives the space of some records of the table, int64 (m,).
-    records : those of the stratum, int64 (n,).
+    space : returns the space of some records of the table, int64 (m,).
+    records : the records of the stratum, int64 (n,).
     """
 
     space: Callable[[NDArray[np.int64]], Any]
@@ -73,9 +73,9 @@ class Blocks:
 
     Parameters
     ----------
-    size : about how many records a block holds; exactly no more where the table is small and has
-        numbers only, else a third more at most.
-    least : how many it holds at least.
+    size : approximate number of records per block; an upper limit for small tables of numbers,
+        else exceeded by a third at most.
+    least : minimum number of records per block.
     """
 
     size: int
@@ -83,13 +83,13 @@ class Blocks:
 
     @classmethod
     def of(cls, policy: Policy) -> Blocks | None:
-        """Those of a policy; None where it has none."""
+        """The blocks of a policy; None if it has none."""
         if policy.block_size is None:
             return None
         return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALLEST))
 
     def cut_at(self, n_records: int) -> int | None:
-        """How many blocks so many records are cut into; None where they stay together."""
+        """The number of blocks for so many records; None if they stay together."""
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
@@ -108,19 +108,19 @@ class Blocks:
         Positions of each block's records, int64, ascending.
         """
         parts = self.cut_at(len(keys)) or 1
-        sample = sampled(keys, parts)
-        own = space.take(sample)
-        cuts = Cuts.fit(own.coordinates, parts, direction, keys[sample], own.axes)
+        sample = sample_positions(keys, parts)
+        sample_space = space.take(sample)
+        cuts = Cuts.fit(sample_space.coordinates, parts, direction, keys[sample], sample_space.axes)
         numbers = np.empty(len(keys), np.int32)
 
         def assign(piece: slice) -> NDArray[np.int64]:
             some = np.arange(piece.start, piece.stop)
-            found = cuts.assign(space.take(some).coordinates, keys[piece])
-            numbers[piece] = found
-            return np.bincount(found, minlength=cuts.n_blocks)
+            block_numbers = cuts.assign(space.take(some).coordinates, keys[piece])
+            numbers[piece] = block_numbers
+            return np.bincount(block_numbers, minlength=cuts.n_blocks)
 
         counts = sum(on_all_cores(assign, pieces(len(keys))), np.zeros(cuts.n_blocks, np.int64))
-        return _groups(numbers, cuts.joined(counts, self.least))
+        return _groups(numbers, cuts.join_small(counts, self.least))
 
     def cut_classes(
         self,
@@ -131,7 +131,7 @@ class Blocks:
         keeps: Callable[[NDArray[np.int64]], bool] | None = None,
         counts: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
     ) -> list[NDArray[np.int64]]:
-        """Cut records into blocks that hold whole classes, which stand at their means.
+        """Cut records into blocks of complete classes, which are located at their means.
 
         Parameters
         ----------
@@ -149,28 +149,30 @@ class Blocks:
         """
         parts = self.parts_of_classes(partition.n_classes, len(partition.members))
         places = places_of_classes(space, partition)
-        own = first_keys(partition, keys)
-        sample = sampled(own, parts)
-        cuts = Cuts.fit(places[sample], parts, direction, own[sample])
-        found = on_all_cores(lambda piece: cuts.assign(places[piece], own[piece]), pieces(len(own)))
-        numbers = np.concatenate(found)
+        class_keys = first_keys(partition, keys)
+        sample = sample_positions(class_keys, parts)
+        cuts = Cuts.fit(places[sample], parts, direction, class_keys[sample])
+        number_parts = on_all_cores(
+            lambda piece: cuts.assign(places[piece], class_keys[piece]), pieces(len(class_keys))
+        )
+        numbers = np.concatenate(number_parts)
         rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
         fails = None
         if keeps is not None and counts is not None:
             of_records = np.append(numbers, -1)[partition.labels]
             fails = failing(keeps, counts(of_records, cuts.n_blocks))
-        owner = cuts.joined(rows, self.least, fails)[numbers]
+        owner = cuts.join_small(rows, self.least, fails)[numbers]
         return _groups(partition.labels, owner)
 
     def parts_of_classes(self, n_classes: int, n_records: int) -> int:
-        """How many blocks so many classes of so many records are cut into."""
+        """The number of blocks for so many classes with so many records."""
         return -(-n_classes // max(self.size * n_classes // n_records, 1))
 
 
 def failing(
     keeps: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
 ) -> Callable[[list[int]], bool]:
-    """Whether some blocks together do not keep to privacy models.
+    """A test whether some blocks together violate the privacy models.
 
     Parameters
     ----------
@@ -181,7 +183,7 @@ def failing(
 
 
 def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64]:
-    """Where classes stand, float64 (n_classes, p): at the means of their records."""
+    """The mean of each class, float64 (n_classes, p)."""
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
     parts: list[tuple[int, int]] = []
@@ -202,7 +204,7 @@ def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64
 
 
 def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What classes go by, int64 (n_classes,): the key of the first record of each."""
+    """The keys of classes, int64 (n_classes,): the key of the first record of each."""
     return keys[partition.members[partition.starts]]
 
 
@@ -214,15 +216,15 @@ def _groups(numbers: NDArray[np.int32], owner: NDArray[np.int64]) -> list[NDArra
     numbers : int32 (n,), what each record belongs to; -1 where to nothing.
     owner : int64 (m,), of each of these, numbered from 0 without gaps.
     """
-    # What belongs to nothing finds the last entry.
+    # A number of -1 selects the last entry.
     owners = np.append(owner, -1).astype(np.int32)
-    found = np.empty(len(numbers), np.int32)
+    owner_of_record = np.empty(len(numbers), np.int32)
 
     def look_up(piece: slice) -> None:
-        found[piece] = owners[numbers[piece]]
+        owner_of_record[piece] = owners[numbers[piece]]
 
     on_all_cores(look_up, pieces(len(numbers)))
-    members, starts = grouped(found, int(owner.max(initial=-1)) + 1)
+    members, starts = grouped(owner_of_record, int(owner.max(initial=-1)) + 1)
     return [block for block in np.split(members, starts[1:]) if len(block)]
 
 

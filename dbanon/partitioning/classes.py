@@ -27,12 +27,12 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
-from dbanon.partitioning.blocks import Blocks, Deferred, partition_blocks
+from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
 from dbanon.partitioning.entities import units_of
 from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_of, strata_of, too_few
 
-# Of the progress told, when a refinement follows the method.
+# Share of the progress for the method if a refinement follows.
 _METHOD_SHARE = 0.5
 
 
@@ -45,15 +45,15 @@ def find_classes(
 ) -> Partition:
     """Put the records into equivalence classes as the policy says.
 
-    Where records have entities, classes hold k of them, and all records of one (in a stratum).
-    Where the levels of a full domain withhold records, the levels are found again without these:
-    they are those of a table that never had them. ``trees`` makes its hierarchies; None for those
-    of the policy.
+    With entities, classes contain k of them, and all of an entity's records (in a stratum). If
+    full-domain levels withhold records, the levels are determined again without these records, as
+    for a table that never contained them. ``trees`` makes the hierarchies of that table; None for
+    those of the policy.
 
     Parameters
     ----------
-    measures : of the table that the records are a part of; None where they are the table, which is
-        then measured by what is clustered: its records, or the units of its entities.
+    measures : of a larger table that contains the records; None if they are the table, whose
+        clustered records or units of entities are then measured.
 
     Raises
     ------
@@ -70,33 +70,33 @@ def find_classes(
         clustered = units.microdata
         strata = strata_of(clustered, policy)
         if find_method(policy.method).gives.at_once:
-            # Cells of levels are released, so they are those of records.
+            # Cells of levels are released, so compute them from records rather than units.
             level_measures = measures or Measures.of(microdata)
-    partition = _found(clustered, strata, policy, tick, measures, level_measures)
+    partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.of(units.of_record)
     require_budget(policy, partition.n_suppressed + microdata.withheld, microdata.n_read)
     if partition.n_suppressed:
-        return _found_again(microdata, partition, policy, tick, trees)
+        return _find_levels_again(microdata, partition, policy, tick, trees)
     return partition
 
 
-def _found_again(
+def _find_levels_again(
     microdata: Microdata,
     partition: Partition,
     policy: Policy,
     tick: Tick | None,
     trees: Trees | None,
 ) -> Partition:
-    """The levels of the records that were not withheld, with nobody withheld any more."""
+    """Determine the levels again from the records that were not withheld, withholding no others."""
     records = np.flatnonzero(partition.labels >= 0)
-    rest = replace(take_records(microdata, records), withheld=0)
+    remaining = replace(take_records(microdata, records), withheld=0)
     options = {**policy.options, "suppression": 0.0}
-    hierarchies = policy.hierarchies if trees is None else trees(rest)
+    hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
-    found = find_classes(rest, policy, None if tick is None else lambda share: tick(1.0))
-    return found.of(places_of(records, microdata.n_records))
+    again = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
+    return again.of(places_of(records, microdata.n_records))
 
 
 def find_attribute_classes(
@@ -116,9 +116,9 @@ def find_attribute_classes(
             hint="Leave out `entity`, or choose a method that groups rows.",
         )
     warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
-    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
-    assert isinstance(found, AttributePartition)
-    return found
+    partition = _run_strata(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
+    assert isinstance(partition, AttributePartition)
+    return partition
 
 
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -132,7 +132,7 @@ def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.in
     return strata
 
 
-def _found(
+def _run_strata(
     microdata: Microdata,
     strata: list[NDArray[np.int64]],
     policy: Policy,
@@ -140,9 +140,9 @@ def _found(
     measures: Measures | None,
     level_measures: Measures | None = None,
 ) -> MethodResult:
-    """What the method gives for the strata, each by itself or all at once.
+    """The result of the method for the strata, separately or all at once.
 
-    The list is the caller's no more: what is not needed meanwhile is taken out of it.
+    Consumes the list of strata, to free memory.
     """
     n = microdata.n_records
     method = find_method(policy.method)
@@ -165,25 +165,25 @@ def _found(
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
     done = 0
-    for place in range(len(strata)):
-        records = strata[place]
+    for i in range(len(strata)):
+        records = strata[i]
         share, before = len(records) / n, done / n
 
         def advance(fraction: float, share: float = share, before: float = before) -> None:
             tick(before + share * fraction)
 
-        # What is cut is made block by block: the whole may not fit into memory.
+        # Build the space block by block if it is cut: it may not fit into memory.
         is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
-        own = Deferred(space, records) if is_cut else space(records)
+        stratum_space = DeferredSpace(space, records) if is_cut else space(records)
         done += len(records)
-        # Strata are ascending: of as many records as there are, all of them in their order, whose
-        # numbers need not be held while the method runs.
-        whole = len(records) == n
-        own_keys = keys if whole else keys[records]
-        if whole:
-            strata[place] = records = np.empty(0, np.int64)
-        result = _run(method, own, own_keys, policy, advance, rng)
-        parts.append((np.arange(n) if whole else records, result))
+        # Strata are ascending, so a stratum with all records is simply 0 to n - 1. Drop its
+        # array while the method runs.
+        is_all = len(records) == n
+        stratum_keys = keys if is_all else keys[records]
+        if is_all:
+            strata[i] = records = np.empty(0, np.int64)
+        result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
+        parts.append((np.arange(n) if is_all else records, result))
     return method.gives.joined(parts, n)
 
 
@@ -193,7 +193,7 @@ def space_of(
     policy: Policy,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], Any]:
-    """What the policy's method sees of some of the records, int64 (m,), of one stratum.
+    """A function from records of one stratum, int64 (m,), to the space that the method uses.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def _run(
 
 
 def _chance_of(method: Method, seed: int | list[int]) -> np.random.Generator | None:
-    """The source of chance of a method that draws; to load it takes longer than a small table."""
+    """The random generator of a randomized method; created only then, as loading it is slow."""
     return np.random.Generator(np.random.PCG64(seed)) if method.random else None
 
 
@@ -266,7 +266,7 @@ def _run_method(
     if blocks is None:
         return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
     if blocks.cut_at(space.n_records) is None:
-        # What draws does so in each stratum by itself, as it would in a block.
+        # Randomized methods use a new generator in each stratum, as in each block.
         return run_block(method, space, policy, None, tick)
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
@@ -284,9 +284,9 @@ def run_block(
     ----------
     number : of the block in its stratum; None where that is not cut.
     """
-    # Of its own, so that the order in which blocks end changes nothing.
-    drawn = policy.seed if number is None else [policy.seed, number]
-    rng = _chance_of(method, drawn)
+    # Use one generator per block, so that the order in which blocks end does not matter.
+    seed = policy.seed if number is None else [policy.seed, number]
+    rng = _chance_of(method, seed)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
     return result
@@ -331,4 +331,4 @@ def require_budget(policy: Policy, withheld: int, n: int) -> None:
 
 
 def _silent(fraction: float) -> None:
-    """A tick for callers who watch nothing."""
+    """A tick for callers that ignore progress."""

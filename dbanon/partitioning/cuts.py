@@ -1,10 +1,10 @@
-"""Where a table is cut into blocks: found on all records or a sample, and kept for any record.
+"""Cuts a table into blocks: fits cuts on all records or a sample, and assigns any record.
 
-A sample is the records whose keys have the smallest hashes: the same ones in whatever order and
-pieces the table is read. Cuts are a tree. Each cut has a direction, the principal one of the points
-it was found on, and a border across it. A record is below when its place along the direction is;
-where it is on the border itself its key decides. No two records have the same key, so that ties are
-shared out, too, and blocks keep their sizes however many records are alike.
+The sample consists of the records whose keys have the smallest hashes, so it does not depend on
+the order or batches in which the table is read. Cuts form a tree. Each cut has a direction, the
+principal one of the points it was fitted on, and a border across it. A record is below a cut if its
+coordinate along the direction is; on the border itself its key decides. Keys are unique, so ties
+are split as well, and blocks keep their sizes even with many equal records.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from dbanon.kernels import block_of
 from dbanon.partitioning.mixed_cuts import MixedCuts, along
 from dbanon.spaces.mixed import Axis
 
-# The direction of a sample cuts as well as the direction of all records.
+# The direction of a sample is as good as the direction of all records.
 SAMPLE = 10_000
 
-# Borders are found on so many points a block, but in all on no fewer, and no more, than these.
+# Points per block on which borders are fitted; lower and upper limit of their total.
 _SAMPLED_PER_BLOCK = 500
 _LEAST_SAMPLED = 100_000
 _MOST_SAMPLED = 2_000_000
 
-# How many more hashes than wanted are looked at, in standard deviations of their number.
+# Hashes examined beyond the sample size, in standard deviations of their number.
 _SPARE_DEVIATIONS = 8.0
 _MOST_HASH = 2**64 - 1
 
-# With a key that none comes before, records on the border itself are not below.
+# With the smallest possible key, records on the border itself are not below.
 _BEFORE_ALL = np.iinfo(np.int64).min
 
-# With fewer points than these both sides of a cut are cut on by one thread.
+# With fewer points than this, one thread processes both sides of a cut.
 _LEAST_APART = 20_000
 
 
-def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A number for each key, uint64 (n,), that looks drawn: different where keys are.
+def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A pseudorandom hash for each key, uint64 (n,); injective.
 
     The finalizer of splitmix64: G. Steele, D. Lea & C. Flood, OOPSLA 2014.
     """
@@ -53,41 +53,41 @@ def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     return mixed
 
 
-def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
-    """The records on which borders of so many blocks are found: positions, int64, ascending.
+def sample_positions(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
+    """The sample for fitting borders of so many blocks: positions, int64, ascending.
 
     Parameters
     ----------
     keys : int64 (n,), all different.
     """
-    wanted = sample_size(parts)
-    if wanted >= len(keys):
+    n_sampled = sample_size(parts)
+    if n_sampled >= len(keys):
         return np.arange(len(keys))
-    # Hashes are spread evenly, so that those wanted are below some bound but for bad luck.
-    share = (wanted + _SPARE_DEVIATIONS * wanted**0.5) / len(keys)
+    # Hashes are uniform, so the smallest ones are almost surely below this bound.
+    share = (n_sampled + _SPARE_DEVIATIONS * n_sampled**0.5) / len(keys)
     for bound in (min(int(share * _MOST_HASH), _MOST_HASH), _MOST_HASH):
         below = on_all_cores(partial(_hashed_below, keys, np.uint64(bound)), pieces(len(keys)))
         places, hashes = (np.concatenate(parts) for parts in zip(*below, strict=True))
-        if len(places) >= wanted:
+        if len(places) >= n_sampled:
             break
-    last = np.partition(hashes, wanted - 1)[wanted - 1]
-    found: NDArray[np.int64] = places[hashes <= last]
-    return found
+    last = np.partition(hashes, n_sampled - 1)[n_sampled - 1]
+    sample: NDArray[np.int64] = places[hashes <= last]
+    return sample
 
 
 def _hashed_below(
     keys: NDArray[np.int64], bound: np.uint64, piece: slice
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Where among all keys those of a piece are whose hashes are up to a bound; and the hashes."""
-    hashes = hashed(keys[piece])
-    here = np.flatnonzero(hashes <= bound)
-    return here + piece.start, hashes[here]
+    """Positions and hashes of the keys of a slice whose hashes do not exceed a bound."""
+    hashes = hash_keys(keys[piece])
+    below = np.flatnonzero(hashes <= bound)
+    return below + piece.start, hashes[below]
 
 
 def sample_size(parts: int) -> int:
-    """On how many records borders of so many blocks are found, where there are as many."""
-    wanted = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
-    return max(min(wanted, _MOST_SAMPLED), parts)
+    """The sample size for fitting borders of so many blocks, if there are enough records."""
+    n_sampled = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
+    return max(min(n_sampled, _MOST_SAMPLED), parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class Cuts:
     borders : float64 (m,), the place of the first record that is not below.
     keys : int64 (m,), that record's key.
     next : int64 (m, 2), where records go that are below the border, and the others: to a cut, or
-        to block b, which is told as -1 - b.
+        to block b, encoded as -1 - b.
     """
 
     directions: NDArray[np.float64]
@@ -122,7 +122,7 @@ class Cuts:
         keys: NDArray[np.int64] | None = None,
         axes: tuple[Axis, ...] = (),
     ) -> Cuts:
-        """Cuts that make blocks of nearly equal size of these points; of about that with trees.
+        """Fit cuts that split points into blocks of nearly equal size, or roughly so with trees.
 
         Parameters
         ----------
@@ -141,24 +141,24 @@ class Cuts:
             raise ValueError("there must be a point for each block")
         keys = np.arange(len(points)) if keys is None else keys
         m = parts - 1
-        made = cls(
+        cuts = cls(
             np.zeros((m, points.shape[1])),
             np.zeros(m),
             np.zeros(m, np.int64),
             np.zeros((m, 2), np.int64),
         )
         mixed = MixedCuts.of(axes, len(points) / parts, _first_principal)
-        fitting = _Fitting(made, points, keys, direction, mixed)
+        fitting = _Fitting(cuts, points, keys, direction, mixed)
         fitting.run()
-        return made
+        return cuts
 
-    def joined(
+    def join_small(
         self,
         counts: NDArray[np.int64],
         least: int,
         fails: Callable[[list[int]], bool] | None = None,
     ) -> NDArray[np.int64]:
-        """The block of each of these, int64 (n_blocks,), once small ones are joined to others.
+        """The final block of each block, int64 (n_blocks,), after small ones have joined others.
 
         A block of too few records joins the smallest one on the other side of its last cut, and so
         does one that cannot keep to privacy models; blocks are numbered anew, from below.
@@ -175,20 +175,20 @@ class Cuts:
             return bool(counts[block].sum() < least) or (fails is not None and fails(block))
 
         below: dict[int, list[list[int]]] = {}
-        # Cuts are numbered from the root: what is below one has a larger number.
+        # Cuts are numbered from the root, so descendants have larger numbers.
         for cut in reversed(range(len(self.borders))):
             sides = [
                 [[-1 - following]] if following < 0 else below.pop(following)
                 for following in self.next[cut].tolist()
             ]
             for side, other in (sides, sides[::-1]):
-                # No other lacks anything: it would have been joined below.
+                # All others are large enough: they would have been joined further down.
                 while len(side) == 1 and other and lacks(side[0]):
                     smallest = min(other, key=lambda block: (int(counts[block].sum()), block))
                     smallest += side.pop()
                     smallest.sort()
                     if len(other) > 1 and fails is not None and fails(smallest):
-                        # Together they fail, where the other did not: on to the next.
+                        # The joined block fails although the other did not, so try the next.
                         other.remove(smallest)
                         side.append(smallest)
             below[cut] = sides[0] + sides[1]
@@ -200,7 +200,7 @@ class Cuts:
     def assign(
         self, points: NDArray[np.float64], keys: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """The block of each record, int64 (n,), whatever other records are there.
+        """The block of each record, int64 (n,), independent of other records.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class _Piece:
     Parameters
     ----------
     records : int64 (c,), positions of points.
-    wanted : how many blocks.
+    n_blocks : how many blocks.
     block : the first one's number.
     cut : the first cut's number. Cuts and blocks are numbered as they are met from the root on,
         the lower side first, so that b blocks have the b - 1 cuts from here on.
@@ -233,7 +233,7 @@ class _Piece:
     """
 
     records: NDArray[np.int64]
-    wanted: int
+    n_blocks: int
     block: int
     cut: int
     near: NDArray[np.int64] | None = None
@@ -241,21 +241,21 @@ class _Piece:
     @property
     def leads_to(self) -> int:
         """As in ``Cuts.next``."""
-        return self.cut if self.wanted > 1 else -1 - self.block
+        return self.cut if self.n_blocks > 1 else -1 - self.block
 
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Where cuts are found: those of either side of a cut do not depend on the other's.
+    """Fits cuts; the two sides of a cut do not depend on each other.
 
     Parameters
     ----------
-    made : the cuts, to be filled.
+    cuts : the cuts, to be filled.
     points, keys, direction : as for ``Cuts.fit``.
-    mixed : what finds borders between values; None for points.
+    mixed : finds borders between values; None for points.
     """
 
-    made: Cuts
+    cuts: Cuts
     points: NDArray[np.float64]
     keys: NDArray[np.int64]
     direction: int
@@ -264,15 +264,15 @@ class _Fitting:
     def run(self) -> None:
         """Find all cuts."""
         all_of_them = np.arange(len(self.points))
-        pending = [_Piece(all_of_them, self.made.n_blocks, 0, 0)]
-        # Level by level while pieces are large, all pieces of one at once; then each to its end.
+        pending = [_Piece(all_of_them, self.cuts.n_blocks, 0, 0)]
+        # Process large pieces level by level, in parallel; then finish each piece in one thread.
         while any(self._is_large(piece) for piece in pending):
             sides = on_all_cores(self._cut, pending)
             pending = [side for both in sides for side in both]
         on_all_cores(self._cut_on, pending)
 
     def _is_large(self, piece: _Piece) -> bool:
-        return piece.wanted > 1 and len(piece.records) > _LEAST_APART
+        return piece.n_blocks > 1 and len(piece.records) > _LEAST_APART
 
     def _cut_on(self, piece: _Piece) -> None:
         pending = [piece]
@@ -280,36 +280,36 @@ class _Fitting:
             pending += self._cut(pending.pop())
 
     def _cut(self, piece: _Piece) -> tuple[_Piece, ...]:
-        """Both sides of one cut; none of what is a block."""
-        records, wanted, cut = piece.records, piece.wanted, piece.cut
-        if wanted == 1:
+        """Both sides of one cut; empty for a piece that is a single block."""
+        records, n_blocks, cut = piece.records, piece.n_blocks, piece.cut
+        if n_blocks == 1:
             return ()
-        made, keys = self.made, self.keys
+        cuts, keys = self.cuts, self.keys
         if self.mixed is not None and (sides := self._cut_between(piece, self.mixed)):
             return sides
-        place = len(records) * (wanted // 2) // wanted
-        made.directions[cut] = _principal(self.points, records, self.direction)
-        places = along(self.points, records, made.directions[cut])
-        order = np.argpartition(places, place)
-        border = places[order[place]]
+        split = len(records) * (n_blocks // 2) // n_blocks
+        cuts.directions[cut] = _principal(self.points, records, self.direction)
+        places = along(self.points, records, cuts.directions[cut])
+        order = np.argpartition(places, split)
+        border = places[order[split]]
         tied = np.flatnonzero(places[order] == border)
         order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
-        made.borders[cut], made.keys[cut] = border, keys[records[order[place]]]
-        return self._sides(piece, records[order[:place]], records[order[place:]], wanted // 2)
+        cuts.borders[cut], cuts.keys[cut] = border, keys[records[order[split]]]
+        return self._sides(piece, records[order[:split]], records[order[split:]], n_blocks // 2)
 
     def _cut_between(self, piece: _Piece, mixed: MixedCuts) -> tuple[_Piece, ...]:
-        """Both sides of a cut between values; none where there is no good one."""
-        points, records, made = self.points, piece.records, self.made
+        """Both sides of a cut between values; empty if there is no good cut."""
+        points, records, cuts = self.points, piece.records, self.cuts
         pairs = mixed.near(points, records, piece.near)
-        found = mixed.best(points, records, pairs, piece.wanted)
-        if found is None:
+        border = mixed.best(points, records, pairs, piece.n_blocks)
+        if border is None:
             return ()
-        made.directions[piece.cut], made.borders[piece.cut] = found.direction, found.border
-        made.keys[piece.cut] = _BEFORE_ALL
-        below = along(points, records, found.direction) < found.border
-        ends = along(points, pairs, found.direction) < found.border
+        cuts.directions[piece.cut], cuts.borders[piece.cut] = border.direction, border.border
+        cuts.keys[piece.cut] = _BEFORE_ALL
+        below = along(points, records, border.direction) < border.border
+        ends = along(points, pairs, border.direction) < border.border
         near = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
-        return self._sides(piece, records[below], records[~below], found.below, near)
+        return self._sides(piece, records[below], records[~below], border.below, near)
 
     def _sides(
         self,
@@ -319,12 +319,12 @@ class _Fitting:
         low: int,
         near: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None] = (None, None),
     ) -> tuple[_Piece, ...]:
-        """Both sides of a piece's cut, of which the lower one becomes so many blocks."""
+        """Both sides of a piece's cut; the lower side gets ``low`` blocks."""
         sides = (
             _Piece(below, low, piece.block, piece.cut + 1, near[0]),
-            _Piece(others, piece.wanted - low, piece.block + low, piece.cut + low, near[1]),
+            _Piece(others, piece.n_blocks - low, piece.block + low, piece.cut + low, near[1]),
         )
-        self.made.next[piece.cut] = [side.leads_to for side in sides]
+        self.cuts.next[piece.cut] = [side.leads_to for side in sides]
         return sides
 
 
@@ -335,7 +335,7 @@ def _first_principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
 def _principal(
     points: NDArray[np.float64], records: NDArray[np.int64], direction: int
 ) -> NDArray[np.float64]:
-    """A principal direction of these records, float64 (p,), by a sample of them."""
+    """A principal direction of these records, float64 (p,), estimated from a sample."""
     step = max(len(records) // SAMPLE, 1)
     sample = points[records[::step]]
     centred = sample - sample.mean(axis=0)

@@ -1,10 +1,10 @@
-"""Persons of many records: the method clusters persons, so that k counts them.
+"""Persons with several records: the method clusters persons, so that k counts them.
 
-All records of a person become one unit that stands for them: the mean of numbers, the most frequent
-of other values (the first in order, where several are). Units are in the order of their first
-records, and every record gets the class of its unit. So each class holds k persons whatever the
-method does, and no two classes share one: what several records tell of a person cannot be
-intersected. Records of different strata, or of different patterns of NULLs, are different units.
+All records of a person become one unit with the mean of numbers and the most frequent of other
+values (the first in order among equals). Units are in the order of their first records, and every
+record gets the class of its unit. So each class contains k persons with any method, and no person
+is in two classes: an attacker cannot intersect several records of a person. Records of different
+strata, or of different patterns of NULLs, are different units.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dbanon.errors import UnsupportedType
 
 @dataclass(frozen=True)
 class Units:
-    """What is clustered in place of records.
+    """The units that are clustered in place of records.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Which records count where privacy models count persons; all, where records are one each.
+    """Selects the records to count if privacy models count persons; all records otherwise.
 
     Parameters
     ----------
@@ -61,24 +61,24 @@ class Persons:
         """The units of some records, bool (n,)."""
         return None if self.units is None else self.units[records]
 
-    def counted(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Places of values, int32 (n,), -1 where the unit has an earlier record of the value."""
+    def places_once(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Value codes, int32 (n,), -1 where the unit has an earlier record with the value."""
         if self.units is None:
             return places
         return np.where(self.first[name], places, np.int32(-1)).astype(np.int32)
 
     @property
     def column(self) -> list[NDArray[np.int32]]:
-        """What kernels count persons by, int32 (n,): 0 in the first record of each, -1 in others.
+        """Column for counting persons, int32 (n,): 0 in each person's first record, -1 in others.
 
-        One column, or none where records are one each.
+        Empty list if each record is a person.
         """
         if self.units is None:
             return []
         return [np.where(first_of_each(self.units), 0, -1).astype(np.int32)]
 
     def in_classes(self, partition: Partition) -> NDArray[np.int64] | None:
-        """The persons of each class, int64 (n_classes,); None where records are one each."""
+        """The number of persons per class, int64 (n_classes,); None if each record is a person."""
         if self.units is None:
             return None
         labels = partition.labels[first_of_each(self.units)]
@@ -86,7 +86,7 @@ class Persons:
 
 
 def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribute:
-    """The entity column as it is read: codes of values that are equal to the database.
+    """The entity column for reading: equal codes for values that the database considers equal.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
 
     Parameters
     ----------
-    as_categories : numeric attributes whose most frequent value is taken, as a mean may be no leaf
-        of their hierarchy.
+    as_categories : numeric attributes that use the most frequent value, because a mean may not be
+        a leaf of their hierarchy.
     """
     units = microdata.units
     assert units is not None
@@ -124,8 +124,8 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
     for column, attribute in enumerate(microdata.numeric):
         values = microdata.numbers[:, column]
         if attribute.name in as_categories:
-            known, places = np.unique(values, return_inverse=True)
-            numbers[:, column] = known[most_frequent(places.reshape(-1), of_record)]
+            distinct_values, places = np.unique(values, return_inverse=True)
+            numbers[:, column] = distinct_values[most_frequent(places.reshape(-1), of_record)]
         else:
             numbers[:, column] = _means(values, of_record, first)
     codes = np.empty((len(first), microdata.codes.shape[1]), np.int32)

@@ -1,7 +1,7 @@
-"""Forecast: CPU seconds of finding classes, before a record is read.
+"""Forecast of the CPU seconds for clustering, before a record is read.
 
-Reading, privacy models, recoding and writing are not in it. It is of the machine that
-benchmarks/results/forecast.md names, and of k = 5; a larger k takes less.
+Excludes reading, privacy models, recoding and writing. Applies to the machine named in
+benchmarks/results/forecast.md and to k = 5; a larger k takes less.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEAST = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 @dataclass(frozen=True)
 class Foreseen:
-    """CPU seconds of finding classes: of the method, and of the refinement."""
+    """CPU seconds for clustering, by method and refinement."""
 
     method: float
     refinement: float
@@ -61,7 +61,7 @@ class Foreseen:
 
 
 def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Foreseen | None:
-    """What the policy takes on n records; None where that was not measured.
+    """The forecast for a policy on n records; None if that was not measured.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Fo
     blocks = Blocks.of(policy)
     parts = 1 if blocks is None else blocks.cut_at(n) or 1
     seconds = parts * power.seconds_of(n / parts, shape, different)
-    refined = _refined(policy, method, n, shape, parts, different)
+    refined = _refinement_seconds(policy, method, n, shape, parts, different)
     return None if refined is None else Foreseen(seconds, refined)
 
 
@@ -93,30 +93,30 @@ def quickest(
     for name in names:
         if seconds(name) <= limit:
             return name
-    # Points are released as other things than what they have in common.
+    # Methods on points release other values than the common ones.
     fitting = [name for name in METHODS if not shape.is_mixed or find_method(name).takes_categories]
     return min(fitting, key=seconds)
 
 
 def _power(method: Method, shape: Shape) -> Power | None:
-    """What a method takes of such attributes; None where it does not take them, too."""
+    """The forecast of a method for such attributes; None also if it does not support them."""
     if shape.is_mixed:
         return method.forecast.mixed
     most = method.max_attributes or shape.numbers
     return None if most < shape.numbers else method.forecast.numbers
 
 
-def _refined(
+def _refinement_seconds(
     policy: Policy, method: Method, n: int, shape: Shape, parts: int, different: float
 ) -> float | None:
-    """Seconds of the policy's refinement; 0 where it has none, None where nobody can say."""
+    """Seconds of the policy's refinement; 0 if it has none, None if unknown."""
     kind, effort = method.refine, policy.refine
     if effort is None or kind is None:
         return 0.0
     if policy.refine_iterations is not None:
         return None
-    known = REFINEMENTS[kind][effort]
-    power = known.mixed if shape.is_mixed else known.numbers
+    forecasts = REFINEMENTS[kind][effort]
+    power = forecasts.mixed if shape.is_mixed else forecasts.numbers
     if power is None:
         return None
     least = LEAST.get((kind, effort), 0.0)

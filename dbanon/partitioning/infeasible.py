@@ -1,4 +1,4 @@
-"""What would be feasible, where no partition keeps to the privacy models."""
+"""Describes feasible levels when no partition satisfies the privacy models."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ from dbanon.measures import Model
 def infeasible(
     models: Sequence[Model],
     counts: Mapping[str, NDArray[np.int64]],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     sizes: NDArray[np.integer],
     persons: NDArray[np.int64] | None,
     n: int,
     records: int,
-    ways: Sequence[str],
+    remedies: Sequence[str],
 ) -> ModelInfeasible:
-    """The error that says what is feasible.
+    """The error that names feasible levels.
 
     Parameters
     ----------
-    counts, wholes : by sensitive attribute, int64 (m, s), of each of the m strata as one class, and
-        float64 (s,), the shares in the table.
+    counts, table_shares : by sensitive attribute, int64 (m, s), of each of the m strata as one
+        class, and float64 (s,), the shares in the table.
     sizes, persons : int64 (m,), of the strata, in records and in persons; None where models count
         records.
     n : records of the table, withheld ones too.
     records : of the stratum that fails.
-    ways : what may help where strata are too small, as hints have it.
+    remedies : hints that may help if strata are too small.
     """
 
     def keep(model: Model) -> NDArray[np.bool_]:
-        return model.satisfied(counts[model.attribute], wholes[model.attribute], persons)
+        return model.satisfied(counts[model.attribute], table_shares[model.attribute], persons)
 
     failing = [model for model in models if not keep(model).all()]
     hints = [
-        _feasible(m, m.worst(counts[m.attribute], wholes[m.attribute], persons)) for m in failing
+        _feasible(m, m.worst(counts[m.attribute], table_shares[m.attribute], persons))
+        for m in failing
     ]
     if len(next(iter(counts.values()))) > 1:
         return ModelInfeasible(
             f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
             " do not keep to the models.",
             hint=f"{'; '.join(hints)}. Lower the level, {_by_withholding(failing, keep, sizes, n)}"
-            f"{', '.join(ways[:-1])}{', ' if ways[1:] else ''}or {ways[-1]}.",
+            f"{', '.join(remedies[:-1])}{', ' if remedies[1:] else ''}or {remedies[-1]}.",
         )
     if persons is not None:
         hints.append("persons are counted, each of whom may have several values")
-    values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
+    values = {m.attribute: int((table_shares[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
         "Even the whole table as one class does not keep to "
         + "; ".join(model.describe() for model in failing)
@@ -69,26 +70,26 @@ def _by_withholding(
     sizes: NDArray[np.integer],
     n: int,
 ) -> str:
-    """The budget with which withholding whole strata is enough, where the others stay as they are.
+    """A hint with the budget for withholding the failing strata and keeping the others.
 
-    Not where models compare classes with the table, which is another one then.
+    Empty if models compare classes with the table, which withholding would change.
     """
     if any(model.compares_with_table for model in models):
         return ""
-    kept = np.logical_and.reduce([keep(model) for model in models])
-    if not kept.any():
+    is_kept = np.logical_and.reduce([keep(model) for model in models])
+    if not is_kept.any():
         return ""
-    withheld = n - int(sizes[kept].sum())
+    withheld = n - int(sizes[is_kept].sum())
     return (
         f"use `withhold_failing=true` with `max_suppression={share_needed(withheld, n)}` or more, "
     )
 
 
 def _feasible(model: Model, best: float) -> str:
-    """The levels of a model that are in reach, rounded to the safe side."""
-    what = f'{model.kind} of "{model.attribute}"'
+    """The feasible levels of a model, rounded to the safe side."""
+    description = f'{model.kind} of "{model.attribute}"'
     if not np.isfinite(best):
-        return f"no level of {what} is feasible"
+        return f"no level of {description} is feasible"
     if model.at_least:
-        return f"{what} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
-    return f"{what} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"
+        return f"{description} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
+    return f"{description} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"

@@ -1,16 +1,16 @@
 """Merging or withholding classes until all keep to privacy models.
 
-Two ways are gone, and what loses less (iloss) is kept, the first where they lose the same. In the
-first the largest failing class merges with the class that, of those with which it keeps to the
-models, makes the loss grow least; with any class where there is none such. In the second the
-smallest one merges with the class that makes the loss grow least for what it helps: for each record
-that the two lack less of what the models want. The first is short where one more class is enough;
-where many have to come together, it lets one class swallow all others, and the second does not.
-The merged class has the other one's number; ties go to the smaller number. Merging ends, at the
-latest with all records in one class.
+Runs two strategies and takes the result with the smaller loss (iloss), the first if equal. In the
+first, the largest failing class merges with the class that increases the loss least among those
+with which it satisfies the models, or among all classes if there is none. In the second, the
+smallest failing class merges with the class that increases the loss least per record that the two
+lack less for the models. The first takes few steps where one more class is enough. Where many
+classes have to be joined, it lets one class swallow all others, which the second avoids. The merged
+class has the other one's number; ties go to the smaller number. Merging ends at the latest with
+all records in one class.
 
-Where records may be withheld, a class is, rather than merge, when merging would make the loss grow
-by more than all that its records say.
+If records may be withheld, a class is withheld instead of merged when merging would increase the
+loss by more than withholding its records.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dbanon.spaces.mixed import MixedSpace
 
 @dataclass(frozen=True)
 class Guard:
-    """Privacy models, and what they look at.
+    """Privacy models with the sensitive values that they check.
 
     Parameters
     ----------
-    values : int32 (n, m), C order: the value of each record in the m sensitive attributes. Where
-        the models count persons, the last column does, and -1 counts nowhere.
-    models : what the values of a class must keep to.
+    values : int32 (n, m), C order: the value of each record in the m sensitive attributes. If the
+        models count persons, the last column marks them. A value of -1 is not counted.
+    models : the models that the values of a class must satisfy.
     """
 
     values: NDArray[np.int32]
@@ -51,56 +51,56 @@ class Guard:
         ----------
         groups : of each record, int64 (n,); -1 for none.
         """
-        found = []
+        columns = []
         for column, width in zip(self.values.T, self.models.widths, strict=True):
-            held = (groups >= 0) & (column >= 0)
-            cells = groups[held] * width + column[held]
+            counted = (groups >= 0) & (column >= 0)
+            cells = groups[counted] * width + column[counted]
             counts = np.bincount(cells, minlength=n_groups * width)
-            found.append(counts.reshape(n_groups, width))
-        return np.concatenate(found, axis=1).astype(np.int64, copy=False)
+            columns.append(counts.reshape(n_groups, width))
+        return np.concatenate(columns, axis=1).astype(np.int64, copy=False)
 
     def allows(self, counts: NDArray[np.int64]) -> bool:
-        """Whether a class with these counts of values, int64 (s,), keeps to the models."""
+        """Whether a class with these counts of values, int64 (s,), satisfies the models."""
         return bool(self.models.keeps(counts.astype(np.int32)))
 
 
 def merge(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
 ) -> Partition:
-    """The partition with classes merged until each keeps to the models.
+    """Merge classes until each satisfies the models.
 
     Parameters
     ----------
-    budget : how many records may be withheld.
+    budget : the number of records that may be withheld.
 
     Raises
     ------
-    ModelInfeasible : the table as one class does not keep to them.
+    ModelInfeasible : the table as one class violates a model.
     """
     if not partition.n_classes:
         return partition
     if not keeps(guard.take(partition.members)):
         raise ModelInfeasible()
-    kept = merge_block(space, partition, guard, tick, budget)
-    if kept.n_classes == 1 and not keeps(guard.take(kept.members)):
-        # What was withheld was needed.
-        kept = merge_block(space, partition, guard, tick)
-    return kept
+    merged = merge_block(space, partition, guard, tick, budget)
+    if merged.n_classes == 1 and not keeps(guard.take(merged.members)):
+        # The withheld records are needed to satisfy the models.
+        merged = merge_block(space, partition, guard, tick)
+    return merged
 
 
 def merge_block(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
 ) -> Partition:
-    """As ``merge``; one class that does not keep to the models is left as it is."""
+    """Like ``merge``, but leaves a single class that violates the models unchanged."""
     kernel = Enforce(space.table(), partition.labels, guard.values, guard.models, budget)
     return drive(kernel, tick)
 
 
 def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: Tick) -> Partition:
-    """The partition with classes cut in two where both parts keep to k and the models.
+    """Split classes in two if both parts satisfy k and the models.
 
-    Of all cuts between two values of a column the one that loses least, if it loses less than the
-    class; the first column and value in a tie. Parts are cut again.
+    Uses the cut between two values of a column with the least loss, if that is less than the loss
+    of the class; ties go to the first column and value. Parts are split again.
     """
     if not partition.n_classes:
         return partition
@@ -108,7 +108,7 @@ def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: T
 
 
 def keeps(guard: Guard) -> bool:
-    """Whether all records as one class keep to the models."""
+    """Whether all records as one class satisfy the models."""
     counts = [
         np.bincount(column[column >= 0], minlength=width)
         for column, width in zip(guard.values.T, guard.models.widths, strict=True)

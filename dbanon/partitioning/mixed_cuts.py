@@ -85,7 +85,7 @@ class MixedCuts:
         self,
         points: NDArray[np.float64],
         records: NDArray[np.int64],
-        known: NDArray[np.int64] | None,
+        larger_pairs: NDArray[np.int64] | None,
     ) -> NDArray[np.int64]:
         """Pairs of near records, int64 (m, 2), of a part of the points.
 
@@ -94,21 +94,23 @@ class MixedCuts:
         records : int64 (n,), the part.
         known : those of a larger part that are in it; None where this is the largest.
         """
-        if known is not None and len(known) >= _FEWEST_PAIRS:
-            return known
+        if larger_pairs is not None and len(larger_pairs) >= _FEWEST_PAIRS:
+            return larger_pairs
         among = records[:: max(len(records) // _AMONG, 1)]
-        wanted = _OF_TABLE if known is None else _OF_PART
-        asked = np.arange(0, len(among), max(len(among) // wanted, 1))
+        n_queries = _OF_TABLE if larger_pairs is None else _OF_PART
+        queries = np.arange(0, len(among), max(len(among) // n_queries, 1))
         at_once = max(_CELLS // len(among), 1)
-        found = [
-            self._nearest(points[among], asked[start : start + at_once])
-            for start in range(0, len(asked), at_once)
+        pairs = [
+            self._nearest(points[among], queries[start : start + at_once])
+            for start in range(0, len(queries), at_once)
         ]
-        return among[np.concatenate(found)]
+        return among[np.concatenate(pairs)]
 
-    def _nearest(self, points: NDArray[np.float64], asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _nearest(
+        self, points: NDArray[np.float64], queries: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """Pairs of some records, int64 (q,), and their nearest among these points."""
-        squares = np.tile(np.arange(len(points)) * _APART, (len(asked), 1))
+        squares = np.tile(np.arange(len(points)) * _APART, (len(queries), 1))
         for at, axis in enumerate(self.axes):
             column = points[:, at]
             if at in self.levels:
@@ -116,13 +118,13 @@ class MixedCuts:
                 height = len(self.levels[at])
                 for step, nodes in enumerate(self.levels[at][:, leaves]):
                     weight = axis.width**2 * (2 * step + 1) / height**2
-                    squares += weight * (nodes != nodes[asked, None])
+                    squares += weight * (nodes != nodes[queries, None])
             elif axis.tree is None:
-                squares += np.square(column - column[asked, None])
-        squares[np.arange(len(asked)), asked] = np.inf
+                squares += np.square(column - column[queries, None])
+        squares[np.arange(len(queries)), queries] = np.inf
         count = min(_NEAREST, len(points) - 1)
         nearest = np.argpartition(squares, max(count - 1, 0), axis=1)[:, :count]
-        return np.column_stack([np.repeat(asked, count), nearest.reshape(-1)])
+        return np.column_stack([np.repeat(queries, count), nearest.reshape(-1)])
 
     def _leaves(self, at: int, places: NDArray[np.float64]) -> NDArray[np.int64]:
         steps = max(self.levels[at].shape[1] - 1, 1)
@@ -134,7 +136,7 @@ class MixedCuts:
         points: NDArray[np.float64],
         records: NDArray[np.int64],
         pairs: NDArray[np.int64],
-        wanted: int,
+        n_blocks: int,
     ) -> Border | None:
         """The best cut of a part of the points into so many blocks; None without a good one.
 
@@ -143,12 +145,12 @@ class MixedCuts:
         records : int64 (n,), the part.
         pairs : int64 (m, 2), near records of it.
         """
-        found = [
+        borders = [
             border
             for direction in self._directions(points, records)
-            if (border := self._border(direction, points, records, pairs, wanted)) is not None
+            if (border := self._border(direction, points, records, pairs, n_blocks)) is not None
         ]
-        return min(found, key=lambda border: border.parted, default=None)
+        return min(borders, key=lambda border: border.parted, default=None)
 
     def _directions(
         self, points: NDArray[np.float64], records: NDArray[np.int64]
@@ -170,14 +172,14 @@ class MixedCuts:
         points: NDArray[np.float64],
         records: NDArray[np.int64],
         pairs: NDArray[np.int64],
-        wanted: int,
+        n_blocks: int,
     ) -> Border | None:
         """The best border across a direction that leaves blocks of a good size."""
         values, counts = np.unique(along(points, records, direction), return_counts=True)
         low = np.cumsum(counts)[:-1]
         high = len(records) - low
-        below = np.clip(np.rint(wanted * low / len(records)), 1, wanted - 1)
-        sizes = np.array([low / below, high / (wanted - below)]) / self.size
+        below = np.clip(np.rint(n_blocks * low / len(records)), 1, n_blocks - 1)
+        sizes = np.array([low / below, high / (n_blocks - below)]) / self.size
         least = max(LEAST, 1 / self.size)
         good = (sizes.max(axis=0) <= MOST) & (sizes.min(axis=0) >= least)
         if not good.any():
@@ -211,9 +213,9 @@ def along(
 def levels_of(tree: Hierarchy) -> NDArray[np.int64]:
     """For each height below the root's the highest node up to it above each leaf, int64 (H, L)."""
     nodes = tree.leaves.astype(np.int64)
-    found: list[NDArray[np.int64]] = []
+    levels: list[NDArray[np.int64]] = []
     for height in range(tree.height):
         while (low := tree.heights[parents := tree.parents[nodes]] <= height).any():
             nodes = np.where(low, parents, nodes)
-        found.append(nodes)
-    return np.array(found, np.int64).reshape(tree.height, tree.n_leaves)
+        levels.append(nodes)
+    return np.array(levels, np.int64).reshape(tree.height, tree.n_leaves)

@@ -63,10 +63,10 @@ def merge_patterns(
     holding = {int(i): [int(i)] for i in order}
     size = [count([i]) for i in range(len(absent))]
     left: list[int] = []
-    for place, i in enumerate(order.tolist()):
+    for position, i in enumerate(order.tolist()):
         if size[i] >= k:
             continue
-        later = order[place + 1 :]
+        later = order[position + 1 :]
         above = later[(absent[later] >= absent[i]).all(axis=1)]
         if not len(above):
             left.append(i)
@@ -104,7 +104,7 @@ def _unite(
     -------
     Sets of patterns with their union; None for those that are withheld.
     """
-    found: list[tuple[list[int], Bools | None]] = []
+    unions: list[tuple[list[int], Bools | None]] = []
     parts = [holding.pop(i) for i in left]
     patterns = absent[left]
     sizes = np.array([count(members) for members in parts], np.int64)
@@ -121,18 +121,18 @@ def _unite(
             union = union | others[nearest]
             waiting = np.delete(waiting, nearest)
         if count(members) >= k:
-            found.append((members, union))
+            unions.append((members, union))
             continue
         above = [
-            (int((one & ~union).sum()), at)
-            for at, (_, one) in enumerate(found)
-            if one is not None and bool((one >= union).all())
+            (int((existing & ~union).sum()), at)
+            for at, (_, existing) in enumerate(unions)
+            if existing is not None and bool((existing >= union).all())
         ]
         if above:
-            found[min(above)[1]][0].extend(members)
+            unions[min(above)[1]][0].extend(members)
         else:
-            found.append((members, None))
-    return found
+            unions.append((members, None))
+    return unions
 
 
 def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
@@ -148,8 +148,10 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     patterns = pattern_codes(microdata.valid)
     strata = [np.arange(n)] if microdata.strata is None else groups(microdata.strata)
     for records in strata:
-        parts = [records[own] for own in groups(patterns[records])]
-        absent = np.array([~microdata.valid[own[0]] for own in parts]).reshape(-1, d)
+        parts = [records[pattern_records] for pattern_records in groups(patterns[records])]
+        absent = np.array(
+            [~microdata.valid[pattern_records[0]] for pattern_records in parts]
+        ).reshape(-1, d)
 
         def count(patterns: Sequence[int], parts: list[NDArray[np.int64]] = parts) -> int:
             if microdata.entities is None:
@@ -157,8 +159,8 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
             return count_of(microdata, np.concatenate([parts[i] for i in patterns]))
 
         released, _ = merge_patterns(absent, count, int(policy.k))
-        for own, row in zip(parts, released, strict=True):
-            valid[own] = ~row
+        for pattern_records, row in zip(parts, released, strict=True):
+            valid[pattern_records] = ~row
     suppressed = microdata.valid & ~valid
     if not suppressed.any():
         return microdata

@@ -1,4 +1,4 @@
-"""The classes that a policy asks for: found, refined, and protected by its models."""
+"""Computes the classes of a policy: clusters, refines, and enforces its privacy models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes, require_budget
 from dbanon.partitioning.protect import protect
-from dbanon.partitioning.sets import require_reach, within_reach
+from dbanon.partitioning.sets import feasible_records, require_feasible_sets
 from dbanon.partitioning.strata import rare_records, released_places
 
 
@@ -35,25 +35,24 @@ def partition_for(
     tick: Tick = lambda share: None,
     measures: Measures | None = None,
 ) -> Found:
-    """Put the records into classes that keep to what the policy says.
+    """Put the records into classes that satisfy the policy.
 
-    Records of strata below k are withheld before, where the policy allows that, as if there were no
-    such records; then those whose sets of columns (``also_k``) cannot be k-anonymous. What the
-    others' sets are released by, ``with_sets`` finds.
+    First withholds records of strata below k, if the policy allows that, and then records whose
+    sets of columns (``also_k``) cannot be k-anonymous. ``with_sets`` later finds the classes that
+    release these sets.
 
     Parameters
     ----------
-    trees : makes the hierarchies of some records where others are withheld; None for those of the
-        policy.
-    sensitive : what the columns of the policy's models are.
+    trees : makes the hierarchies for a subset of the records; None to use those of the policy.
+    sensitive : attributes of the policy's models, by name.
     memory_limit : bytes that counts of their values may use; None for no limit.
-    measures : of the table that the records are a part of, of its released records; None where
-        they are the table, as they are where there are such sets.
+    measures : of the released records of a larger table; None if the records are the whole table,
+        which policies with sets require.
 
     Raises
     ------
     DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
-        ``require_reach``.
+        ``require_feasible_sets``.
     """
     more: dict[str, Any] = {
         "trees": trees, "sensitive": sensitive, "memory_limit": memory_limit, "tick": tick,
@@ -63,39 +62,41 @@ def partition_for(
     if rare is not None:
         require_budget(policy, microdata.withheld + len(rare), microdata.n_read)
         records = np.setdiff1d(np.arange(n), rare, assume_unique=True)
-        rest, policy = _without_others(microdata, policy, records, trees)
-        return _placed(partition_for(rest, policy, measures=measures, **more), records, n)
+        remaining, policy = _without_others(microdata, policy, records, trees)
+        return _expand_to_table(
+            partition_for(remaining, policy, measures=measures, **more), records, n
+        )
     if not policy.also_k:
         return _partition_for(microdata, policy, measures=measures, **more)
     records = np.arange(n)
     while True:
-        # Whoever is withheld for another reason is missing in the sets of others.
-        records = within_reach(microdata, policy, records)
-        require_reach(microdata, policy, len(records))
-        rest = microdata
+        # Records withheld for other reasons no longer count in the sets of other records.
+        records = feasible_records(microdata, policy, records)
+        require_feasible_sets(microdata, policy, len(records))
+        remaining = microdata
         if len(records) < n:
-            rest, policy = _without_others(microdata, policy, records, trees)
-        found = _partition_for(rest, policy, **more)
-        released = records[partition_of(found).labels >= 0]
-        if len(within_reach(microdata, policy, released)) == len(released):
+            remaining, policy = _without_others(microdata, policy, records, trees)
+        clustering = _partition_for(remaining, policy, **more)
+        released = records[partition_of(clustering).labels >= 0]
+        if len(feasible_records(microdata, policy, released)) == len(released):
             break
         records = released
-    return found if len(records) == n else _placed(found, records, n)
+    return clustering if len(records) == n else _expand_to_table(clustering, records, n)
 
 
 def _without_others(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: Trees | None
 ) -> tuple[Microdata, Policy]:
-    """Some of the records, int64 (m,), as if there were no others, and the policy for these."""
-    rest = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
-    return rest, policy if trees is None else replace(policy, hierarchies=trees(rest))
+    """A subset of the records, int64 (m,), as a separate table, and the policy for it."""
+    selected = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
+    return selected, policy if trees is None else replace(policy, hierarchies=trees(selected))
 
 
-def _placed(found: Found, records: NDArray[np.int64], n: int) -> Found:
-    """Classes of some of n records, int64 (m,), as classes of all; the others are withheld."""
+def _expand_to_table(clustering: Found, records: NDArray[np.int64], n: int) -> Found:
+    """Extend classes of a subset, int64 (m,), to all n records; the others are withheld."""
     places = places_of(records, n)
-    levels = None if found.levels is None else found.levels.of(places)
-    return replace(found, classes=found.classes.of(places), levels=levels, measures=None)
+    levels = None if clustering.levels is None else clustering.levels.of(places)
+    return replace(clustering, classes=clustering.classes.of(places), levels=levels, measures=None)
 
 
 def _partition_for(
@@ -108,7 +109,7 @@ def _partition_for(
     tick: Tick,
     measures: Measures | None = None,
 ) -> Found:
-    given = measures
+    table_measures = measures
     if measures is None:
         measures = Measures.of(
             microdata,
@@ -123,98 +124,106 @@ def _partition_for(
         policy,
         lambda done: tick(share * done),
         trees,
-        # Units of entities are a table of their own.
-        measures if microdata.entities is None else given,
+        # Units of entities form a separate table.
+        measures if microdata.entities is None else table_measures,
     )
-    found = Found(partition, partition.levels_found, measures, partition.told)
+    clustering = Found(partition, partition.levels_found, measures, partition.told)
     if policy.models:
-        found = protected(
+        clustering = protect_classes(
             microdata,
-            found,
+            clustering,
             policy,
             sensitive=sensitive or {},
             memory_limit=memory_limit,
             tick=lambda done: tick(share + (1 - share) * done),
         )
-    return replace(found, measures=given) if partition_of(found).n_suppressed else found
+    return (
+        replace(clustering, measures=table_measures)
+        if partition_of(clustering).n_suppressed
+        else clustering
+    )
 
 
-def partition_of(found: Found) -> Partition:
-    """The classes of rows that were found."""
-    assert isinstance(found.classes, Partition)
-    return found.classes
+def partition_of(clustering: Found) -> Partition:
+    """The classes of rows of a clustering."""
+    assert isinstance(clustering.classes, Partition)
+    return clustering.classes
 
 
-def protected(
+def protect_classes(
     microdata: Microdata,
-    found: Found,
+    clustering: Found,
     policy: Policy,
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-    beside: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
+    compared: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
 ) -> Found:
-    """Classes that were found by quasi-identifiers, such that they keep to the policy's models.
+    """Change the classes of quasi-identifiers until they satisfy the policy's models.
 
     Parameters
     ----------
-    found : with the measures of the table.
-    beside : by sensitive column, where classes are compared with another table: the place of each
-        record's value, int32 (n,), and how often each place occurs there.
+    clustering : with the measures of the table.
+    compared : for sensitive columns whose classes are compared with another table: the code of each
+        record's value, int32 (n,), and the distribution of the codes in that table.
 
     Raises
     ------
     DbanonError : as ``protect``.
     """
-    partition, measures = partition_of(found), found.measures
+    partition, measures = partition_of(clustering), clustering.measures
     assert measures is not None
-    beside = beside or {}
-    here = [model for model in policy.models if model.attribute not in beside]
-    places, table = released_places(microdata, partition, here, sensitive, measures, memory_limit)
-    places |= {name: places_there for name, (places_there, _) in beside.items()}
-    table |= {name: there for name, (_, there) in beside.items()}
-    kept = protect(microdata, partition, policy, places, tick, measures, table)
-    return replace(found, classes=kept)
+    compared = compared or {}
+    own_models = [model for model in policy.models if model.attribute not in compared]
+    positions, table = released_places(
+        microdata, partition, own_models, sensitive, measures, memory_limit
+    )
+    positions |= {name: codes for name, (codes, _) in compared.items()}
+    table |= {name: distribution for name, (_, distribution) in compared.items()}
+    merged = protect(microdata, partition, policy, positions, tick, measures, table)
+    return replace(clustering, classes=merged)
 
 
 def joined_for(
     microdata: Microdata,
-    found: Found,
-    alike: NDArray[np.int32],
+    clustering: Found,
+    group_of_class: NDArray[np.int32],
     policy: Policy,
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
 ) -> Found:
-    """The classes once those that are released alike are one, and keep to the models as one.
+    """Join classes with the same released values, and make them satisfy the models as one class.
 
-    Readers have them as one class, which may break a model that each of them keeps to
-    (``Model.holds_together``). Classes are then joined, and merged or withheld as ``protect`` does
-    it, so that they are fewer; ``found`` itself where none breaks a model.
+    Readers cannot tell such classes apart, and together they may violate a model that each of them
+    satisfies (``Model.holds_together``). They are then joined, and merged or withheld as in
+    ``protect``, so that the result has fewer classes. Returns ``clustering`` itself if no model is
+    violated.
 
     Parameters
     ----------
-    alike : int32 (n_classes,), a number from 0, without gaps, for each set of classes alike.
+    group_of_class : int32 (n_classes,), numbers classes with the same released values, from 0
+        without gaps.
 
     Raises
     ------
     DbanonError : as ``partition_for``.
     """
-    partition = found.classes
+    partition = clustering.classes
     assert isinstance(partition, Partition)
-    of_records = np.append(alike, SUPPRESSED)[partition.labels]
+    of_records = np.append(group_of_class, SUPPRESSED)[partition.labels]
     joined = Partition(of_records)
     if joined.n_classes == partition.n_classes:
-        return found
-    measures = found.measures or Measures.of(
+        return clustering
+    measures = clustering.measures or Measures.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
     places, table = released_places(
         microdata, joined, policy.models, sensitive, measures, memory_limit
     )
-    kept = protect(microdata, joined, policy, places, tick, measures, table, search=False)
-    if (kept.n_classes, kept.n_suppressed) == (joined.n_classes, joined.n_suppressed):
-        return found
-    return replace(found, classes=kept, measures=None if kept.n_suppressed else measures)
+    merged = protect(microdata, joined, policy, places, tick, measures, table, search=False)
+    if (merged.n_classes, merged.n_suppressed) == (joined.n_classes, joined.n_suppressed):
+        return clustering
+    return replace(clustering, classes=merged, measures=None if merged.n_suppressed else measures)

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.partitioning.strata import apart, groups
+from dbanon.partitioning.strata import groups, stratum_numbers
 
-# Each layer is a run of the method by itself.
+# Each layer is a separate run of the method.
 MOST_LAYERS = 1000
 
 
 def with_layers(microdata: Microdata, k: int) -> Microdata:
-    """Microdata whose rows may be apart from others of their person.
+    """Microdata in which rows of a person may be in different classes.
 
     Parameters
     ----------
-    microdata : with entities; without them it is given back as it is.
+    microdata : with entities; returned unchanged without them.
     k : the fewest persons of a layer, where the stratum and pattern of NULLs has so many.
     """
     if microdata.entities is None or not microdata.n_records:
@@ -35,9 +35,9 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
     persons = microdata.entities.astype(np.int64)
     order = _order_within(microdata, persons)
     layers = np.empty(microdata.n_records, np.int32)
-    for records in groups(apart(replace(microdata, layers=None))):
-        own = records[np.lexsort((order[records], persons[records]))]
-        layers[own] = _layers_of(persons[own], k)
+    for records in groups(stratum_numbers(replace(microdata, layers=None))):
+        ordered = records[np.lexsort((order[records], persons[records]))]
+        layers[ordered] = _layers_of(persons[ordered], k)
     return replace(microdata, layers=layers)
 
 
@@ -68,20 +68,20 @@ def _order_within(microdata: Microdata, persons: NDArray[np.int64]) -> NDArray[n
     first = sorted(range(len(columns)), key=lambda j: -shares[j])
     # The last key of lexsort counts most.
     keys = [columns[j] for j in reversed(first) if shares[j] > 0]
-    found = np.empty(microdata.n_records, np.int64)
+    ranks = np.empty(microdata.n_records, np.int64)
     if not keys:
         return np.arange(microdata.n_records)
-    found[np.lexsort(keys)] = np.arange(microdata.n_records)
-    return found
+    ranks[np.lexsort(keys)] = np.arange(microdata.n_records)
+    return ranks
 
 
 def _share_within(values: NDArray[np.float64], persons: NDArray[np.int64]) -> float:
     """The share of a column's variance that is within persons, 0 to 1."""
-    _, whose = np.unique(persons, return_inverse=True)
-    whose = whose.reshape(-1)
+    _, person_indices = np.unique(persons, return_inverse=True)
+    person_indices = person_indices.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         ranks = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.float64)
         centered = ranks - ranks.mean()
-        means = np.bincount(whose, centered) / np.bincount(whose)
-        whole = float((centered**2).sum())
-        return float(((centered - means[whose]) ** 2).sum()) / whole if whole else 0.0
+        means = np.bincount(person_indices, centered) / np.bincount(person_indices)
+        total = float((centered**2).sum())
+        return float(((centered - means[person_indices]) ** 2).sum()) / total if total else 0.0

@@ -1,4 +1,4 @@
-"""Privacy models on sensitive attributes: classes change until each keeps to all of them."""
+"""Enforces privacy models on sensitive attributes by changing classes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible
 from dbanon.partitioning.merge import Guard, keeps, merge, merge_block, split
 from dbanon.partitioning.refine import refine_classes
-from dbanon.partitioning.strata import apart, groups
+from dbanon.partitioning.strata import groups, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
-# Above all numbers of values that a column can have here.
+# Larger than the number of distinct values of any column.
 _LARGEST_L = 2**31 - 1
 
 
@@ -43,26 +43,26 @@ def protect(
     *,
     search: bool = True,
 ) -> Partition:
-    """The partition with classes merged until each keeps to the models of the policy.
+    """Merge classes until each satisfies the models of the policy.
 
-    Classes of different strata or patterns of NULLs are not merged. Where records have entities,
-    the models count persons, all of whose records are in one class there. Where the policy says
-    so, classes may be withheld instead. Classes are cut again where both parts keep to the models,
-    and a refinement of loss follows where the policy has one, in which classes go on keeping to
-    them; not where records have entities, which that would part.
+    Never merges classes of different strata or patterns of NULLs. With entities, the models count
+    persons, and all records of a person are in one class of a stratum. If the policy allows it,
+    classes may be withheld instead. Afterwards classes are split again if both parts satisfy the
+    models, and refined under the models if the policy asks for it. Both are skipped with entities,
+    because they would separate records of a person.
 
     Parameters
     ----------
     codes : by sensitive attribute, int32 (n,), each record's value as 0, 1, ...; NULL is a value.
         For ordered and hierarchical t-closeness codes are positions in the order or of leaves.
-    measures : of the table that the records are a part of; None where they are the table.
-    table : how often each of these codes occurs among the table's released records; None where
-        they are the records that have classes.
-    search : False where classes are to be merged or withheld only.
+    measures : of a larger table that contains the records; None if they are the table.
+    table : distribution of these codes among the table's released records; None if those are the
+        records with classes.
+    search : False to only merge or withhold classes.
 
     Raises
     ------
-    ModelInfeasible : the table as one class, or a pattern of NULLs, does not keep to a model.
+    ModelInfeasible : the table as one class, or a pattern of NULLs, violates a model.
     """
     if not policy.models or not partition.n_classes:
         return partition
@@ -74,20 +74,18 @@ def protect(
             name: Distribution.of(column[released], units=units) for name, column in codes.items()
         }
     try:
-        return _protected(microdata, partition, policy, codes, tick, measures, table, search)
+        return _protect(microdata, partition, policy, codes, tick, measures, table, search)
     except ModelInfeasible:
-        # Withholding some may have changed the table, so that others fail.
+        # Withholding records changes the table, which may make other classes fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
             if policy.withhold_failing:
-                return _protected(
-                    microdata, partition, without, codes, tick, measures, table, search
-                )
-        # The error itself: a variable for it would hold it, and it the arrays of all its frames.
+                return _protect(microdata, partition, without, codes, tick, measures, table, search)
+        # Avoid a variable for the error, which would keep the arrays of all its frames alive.
         raise
 
 
-def _protected(
+def _protect(
     microdata: Microdata,
     partition: Partition,
     policy: Policy,
@@ -102,47 +100,49 @@ def _protected(
     persons, keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
         before = partition
-        counted, wholes = _counted(policy.models, codes, before.labels >= 0, table, persons)
-        guard = _guard(policy.models, counted, wholes, persons)
+        counted, table_shares = _count_values(
+            policy.models, codes, before.labels >= 0, table, persons
+        )
+        guard = _guard(policy.models, counted, table_shares, persons)
         strata = _strata(microdata, before)
         budget = _budget(policy, microdata, before)
         failing = [records for records in strata if not keeps(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
-                raise _refused(
-                    policy.models, counted, wholes, strata, persons, microdata, len(records)
+                raise _infeasible_error(
+                    policy.models, counted, table_shares, strata, persons, microdata, len(records)
                 )
             budget -= len(records)
         parts = []
         for records in strata:
-            own, guarded = space(records), guard.take(records)
+            stratum_space, guarded = space(records), guard.take(records)
             if not keeps(guarded):
                 continue
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             if not budget:
-                part = by_blocks(own, part, keys[records], guarded, policy, tick)
-            kept = merge(own, part, guarded, tick, budget)
-            budget -= kept.n_suppressed
-            parts.append((records, kept))
+                part = by_blocks(stratum_space, part, keys[records], guarded, policy, tick)
+            merged = merge(stratum_space, part, guarded, tick, budget)
+            budget -= merged.n_suppressed
+            parts.append((records, merged))
         partition = combine(parts, n)
-        # What is withheld changes the whole table, which models compare classes with.
+        # Withholding records changes the table, and models compare classes with the table.
         if partition.n_suppressed == before.n_suppressed:
             break
-        gone = (before.labels >= 0) & (partition.labels < 0)
-        units = persons.of_records(gone)
-        table = {name: table[name].without(codes[name][gone], units) for name in counted}
+        withheld = (before.labels >= 0) & (partition.labels < 0)
+        units = persons.of_records(withheld)
+        table = {name: table[name].without(codes[name][withheld], units) for name in counted}
     if not search or not _can_refine(microdata, policy):
         return partition
     k, better = int(policy.k), []
     for records, part in parts:
-        own, guarded = space(records), guard.take(records)
-        part = split(own, part, k, guarded, tick)
+        stratum_space, guarded = space(records), guard.take(records)
+        part = split(stratum_space, part, k, guarded, tick)
         if policy.refine is not None:
             part = refine_classes(
-                "generalized", own, part, keys[records], policy, tick, guarded
+                "generalized", stratum_space, part, keys[records], policy, tick, guarded
             ).require(k)
-            part = split(own, part, k, guarded, tick)
+            part = split(stratum_space, part, k, guarded, tick)
         better.append((records, part))
     return combine(better, n)
 
@@ -150,7 +150,7 @@ def _protected(
 def space_of_costs(
     microdata: Microdata, measures: Measures, policy: Policy
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """Where the costs of merging classes are measured, whatever the method: of some records."""
+    """A function from records to the space in which merging costs are measured."""
     return mixed_space(
         microdata,
         measures,
@@ -167,95 +167,97 @@ def guard_of(
     codes: Mapping[str, NDArray[np.int32]],
     table: Mapping[str, Distribution],
 ) -> Guard:
-    """The models, and what they look at, of records that all have classes.
+    """The models with their sensitive values, for records that all have classes.
 
     Parameters
     ----------
-    codes, table : as of ``protect``; the table's, where the records are a part of one.
+    codes, table : as for ``protect``; ``table`` of the larger table, if there is one.
     """
     persons = Persons.of(microdata, codes)
     released = np.ones(microdata.n_records, np.bool_)
-    counted, wholes = _counted(policy.models, codes, released, table, persons)
-    return _guard(policy.models, counted, wholes, persons)
+    counted, table_shares = _count_values(policy.models, codes, released, table, persons)
+    return _guard(policy.models, counted, table_shares, persons)
 
 
 def protect_block(
     space: MixedSpace, partition: Partition, guard: Guard, policy: Policy, tick: Tick
 ) -> Partition:
-    """The classes of a block that keeps to the models as one class, merged until each does.
+    """Merge the classes of a block until each satisfies the models; the whole block must do so.
 
-    Cut again where both parts keep to them, as ``protect`` does it where nothing refines them.
+    Splits classes again if both parts satisfy the models, as ``protect`` does without refinement.
     """
-    found = merge(space, partition, guard, tick)
+    merged = merge(space, partition, guard, tick)
     if guard.models.persons or find_method(policy.method).refine != "generalized":
-        return found
-    return split(space, found, int(policy.k), guard, tick)
+        return merged
+    return split(space, merged, int(policy.k), guard, tick)
 
 
-def _counted(
+def _count_values(
     models: Sequence[Model],
     codes: Mapping[str, NDArray[np.int32]],
     released: NDArray[np.bool_],
     table: Mapping[str, Distribution],
     persons: Persons,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
-    """By sensitive attribute: the places that count, int32 (n,), and shares in the table."""
-    counted, wholes = {}, {}
+    """Value codes to count, int32 (n,), and their shares in the table, by sensitive attribute."""
+    counted, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
-        places, wholes[name] = _as_counted(models, name, codes[name], released, table[name])
-        counted[name] = persons.counted(name, np.maximum(places, 0))
-    return counted, wholes
+        places, table_shares[name] = _as_recounted(models, name, codes[name], released, table[name])
+        counted[name] = persons.places_once(name, np.maximum(places, 0))
+    return counted, table_shares
 
 
-def _refused(
+def _infeasible_error(
     models: Sequence[Model],
     counted: Mapping[str, NDArray[np.int32]],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     strata: Sequence[NDArray[np.int64]],
     persons: Persons,
     microdata: Microdata,
     records: int,
 ) -> ModelInfeasible:
-    """The error that says what each stratum as one class keeps to; arguments as ``infeasible``."""
+    """The error that describes the best levels, with each stratum as one class."""
     together = _one_class_per_stratum(strata, len(next(iter(counted.values()))))
     best = {
-        name: sensitive_counts(together, codes, len(wholes[name]))
+        name: sensitive_counts(together, codes, len(table_shares[name]))
         for name, codes in counted.items()
     }
     in_classes = persons.in_classes(together)
     by_columns = microdata.strata is not None or microdata.valid is None
-    ways = [
+    remedies = [
         *['use `nulls="suppress"`'] * (microdata.valid is not None),
         *["leave out `by`"] * by_columns,
     ]
     return infeasible(
-        models, best, wholes, together.sizes, in_classes, microdata.n_read, records, ways
+        models, best, table_shares, together.sizes, in_classes, microdata.n_read, records, remedies
     )
 
 
 def _guard(
     models: Sequence[Model],
     counted: Mapping[str, NDArray[np.int32]],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     persons: Persons,
 ) -> Guard:
-    """The models and what they look at, one more column where they count persons."""
+    """The models with their sensitive values, plus a column for counting persons."""
     columns = [*counted.values(), *persons.column]
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(values, compiled(models, list(counted), wholes, persons.units is not None))
+    return Guard(
+        values, compile_models(models, list(counted), table_shares, persons.units is not None)
+    )
 
 
-def _as_counted(
+def _as_recounted(
     models: Sequence[Model],
     name: str,
     codes: NDArray[np.int32],
     released: NDArray[np.bool_],
     table: Distribution,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Codes, int32 (n,), and shares of values as a recount of the release has them.
+    """Codes, int32 (n,), and shares of values as in a recount of the release.
 
-    It has all leaves of a hierarchy, and of other columns only values that are released, or all of
-    another table.
+    A recount covers all leaves of a hierarchy. For other columns it covers only released values, or
+    all values of another table.
     """
     if table.fixed:
         return codes, table.shares
@@ -269,7 +271,7 @@ def _as_counted(
 
 
 def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
-    """How many more records may be withheld so that classes keep to the models."""
+    """The number of further records that may be withheld to satisfy the models."""
     if not policy.withhold_failing or policy.max_suppression is None:
         return 0
     allowed = most_of(policy.max_suppression, microdata.n_read)
@@ -277,7 +279,7 @@ def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
 
 
 def _can_refine(microdata: Microdata, policy: Policy) -> bool:
-    """Whether the method's search looks at loss, and at records that are a person each."""
+    """Whether the method's search minimizes loss, and each record is a separate person."""
     return microdata.entities is None and find_method(policy.method).refine == "generalized"
 
 
@@ -289,7 +291,7 @@ def by_blocks(
     policy: Policy,
     tick: Tick,
 ) -> Partition:
-    """Classes merged inside blocks of them, as far as they get there; all where no blocks are."""
+    """Merge classes inside blocks as far as possible; returns them unchanged without blocks."""
     blocks = Blocks.of(policy)
     if blocks is None or blocks.cut_at(space.n_records) is None:
         return part
@@ -302,36 +304,36 @@ def by_blocks(
     return partition_blocks(cut, run, tick)
 
 
-def compiled(
+def compile_models(
     models: Sequence[Model],
     names: Sequence[str],
-    wholes: Mapping[str, NDArray[np.float64]],
+    table_shares: Mapping[str, NDArray[np.float64]],
     persons: bool = False,
 ) -> Models:
-    """The models as kernels have them; where they count persons, one more column says who."""
-    widths = [len(wholes[name]) for name in names] + [1] * persons
-    compiled = Models(np.array(widths, np.int32), persons)
+    """The models in the form that kernels use, with one more column if they count persons."""
+    widths = [len(table_shares[name]) for name in names] + [1] * persons
+    compiled_models = Models(np.array(widths, np.int32), persons)
     for model in models:
-        wish, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
+        kind, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
         if isinstance(model.distance, Hierarchy):
-            wish = "hierarchical_t"
+            kind = "hierarchical_t"
             parents, ranges = model.distance.parents, model.distance.ranges
-        elif wish == "t_closeness":
-            wish = f"{model.distance}_t"
-        compiled.add(
-            wish,
+        elif kind == "t_closeness":
+            kind = f"{model.distance}_t"
+        compiled_models.add(
+            kind,
             names.index(model.attribute),
             model.level,
             min(model.l, _LARGEST_L),
-            wholes[model.attribute],
+            table_shares[model.attribute],
             np.ascontiguousarray(parents, np.int32),
             np.ascontiguousarray(ranges, np.int32),
         )
-    return compiled
+    return compiled_models
 
 
 def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
-    """The models, each hierarchy with one more leaf, the last, right below its root: NULL's."""
+    """The models with an additional last leaf for NULL below the root of each hierarchy."""
     return tuple(
         replace(model, distance=_with_null(model.distance))
         if isinstance(model.distance, Hierarchy)
@@ -356,11 +358,11 @@ def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64
         return []
     if all(part is None for part in (microdata.strata, microdata.layers, microdata.valid)):
         return [released]
-    return [released[group] for group in groups(apart(microdata)[released])]
+    return [released[group] for group in groups(stratum_numbers(microdata)[released])]
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
-    """Each stratum as one class: what no partition keeps to better."""
+    """Each stratum as one class, which no other partition can improve on for the models."""
     labels = np.full(n, -1, np.int32)
     for number, records in enumerate(strata):
         labels[records] = number

@@ -81,10 +81,10 @@ def refine_generalized(
             "The refinement of generalization counts rounds, not seconds.",
             hint="Give `refine_iterations`.",
         )
-    worth = 0
+    stop_divisor = 0
     if iterations is None:
-        worth = _WORTH[effort]
-        # Classes of equal records, of which many hold more than k, were joined before a later turn.
+        stop_divisor = _WORTH[effort]
+        # Before a later turn, classes of equal records were joined, so many have more than k.
         counted = guard is not None or share < 1
         classes = partition.n_classes if counted else space.n_records // k
         iterations = int(ROUNDS[effort] * classes * share)
@@ -100,7 +100,7 @@ def refine_generalized(
         seed,
         models,
         *costs,
-        worth=worth,
+        worth=stop_divisor,
         swaps=space.n_records > _ROUNDS_ALONE or share < 1,
     )
     return drive(kernel, tick)
@@ -185,7 +185,7 @@ def refine_points(
 
 
 class Refinement(Protocol):
-    """How a method's classes are improved: never a larger loss, all classes still >= k."""
+    """A local search that never increases the loss and keeps all classes >= k."""
 
     def __call__(
         self,
@@ -318,7 +318,7 @@ def refine_block(
     iterations = policy.refine_iterations
     if iterations is not None:
         iterations = int(iterations * space.n_records // n_records * turn.share)
-    # Of its own, so that the order in which blocks end changes nothing.
+    # Use one seed per block, so that the order in which blocks end does not matter.
     seed = np.random.SeedSequence([policy.seed, turn.number, number]).generate_state(1, np.uint64)
     return _REFINEMENTS[name](
         space,

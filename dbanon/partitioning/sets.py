@@ -1,12 +1,12 @@
-"""Sets of columns that are k-anonymous by themselves: rows withheld, values made coarser.
+"""Sets of columns that are k-anonymous by themselves: withholds rows and makes values coarser.
 
-A set has quasi-identifiers, columns that are copied as they are, or both. Copied values cannot be
-changed: a combination of them that fewer than k rows have in a stratum or pattern of NULLs is
-withheld, before classes are found. Then classes come together in coarser ones until each holds
-every such combination in k rows, or not at all; the quasi-identifiers of the set are released by
-these. The classes themselves stay as they are: other columns lose nothing. Sets that share
-quasi-identifiers are gone through by ascending k, the next by the coarser classes of the one
-before, so that a column is released by the coarsest of its sets and what held before holds.
+A set has quasi-identifiers, columns that are copied unchanged, or both. Copied values cannot be
+changed, so rows are withheld before clustering if fewer than k rows of a stratum or pattern of
+NULLs share their combination. Then classes are joined into coarser ones until each contains every
+such combination in at least k rows or not at all. The quasi-identifiers of the set are released
+with the coarser classes; other columns keep the original classes and lose nothing. Sets that share
+quasi-identifiers are processed by ascending k, each starting from the coarser classes of the set
+before. A column is therefore released with the coarsest of its sets, and earlier sets still hold.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from dbanon.kernels import Models
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.merge import Guard, merge_block
 from dbanon.partitioning.protect import by_blocks, space_of_costs
-from dbanon.partitioning.strata import apart, groups, require_memory
+from dbanon.partitioning.strata import groups, require_memory, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace
 
 
 @dataclass(frozen=True, eq=False)
 class CoarserColumns(Partition):
-    """Classes of rows; what an attribute is released with, several of them may share.
+    """Classes of rows, some of which share the released value of an attribute.
 
-    What one class releases its rows share, as in every partition. Two classes that are in one
-    coarser class of an attribute have the same value of it.
+    As in every partition, the rows of a class share their released values. Classes in the same
+    coarser class of an attribute also share the value of that attribute.
 
     Parameters
     ----------
-    labels, told : as of ``Partition``.
+    labels, told : as in ``Partition``.
     coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
         gaps. Attributes that are not named are released by the classes themselves.
     """
@@ -59,54 +59,60 @@ class CoarserColumns(Partition):
         object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
 
     def _grouped_alike(self) -> list[NDArray[np.int32]]:
-        """The different ways from classes to coarser ones; the first leaves them as they are."""
-        ways = [np.arange(self.n_classes, dtype=np.int32)]
-        for way in self.coarser.values():
-            if not any(np.array_equal(way, known) for known in ways):
-                ways.append(way)
-        return ways
+        """The distinct groupings of classes into coarser ones, first the trivial grouping."""
+        groupings = [np.arange(self.n_classes, dtype=np.int32)]
+        for grouping in self.coarser.values():
+            if not any(np.array_equal(grouping, earlier) for earlier in groupings):
+                groupings.append(grouping)
+        return groupings
 
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """What rows are released alike; and, int32 (n_classes, w), their class in each way."""
+        """Classes of rows with the same release; int32 (n_classes, w), their class per grouping."""
         return Partition(self.labels, self.told), np.column_stack(self._grouped_alike())
 
     def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Which attributes, of these, are released by which classes; some ways may have none."""
-        ways = self._grouped_alike()
-        found: list[list[str]] = [[] for _ in ways]
+        """Pairs of attributes and the classes that release them; attributes may be empty."""
+        groupings = self._grouped_alike()
+        names_by_grouping: list[list[str]] = [[] for _ in groupings]
         for name in names:
-            way = self.coarser.get(name, ways[0])
-            place = next(i for i, known in enumerate(ways) if np.array_equal(way, known))
-            found[place].append(name)
+            grouping = self.coarser.get(name, groupings[0])
+            index = next(
+                i for i, candidate in enumerate(groupings) if np.array_equal(grouping, candidate)
+            )
+            names_by_grouping[index].append(name)
         return [
-            (own, Partition(np.append(way, np.int32(SUPPRESSED))[self.labels]))
-            for own, way in zip(found, ways, strict=True)
+            (grouped_names, Partition(np.append(grouping, np.int32(SUPPRESSED))[self.labels]))
+            for grouped_names, grouping in zip(names_by_grouping, groupings, strict=True)
         ]
 
     def of(self, records: NDArray[np.int64]) -> CoarserColumns:
         """The partition of other records, as ``Partition.of``; classes without any are left out."""
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         released = labels >= 0
-        kept, places = np.unique(labels[released], return_inverse=True)
+        remaining, places = np.unique(labels[released], return_inverse=True)
         labels[released] = places.reshape(-1)
         coarser = {
-            name: np.unique(way[kept], return_inverse=True)[1].reshape(-1).astype(np.int32)
-            for name, way in self.coarser.items()
+            name: np.unique(coarser_classes[remaining], return_inverse=True)[1]
+            .reshape(-1)
+            .astype(np.int32)
+            for name, coarser_classes in self.coarser.items()
         }
         return CoarserColumns(labels, coarser, self.told)
 
 
-def within_reach(
+def feasible_records(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Those of some records, int64 (m,), whose sets of columns can be k-anonymous, ascending.
+    """The subset of records, int64 (m,) ascending, whose sets of columns can be k-anonymous.
 
-    Where records have entities, persons are counted, and withheld with all their records of a
-    stratum.
+    With entities, counts persons and withholds all records of a person in a stratum.
     """
     units = microdata.units
-    copied = [(_copied(microdata, one), _k(one, policy)) for one in policy.also_k]
-    parts = apart(microdata)
+    copied = [
+        (_copied_codes(microdata, column_set), _k(column_set, policy))
+        for column_set in policy.also_k
+    ]
+    parts = stratum_numbers(microdata)
     while len(records):
         failing = np.zeros(len(records), np.bool_)
         for columns, k in copied:
@@ -126,8 +132,8 @@ def within_reach(
     return records
 
 
-def require_reach(microdata: Microdata, policy: Policy, n_records: int) -> None:
-    """Check that so many records within reach are enough.
+def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) -> None:
+    """Check that enough records are feasible.
 
     Raises
     ------
@@ -137,7 +143,7 @@ def require_reach(microdata: Microdata, policy: Policy, n_records: int) -> None:
     withheld, allowed = n - n_records, policy.max_suppression
     if n_records and (allowed is None or withheld <= most_of(allowed, n)):
         return
-    sets = "; ".join(f"({', '.join(one.columns)})" for one in policy.also_k)
+    sets = "; ".join(f"({', '.join(column_set.columns)})" for column_set in policy.also_k)
     raise SuppressionOverBudget(
         f"{withheld} of {n} records would be withheld so that sets of columns are k-anonymous:"
         f" {sets}.",
@@ -152,7 +158,7 @@ def require_reach(microdata: Microdata, policy: Policy, n_records: int) -> None:
 
 def with_sets(
     microdata: Microdata,
-    found: Found,
+    clustering: Found,
     policy: Policy,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
@@ -161,84 +167,94 @@ def with_sets(
 
     Parameters
     ----------
-    found : classes of records that are within reach.
+    clustering : classes of feasible records.
 
     Raises
     ------
     MemoryLimit : counts per class and combination would need more than these bytes.
     """
     if not policy.also_k:
-        return found
-    partition = found.classes
+        return clustering
+    partition = clustering.classes
     assert isinstance(partition, Partition)
-    measures = found.measures or Measures.of(microdata)
+    measures = clustering.measures or Measures.of(microdata)
     names = [attribute.name for attribute in microdata.attributes]
     first = partition.members[partition.starts]
     coarser: dict[str, NDArray[np.int32]] = {}
-    for chain in _connected(policy, names):
-        way = np.arange(partition.n_classes, dtype=np.int32)
-        for one in chain:
-            joined = Partition(np.append(way, np.int32(-1))[partition.labels])
-            merged = _merged(microdata, joined, one, policy, measures, memory_limit, tick)
-            way = merged.labels[first]
-            coarser |= dict.fromkeys([name for name in one.columns if name in names], way)
-    return replace(found, classes=CoarserColumns(partition.labels, coarser, partition.told))
+    for chain in _connected_sets(policy, names):
+        coarser_classes = np.arange(partition.n_classes, dtype=np.int32)
+        for column_set in chain:
+            joined = Partition(np.append(coarser_classes, np.int32(-1))[partition.labels])
+            merged = _merge_for_set(
+                microdata, joined, column_set, policy, measures, memory_limit, tick
+            )
+            coarser_classes = merged.labels[first]
+            coarser |= dict.fromkeys(
+                [name for name in column_set.columns if name in names], coarser_classes
+            )
+    return replace(clustering, classes=CoarserColumns(partition.labels, coarser, partition.told))
 
 
-def _k(one: ColumnSet, policy: Policy) -> int:
-    return int(policy.k if one.k is None else one.k)
+def _k(column_set: ColumnSet, policy: Policy) -> int:
+    return int(policy.k if column_set.k is None else column_set.k)
 
 
-def _connected(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
-    """The sets with quasi-identifiers, each beside those that it shares one with, by rising k."""
+def _connected_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
+    """The sets with quasi-identifiers, grouped by shared quasi-identifiers, by ascending k."""
     chains: list[list[ColumnSet]] = []
-    for one in sorted(policy.also_k, key=lambda one: _k(one, policy)):
-        own = {*one.columns} & {*names}
-        if not own:
+    for column_set in sorted(policy.also_k, key=lambda column_set: _k(column_set, policy)):
+        quasi_identifiers = {*column_set.columns} & {*names}
+        if not quasi_identifiers:
             continue
-        sharing = [c for c in chains if any(own & {*other.columns} for other in c)]
+        sharing = [c for c in chains if any(quasi_identifiers & {*other.columns} for other in c)]
         chains = [c for c in chains if c not in sharing]
-        chains.append([*(other for c in sharing for other in c), one])
-    return [sorted(chain, key=lambda one: _k(one, policy)) for chain in chains]
+        chains.append([*(other for c in sharing for other in c), column_set])
+    return [sorted(chain, key=lambda column_set: _k(column_set, policy)) for chain in chains]
 
 
-def _copied(microdata: Microdata, one: ColumnSet) -> list[NDArray[np.int32]]:
-    """The set's copied columns by what is shown; strata, which no class crosses, need none."""
-    return [microdata.sensitive[n].display_codes for n in one.columns if n in microdata.sensitive]
+def _copied_codes(microdata: Microdata, column_set: ColumnSet) -> list[NDArray[np.int32]]:
+    """Display codes of the set's copied columns; none for strata, which no class crosses."""
+    return [
+        microdata.sensitive[n].display_codes for n in column_set.columns if n in microdata.sensitive
+    ]
 
 
-def _merged(
+def _merge_for_set(
     microdata: Microdata,
     partition: Partition,
-    one: ColumnSet,
+    column_set: ColumnSet,
     policy: Policy,
     measures: Measures,
     memory_limit: int | None,
     tick: Tick,
 ) -> Partition:
-    """Classes merged until each holds every combination of copied values in k rows, or in none."""
-    seen = microdata.of_attributes(one.columns)
-    weights = {name: weight for name, weight in policy.weights.items() if name in one.columns}
-    trees = {name: tree for name, tree in policy.hierarchies.items() if name in one.columns}
+    """Merge classes until each has every combination of copied values in 0 or at least k rows."""
+    seen = microdata.of_attributes(column_set.columns)
+    weights = {
+        name: weight for name, weight in policy.weights.items() if name in column_set.columns
+    }
+    trees = {name: tree for name, tree in policy.hierarchies.items() if name in column_set.columns}
     own_policy = replace(policy, weights=weights, hierarchies=trees)
     space = space_of_costs(seen, measures, own_policy)
     released = np.flatnonzero(partition.labels >= 0)
-    codes = np.column_stack([np.zeros(microdata.n_records, np.int32), *_copied(microdata, one)])
+    codes = np.column_stack(
+        [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]
+    )
     units, keys = microdata.units, microdata.ordered_keys
     labels = np.full(microdata.n_records, -1, np.int32)
     done = 0
-    for records in (released[group] for group in groups(apart(microdata)[released])):
-        _, place = np.unique(codes[records], axis=0, return_inverse=True)
-        _, own = np.unique(partition.labels[records], return_inverse=True)
-        part = Partition(own.reshape(-1))
-        guard = _guard(place.reshape(-1).astype(np.int32), _k(one, policy),
+    for records in (released[group] for group in groups(stratum_numbers(microdata)[released])):
+        _, combination = np.unique(codes[records], axis=0, return_inverse=True)
+        _, class_labels = np.unique(partition.labels[records], return_inverse=True)
+        part = Partition(class_labels.reshape(-1))
+        guard = _guard(combination.reshape(-1).astype(np.int32), _k(column_set, policy),
                        None if units is None else units[records])  # fmt: skip
         require_memory(
-            4, part.n_classes, int(guard.models.widths[0]), f"({', '.join(one.columns)})",
+            4, part.n_classes, int(guard.models.widths[0]), f"({', '.join(column_set.columns)})",
             "combinations of copied values", memory_limit,
         )  # fmt: skip
         costs = space(records)
-        part = _alike_joined(costs, part, guard, _k(one, policy))
+        part = _join_same_ranges(costs, part, guard, _k(column_set, policy))
         part = by_blocks(costs, part, keys[records], guard, policy, tick)
         merged = merge_block(costs, part, guard, tick)
         labels[records] = merged.labels + np.int32(done)
@@ -246,28 +262,30 @@ def _merged(
     return Partition(labels)
 
 
-def _alike_joined(space: MixedSpace, part: Partition, guard: Guard, k: int) -> Partition:
-    """The classes; those that have one range in all attributes are one where one of them fails.
+def _join_same_ranges(space: MixedSpace, part: Partition, guard: Guard, k: int) -> Partition:
+    """Join classes with the same range in all attributes if one of them fails.
 
-    That loses nothing, and of few values leaves few classes to look at.
+    This loses no information, and leaves few classes where there are few distinct values.
     """
-    held = guard.counts(part.labels.astype(np.int64), part.n_classes)[:, : guard.models.widths[0]]
-    failing = ((held > 0) & (held < k)).any(axis=1)
+    counts = guard.counts(part.labels.astype(np.int64), part.n_classes)[:, : guard.models.widths[0]]
+    failing = ((counts > 0) & (counts < k)).any(axis=1)
     if not failing.any():
         return part
     grouped = space.codes[part.members]
     ends = (np.minimum.reduceat(grouped, part.starts), np.maximum.reduceat(grouped, part.starts))
-    _, alike = np.unique(np.column_stack(ends), axis=0, return_inverse=True)
-    alike = alike.reshape(-1)
-    joined = np.zeros(int(alike.max()) + 1, np.bool_)
-    joined[alike[failing]] = True
-    number = np.where(joined[alike], alike, int(alike.max()) + 1 + np.arange(part.n_classes))
+    _, same_range = np.unique(np.column_stack(ends), axis=0, return_inverse=True)
+    same_range = same_range.reshape(-1)
+    joined = np.zeros(int(same_range.max()) + 1, np.bool_)
+    joined[same_range[failing]] = True
+    number = np.where(
+        joined[same_range], same_range, int(same_range.max()) + 1 + np.arange(part.n_classes)
+    )
     _, number = np.unique(number, return_inverse=True)
     return Partition(number.reshape(-1)[part.labels])
 
 
 def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -> Guard:
-    """What a class must hold of each combination of copied values: none, or k rows or persons."""
+    """A guard that requires 0 or at least k rows or persons of each combination of values."""
     width, columns = int(places.max(initial=0)) + 1, [places]
     widths = [width]
     if units is not None:

@@ -24,17 +24,17 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
 
     Raises
     ------
-    NullInQuasiIdentifier : NULLs. Where they are to be withheld, they are before anything is
-        looked at, and none is here.
+    NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them. Records
+        to be withheld for NULLs have been removed before.
     """
     n = microdata.n_records
     parts = (microdata.strata, microdata.layers, microdata.valid)
     if all(part is None for part in parts) and n:
         return [np.arange(n)]
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
-        return groups(apart(microdata))
+        return groups(stratum_numbers(microdata))
     holes = (~microdata.valid).sum(axis=0).tolist()
-    raise null_refused({a.name: n for a, n in zip(microdata.attributes, holes, strict=True)})
+    raise null_error({a.name: n for a, n in zip(microdata.attributes, holes, strict=True)})
 
 
 def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | None:
@@ -53,17 +53,17 @@ def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | No
     return np.sort(np.concatenate(rare)) if 0 < len(rare) < len(strata) else None
 
 
-def apart(microdata: Microdata) -> NDArray[np.int64]:
+def stratum_numbers(microdata: Microdata) -> NDArray[np.int64]:
     """A number for the stratum, layer and pattern of NULLs of each record, int64 (n,)."""
     n = microdata.n_records
-    given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
-    found: NDArray[np.int64] = np.asarray(given, np.int64)
+    strata = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
+    numbers: NDArray[np.int64] = np.asarray(strata, np.int64)
     patterns = None if microdata.valid is None else pattern_codes(microdata.valid)
     for part in (microdata.layers, patterns):
         if part is not None:
-            both = found * (int(part.max(initial=0)) + 1) + part
-            found = np.unique(both, return_inverse=True)[1].reshape(-1)
-    return found
+            both = numbers * (int(part.max(initial=0)) + 1) + part
+            numbers = np.unique(both, return_inverse=True)[1].reshape(-1)
+    return numbers
 
 
 def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -79,8 +79,8 @@ def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
     return codes
 
 
-def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
-    """The error of NULLs that nobody said what to do with.
+def null_error(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
+    """The error for NULLs without an option that says how to treat them.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
 
 
 def count_of(microdata: Microdata, records: NDArray[np.int64]) -> int:
-    """What k is compared with: the number of these records, or of the persons they are of."""
+    """The count that k applies to: the number of these records, or of their persons."""
     if microdata.entities is None:
         return len(records)
     return len(np.unique(microdata.entities[records]))
@@ -116,12 +116,12 @@ def too_few(
     records: NDArray[np.int64],
     n_strata: int,
 ) -> TooFewRecords:
-    """The error of a stratum of these records, int64 (r,), of so many strata."""
+    """The error for a stratum with too few records, int64 (r,)."""
     absent = None
     if microdata.valid is not None and n_strata > 1:
         present = microdata.valid[records[0]]
         pairs = zip(microdata.attributes, present, strict=True)
-        absent = [attribute.name for attribute, there in pairs if not there]
+        absent = [attribute.name for attribute, is_present in pairs if not is_present]
     return too_few_counted(
         policy.k,
         count_of(microdata, records),
@@ -137,7 +137,7 @@ def too_few(
 def too_few_counted(
     k: int | str,
     count: int,
-    what: str,
+    unit: str,
     n_strata: int,
     *,
     withheld: int = 0,
@@ -145,7 +145,7 @@ def too_few_counted(
     by_values: bool = False,
     merged: bool = False,
 ) -> TooFewRecords:
-    """The error of a stratum of so many records or persons.
+    """The error for a stratum with too few records or persons.
 
     Parameters
     ----------
@@ -155,11 +155,11 @@ def too_few_counted(
     merged : True where rare patterns of NULLs have joined others, as far as there are such.
     """
     if n_strata == 1:
-        text = f"There are {count} {what}, fewer than k = {k}"
+        text = f"There are {count} {unit}, fewer than k = {k}"
         text += f" ({withheld} more records have a NULL and are withheld)." if withheld else "."
         hint = f"Choose `k={count}` or less." if count >= 2 else "Anonymize a larger table."
         return TooFewRecords(text, hint=hint)
-    text = f"A stratum holds only {count} {what}"
+    text = f"A stratum holds only {count} {unit}"
     if absent is not None:
         names = ", ".join(f'"{name}"' for name in absent)
         text += f" with NULL in {names}" if absent else " without NULL"
@@ -174,7 +174,7 @@ def too_few_counted(
         )
     elif not by_values:
         hint = (
-            f'With `nulls="category"` each pattern of NULLs needs k {what}: allow some to be'
+            f'With `nulls="category"` each pattern of NULLs needs k {unit}: allow some to be'
             " withheld (`max_suppression`), or join rare patterns with larger ones"
             ' (`nulls="merge"`). `nulls="suppress"` withholds records with a NULL instead.'
         )
@@ -206,22 +206,22 @@ def released_places(
     """
     released = partition.labels >= 0
     units = microdata.units if microdata.sensitive else None
-    gone = None if units is None else units[~released]
-    found, tables = {}, {}
+    withheld_units = None if units is None else units[~released]
+    positions, tables = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         column = microdata.sensitive[name]
         table = measures.sensitive[name]
         null = len(table.values)
         codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)
-        table = table.without(codes[~released], gone)
-        place_of = places_of_codes(table, attributes[name], models)
-        found[name] = np.where(released, place_of[codes], np.int32(0))
-        counts = np.zeros(int(place_of.max(initial=-1)) + 1, np.int64)
-        np.add.at(counts, place_of, table.counts)
+        table = table.without(codes[~released], withheld_units)
+        position_of = places_of_codes(table, attributes[name], models)
+        positions[name] = np.where(released, position_of[codes], np.int32(0))
+        counts = np.zeros(int(position_of.max(initial=-1)) + 1, np.int64)
+        np.add.at(counts, position_of, table.counts)
         tables[name] = Distribution(counts, size=table.size)
-        width = width_of(models, name, found[name])
+        width = width_of(models, name, positions[name])
         require_memory(8, partition.n_classes, width, f'"{name}"', "values", memory_limit)
-    return found, tables
+    return positions, tables
 
 
 def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
@@ -233,7 +233,7 @@ def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
 
 
 def require_memory(
-    count_bytes: int, n_classes: int, width: int, of: str, what: str, memory_limit: int | None
+    count_bytes: int, n_classes: int, width: int, of: str, unit: str, memory_limit: int | None
 ) -> None:
     """Check that there is memory for the counts of each class while classes merge.
 
@@ -242,7 +242,7 @@ def require_memory(
     count_bytes : of one count.
     width : the counts of a class.
     of : the columns, quoted.
-    what : is counted, in words.
+    unit : what is counted, as a plural noun.
 
     Raises
     ------
@@ -253,6 +253,6 @@ def require_memory(
         raise MemoryLimit.over(
             f"The counts of {of} need",
             memory_limit,
-            detail=f"There are {n_classes} classes and {width} {what}.",
+            detail=f"There are {n_classes} classes and {width} {unit}.",
             hint="Raise the limit (`memory_limit`), or bring values together in a view.",
         )

@@ -1,1 +1,1 @@
-"""A job from its first check to its report, and what is asked of a release afterwards."""
+"""Runs of jobs from the first check to the report, and later questions about a release."""

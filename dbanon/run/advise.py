@@ -35,7 +35,7 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.strata import too_few_counted
 from dbanon.release.recode import Release, recode
 from dbanon.run.history import create_command
-from dbanon.run.nulls import choose_nulls, release_of, sampled, share_withheld
+from dbanon.run.nulls import choose_nulls, release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import Tried, parted_loss, sweep
 from dbanon.run.totals import totals_of
@@ -56,7 +56,7 @@ def advise(
     *,
     tried: Tried = lambda point, policy: None,
 ) -> Advice:
-    """Look at a table and advise on its release; nothing is changed, and no run is noted.
+    """Look at a table and advise on its release. Changes nothing and records no run.
 
     Columns are counted, not read; quasi-identifiers are read as a run reads them.
 
@@ -93,13 +93,13 @@ def advise(
             tick(0.0)
             return counts(names)
 
-        found = singling(chosen, sizes, small)
+        singling_out = singling(chosen, sizes, small)
     choice = null_choice(request, planned, microdata)
     planned = replace(planned, policy=replace(planned.policy, nulls=choice.nulls))
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         swept = sweep(request, planned, microdata, small, tick, tried)
-    # One release alone says nothing of the others.
+    # A single release cannot be compared with anything.
     compared = len(swept.points) > 1
     best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
     if best is None and compared:
@@ -119,7 +119,7 @@ def advise(
         proposed=not request.quasi_identifiers,
         entity=entity,
         chain=_chain(str(planned.relation.name), profile, roles, entity, source),
-        singling=found,
+        singling=singling_out,
         sweep=swept,
         recommendation=best,
         start={} if best is None else _start(planned, request, roles, best.point, microdata),
@@ -145,7 +145,7 @@ def _parted_loss(
 
 
 class _Clock:
-    """CPU seconds by part, and progress told of each."""
+    """Measures CPU seconds per part and reports the progress of each."""
 
     def __init__(self, progress: AdviceProgress) -> None:
         self._progress = progress
@@ -153,20 +153,20 @@ class _Clock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Callable[[float], None]]:
-        """Time the block; gives what tells its progress."""
+        """Time the block; yield a function that reports its progress."""
         started = time.process_time()
         yield lambda share: self._progress(name, share)
         self.seconds[name] = time.process_time() - started
 
 
 @dataclass(frozen=True)
-class Proposed:
-    """What is proposed before a release is tried.
+class ProposedRoles:
+    """Roles and entity proposed before any release is tried.
 
     Parameters
     ----------
     roles : of each column, in the table's order.
-    entity : the column that says whose a row is; None where a row is a person.
+    entity : the column that identifies the person a row belongs to; None where a row is a person.
     """
 
     profile: Profile
@@ -174,8 +174,8 @@ class Proposed:
     entity: str | None
 
 
-def proposed(request: AdviceRequest, source: Source) -> Proposed:
-    """What is proposed for the columns of a table.
+def propose_roles(request: AdviceRequest, source: Source) -> ProposedRoles:
+    """Propose roles for the columns of a table.
 
     Raises
     ------
@@ -184,25 +184,25 @@ def proposed(request: AdviceRequest, source: Source) -> Proposed:
     """
     profile, persons = _profile(request, source)
     roles = _roles(request, profile, persons)
-    return Proposed(profile, roles, _entity(request, profile, persons))
+    return ProposedRoles(profile, roles, _entity(request, profile, persons))
 
 
-def proposed_kinds(
+def propose_kinds(
     request: AdviceRequest, chosen: Sequence[str], profile: Profile
 ) -> dict[str, str]:
     """The kinds of quasi-identifiers: as asked for, and nominal where they look like codes.
 
     Those with a hierarchy need none.
     """
-    found = {
+    nominal_kinds = {
         name: NOMINAL
         for name in chosen
         if name not in request.hierarchies and is_code(profile.column(name))
     }
-    return found | dict(request.kinds)
+    return nominal_kinds | dict(request.kinds)
 
 
-def proposed_nulls(
+def propose_nulls(
     request: AdviceRequest,
     profile: Profile,
     entity: str | None,
@@ -210,7 +210,7 @@ def proposed_nulls(
     *,
     merges: bool = True,
 ) -> NullChoice | None:
-    """What is proposed for NULLs in the quasi-identifiers of the request, as ``advise`` does.
+    """Propose how to treat NULLs in the quasi-identifiers of the request, as ``advise`` does.
 
     Where no quasi-identifier has a NULL, nothing is read and the answer is None.
 
@@ -226,11 +226,11 @@ def proposed_nulls(
     chosen = request.quasi_identifiers
     job = _job(request, chosen, profile, entity)
     if job.policy.nulls == ERROR:
-        count, what = profile.rows, "records"
+        count, unit = profile.rows, "records"
         if entity:
-            count, what = profile.column(entity).distinct, "persons"
+            count, unit = profile.column(entity).distinct, "persons"
         if count < request.k[0]:
-            raise too_few_counted(request.k[0], count, what, 1)
+            raise too_few_counted(request.k[0], count, unit, 1)
         return None
     planned = plan(job, source, pulse=lambda: None)
     microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
@@ -238,7 +238,7 @@ def proposed_nulls(
 
 
 def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
-    """The error of a table of which no column is proposed as a quasi-identifier."""
+    """The error for a table without a column that could be proposed as a quasi-identifier."""
     return NoQuasiIdentifiers(
         f"No column of {table} is proposed as a quasi-identifier.",
         hint="Name those that others may know of a person.",
@@ -264,7 +264,7 @@ def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[s
 
 
 def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
-    """The column that says whose a row is, where persons have several; one that has no NULL.
+    """The column without NULL that identifies persons, where persons have several rows.
 
     A run refuses an entity that is NULL somewhere.
     """
@@ -311,7 +311,7 @@ def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str])
 def _job(
     request: AdviceRequest, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
 ) -> Job:
-    """What is read: all rows, those with a NULL, too."""
+    """The job that reads all rows, including those with a NULL."""
     holes = any(profile.column(name).present < profile.rows for name in chosen)
     return Job(
         table=request.table,
@@ -326,7 +326,7 @@ def _job(
             k=request.k[0],
             method="gaa_cp",
             nulls="category" if holes else "error",
-            kinds=proposed_kinds(request, chosen, profile),
+            kinds=propose_kinds(request, chosen, profile),
         ),
     )
 
@@ -352,12 +352,12 @@ def null_choice(
     k = min(request.k, key=lambda k: (abs(k - USUAL_K), k))
 
     def release(records: Microdata, nulls: str) -> Release:
-        records = sampled(records, request.sample, request.seed, k)
+        records = sample_records(records, request.sample, request.seed, k)
         trees = planned.trees(records)
         method = usual_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
-        found = partition_for(records, policy, trees=planned.trees)
-        return recode(records, found, policy, totals_of(records), planned.trees)
+        clustering = partition_for(records, policy, trees=planned.trees)
+        return recode(records, clustering, policy, totals_of(records), planned.trees)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
@@ -373,7 +373,7 @@ def _start(
 ) -> dict[str, Any]:
     """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
     name, policy = planned.relation.name, planned.policy
-    found: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": str(name),
         "output": str(RelationName(OUTPUT_SCHEMA, name.name)),
         "quasi_identifiers": list(planned.job.quasi_identifiers),
@@ -381,7 +381,7 @@ def _start(
         "k": point.k,
         "method": point.method,
     }
-    more = {
+    optional_arguments = {
         "entity": planned.job.entity,
         "refine": point.refine,
         "recoding": point.recoding,
@@ -390,4 +390,6 @@ def _start(
         "max_suppression": share_withheld(release_of(microdata, policy.nulls, point.k)) or None,
         "key": list(request.key) or None,
     }
-    return found | {option: value for option, value in more.items() if value is not None}
+    return arguments | {
+        option: value for option, value in optional_arguments.items() if value is not None
+    }

@@ -1,7 +1,7 @@
-"""Attacks on a release of half of the persons, made as the release is, with the others as control.
+"""Attacks on a release of half of the persons, with the other half as control group.
 
-Of a release of all records nobody is left whom it was not made of, so that nothing would tell what
-it gives away of its persons from what is true of everybody.
+The half is released with the same options. A release of all records leaves no control group, so
+it could not separate disclosure about its persons from facts that are true of everybody.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.sets import with_sets
-from dbanon.partitioning.strata import apart, count_of, groups
+from dbanon.partitioning.strata import count_of, groups, stratum_numbers
 from dbanon.release.attacks import Attacks, attacks_of, exposed_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
@@ -24,7 +24,7 @@ from dbanon.run.totals import totals_of
 
 
 def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
-    """What attacks reach; nothing of that release is kept.
+    """Attack a release of half of the records, then discard that release.
 
     Raises
     ------
@@ -36,21 +36,21 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         raise TooFewRecords("Half of the records are too few for a class.")
     mine = take_records(microdata, members)
     try:
-        found = partition_for(
+        clustering = partition_for(
             mine,
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=lambda share: tick(share / 2),
         )
-        found = with_sets(mine, found, policy, planned.job.memory_limit)
+        clustering = with_sets(mine, clustering, policy, planned.job.memory_limit)
     except DbanonError as error:
-        # Its own words may have a count, and the ledger has more readers than the run has.
+        # The error's own text may contain a count, and more people read the ledger than the run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
             f"Half of the records cannot be released by the same options: {reason}."
         ) from None
-    release = recode(mine, found, policy, totals_of(mine))
+    release = recode(mine, clustering, policy, totals_of(mine))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be withheld.")
     return attacks_of(
@@ -80,7 +80,7 @@ def _halves(microdata: Microdata, policy: Policy) -> tuple[NDArray[np.int64], ND
     inside = np.zeros(len(named), np.bool_)
     inside[np.random.default_rng([policy.seed, half]).permutation(len(named))[:half]] = True
     parts: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    for records in groups(apart(microdata)):
+    for records in groups(stratum_numbers(microdata)):
         chosen = inside[places[records]]
         if count_of(microdata, records[chosen]) >= policy.k:
             parts[0].append(records[chosen])

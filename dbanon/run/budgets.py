@@ -1,4 +1,4 @@
-"""Privacy budgets of a database: made, listed, looked at."""
+"""Privacy budgets of a database: create, list and show them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("table", "partitioned table", "inherited table", "materialized view")
 
 @dataclass(frozen=True)
 class BudgetShown:
-    """A budget, and what was spent of it.
+    """A budget with its spendings.
 
     Parameters
     ----------
@@ -32,47 +32,49 @@ class BudgetShown:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the budget."""
         return self.kept.name
 
     @property
     def total(self) -> float:
-        """What may be spent in all."""
+        """The amount that may be spent in total."""
         return float(self.kept.total)
 
     @property
     def spent(self) -> float:
-        """What is spent."""
+        """The amount already spent."""
         return float(self.kept.spent)
 
     @property
     def left(self) -> float:
-        """What may still be spent."""
+        """The amount that may still be spent."""
         return float(self.kept.left)
 
     def to_dict(self) -> dict[str, Any]:
         """The budget as plain values, for JSON."""
-        kept = self.kept
+        record = self.kept
         return {
-            "name": kept.name,
-            "source": kept.source,
-            "unit": kept.unit,
-            "entity": kept.entity,
-            "counts": kept.what,
-            "delta": kept.delta,
+            "name": record.name,
+            "source": record.source,
+            "unit": record.unit,
+            "entity": record.entity,
+            "counts": record.what,
+            "delta": record.delta,
             **self._epsilons(),
             "total": self.total,
             "spent": self.spent,
             "left": self.left,
-            "state": "closed" if kept.closed else "open",
-            "raises": kept.raises,
-            "created_at": kept.created_at,
-            "created_by": kept.created_by,
-            "spendings": [vars(one) | {"epsilon": float(one.epsilon)} for one in self.spendings],
+            "state": "closed" if record.closed else "open",
+            "raises": record.raises,
+            "created_at": record.created_at,
+            "created_by": record.created_by,
+            "spendings": [
+                vars(spending) | {"epsilon": float(spending.epsilon)} for spending in self.spendings
+            ],
         }
 
     def _epsilons(self) -> dict[str, float]:
-        """What amounts of rho mean as epsilon; nothing of a budget of epsilon."""
+        """Amounts of rho converted to epsilon; empty for a budget of epsilon."""
         delta = self.kept.delta
         if delta is None:
             return {}
@@ -83,25 +85,34 @@ class BudgetShown:
 
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of label and text, for people."""
-        kept = self.kept
+        record = self.kept
         meant = [
-            (f"epsilon at delta {kept.delta:g}", " / ".join(f"{e:.4g}" for e in found.values()))
-            for found in [self._epsilons()]
-            if found
-        ]
-        whose = f", by {kept.entity}" if kept.entity else ""
-        return [
-            ("budget", kept.name + (", closed" if kept.closed else "")),
-            ("source", kept.source),
-            ("protects", f"one {kept.unit}{whose}"),
             (
-                f"{kept.what}: total / spent / left",
-                " / ".join(map(plain, (kept.total, kept.spent, kept.left))),
+                f"epsilon at delta {record.delta:g}",
+                " / ".join(f"{e:.4g}" for e in epsilons.values()),
+            )
+            for epsilons in [self._epsilons()]
+            if epsilons
+        ]
+        entity_text = f", by {record.entity}" if record.entity else ""
+        return [
+            ("budget", record.name + (", closed" if record.closed else "")),
+            ("source", record.source),
+            ("protects", f"one {record.unit}{entity_text}"),
+            (
+                f"{record.what}: total / spent / left",
+                " / ".join(map(plain, (record.total, record.spent, record.left))),
             ),
             *meant,
-            *([("raises", kept.raises)] if kept.raises else []),
-            ("created", kept.created_at + (f" by {kept.created_by}" if kept.created_by else "")),
-            *((f"{kept.what} {plain(one.epsilon)}", _spent_text(one)) for one in self.spendings),
+            *([("raises", record.raises)] if record.raises else []),
+            (
+                "created",
+                record.created_at + (f" by {record.created_by}" if record.created_by else ""),
+            ),
+            *(
+                (f"{record.what} {plain(spending.epsilon)}", _describe_spending(spending))
+                for spending in self.spendings
+            ),
             ("counts", "releases that name it; what was released elsewhere is not counted"),
         ]
 
@@ -121,16 +132,16 @@ def require_of_rows(relation: Relation) -> None:
         )
 
 
-def create(store: Store, wanted: NewBudget) -> BudgetShown:
-    """Make a budget in the database that its source is in; raises as ``budgets.create``."""
+def create(store: Store, budget: NewBudget) -> BudgetShown:
+    """Create a budget in the database of its source; raises as ``budgets.create``."""
     with store.session(write=True) as session:
         session.require("budgets")
-        relation = session.find_source(parse_relation(wanted.source))
+        relation = session.find_source(parse_relation(budget.source))
         require_of_rows(relation)
-        for name in filter(None, (wanted.entity,)):
+        for name in filter(None, (budget.entity,)):
             relation.attribute(name)
         try:
-            return BudgetShown(budgets.create(session, wanted, relation.name))
+            return BudgetShown(budgets.create(session, budget, relation.name))
         except OutputExists:
             raise BudgetExists(
                 f"Another session made a budget of {relation.name} meanwhile."
@@ -140,17 +151,19 @@ def create(store: Store, wanted: NewBudget) -> BudgetShown:
 def list_budgets(store: Store) -> list[BudgetShown]:
     """The budgets of a database, the oldest first."""
     with store.session(write=False) as session:
-        return [BudgetShown(one) for one in budgets.list_budgets(session)]
+        return [BudgetShown(record) for record in budgets.list_budgets(session)]
 
 
-def shown(store: Store, name: str) -> BudgetShown:
-    """A budget with all that was spent of it; raises BudgetNotFound."""
+def show_budget(store: Store, name: str) -> BudgetShown:
+    """A budget with all of its spendings; raises BudgetNotFound."""
     with store.session(write=False) as session:
-        found = budgets.find(session, name)
-        return BudgetShown(found, tuple(budgets.spendings(session, name)))
+        record = budgets.find(session, name)
+        return BudgetShown(record, tuple(budgets.spendings(session, name)))
 
 
-def _spent_text(one: Spending) -> str:
-    by = f" by {one.spent_by}" if one.spent_by else ""
-    came = f"release {one.release_id}" if one.release_id else "nothing was published of it"
-    return f"{one.spent_at}{by}: {came}"
+def _describe_spending(spending: Spending) -> str:
+    by = f" by {spending.spent_by}" if spending.spent_by else ""
+    came = (
+        f"release {spending.release_id}" if spending.release_id else "nothing was published of it"
+    )
+    return f"{spending.spent_at}{by}: {came}"

@@ -1,4 +1,4 @@
-"""What a run would change, if anything: relations and files. Nothing is changed for it."""
+"""Relations and files that a run would change. Finding out changes nothing."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ LEDGER = "ledger"
 
 
 def exactly_stale(store: Store, listed: Sequence[releases.Listed]) -> list[releases.Listed]:
-    """The releases, with ``stale`` by the rows of their sources where these were digested.
+    """The releases, with ``stale`` decided by the source's rows where a digest was recorded.
 
-    Rows are read with this role's rights; where one lacks, counters go on saying what they say.
+    Reads rows with the rights of this role. Where a right is missing, the result of the counters
+    stays.
     """
-    found = []
-    for one in listed:
+    result = []
+    for listed_release in listed:
         stale = None
-        if one.state == releases.CURRENT and one.epsilon is None:
-            # In a transaction of its own: what one release's source refuses says nothing of others.
+        if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
+            # Use one transaction per release, so that one failing source does not affect others.
             with suppress(DbanonError), store.session(write=False) as session:
-                stale = has_other_rows(session, one.release_id)
+                stale = has_other_rows(session, listed_release.release_id)
         if stale is not None:
-            one = replace(one, stale=stale, stale_by=releases.DIGEST)
-        found.append(one)
-    return found
+            listed_release = replace(listed_release, stale=stale, stale_by=releases.DIGEST)
+        result.append(listed_release)
+    return result
 
 
 @contextmanager
 def planning_ports(
     source: Store, target: Store | None, staging: bool
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
-    """What would be read and written, on transactions that change nothing."""
+    """Source and target of a plan, on transactions that change nothing."""
     with ExitStack() as stack:
         if target is None or target.same_database(source):
             session = stack.enter_context(source.planning(staging=staging))
@@ -111,16 +112,16 @@ def changes(
     ------
     OutputExists, InsufficientRights, InvalidParameter : a file cannot have its place.
     """
-    made = [] if session.has_ledger() else [LEDGER]
+    created = [] if session.has_ledger() else [LEDGER]
     if output.creates_schema:
-        made.append(f"schema {output.name.schema}, which is missing")
+        created.append(f"schema {output.name.schema}, which is missing")
     if output.replaces is None:
-        made.append(f"{output.kind} {output.name}")
+        created.append(f"{output.kind} {output.name}")
     if output.relation != output.name:
-        made.append(f"a table for {output.kind} {output.name}")
+        created.append(f"a table for {output.kind} {output.name}")
     if job.exports:
         Exporter(job, target).require_places(session, make=False)
-    return Changes(tuple(made), _drops(session, output, keep_last), tuple(_files(job)))
+    return Changes(tuple(created), _drops(session, output, keep_last), tuple(_files(job)))
 
 
 def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str, ...]:
@@ -136,13 +137,13 @@ def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str
 def _files(job: Job) -> list[PlannedFile]:
     return [
         PlannedFile(
-            str(places.resolve_destination(one.path, "{release}")),
-            one.format,
-            "{release}" not in one.path
-            and places.status_of(places.resolve_destination(one.path, "")) is not None,
-            one.keep_last,
+            str(places.resolve_destination(export.path, "{release}")),
+            export.format,
+            "{release}" not in export.path
+            and places.status_of(places.resolve_destination(export.path, "")) is not None,
+            export.keep_last,
         )
-        for one in job.exports
+        for export in job.exports
     ]
 
 
@@ -157,18 +158,20 @@ def unchanged_since(job: Job, source: Store, target: Store | None = None) -> str
     DbanonError : what the run would be refused with.
     """
     assert job.name is not None
-    # An output that is there is what is wanted here, and so is its release.
-    wanted = replace(job, if_exists="replace")
+    # Here the output and its release are expected to exist.
+    replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
-        wanted = replace(wanted, releases=INDEPENDENT)
+        replacing_job = replace(replacing_job, releases=INDEPENDENT)
     with planning_ports(source, target, staging=False) as (reads, writes):
         session = writes.session
         last = job_history.last_release(session, job.name)
         if last is None or last.fingerprint is None:
             return None
-        planned = plan(wanted, reads, writes)
-        taken = fingerprint(planned, reads, salt_of(last.fingerprint))
-        if taken != last.fingerprint or not _is_as_released(session, job, last.release_id):
+        planned = plan(replacing_job, reads, writes)
+        current_fingerprint = fingerprint(planned, reads, salt_of(last.fingerprint))
+        if current_fingerprint != last.fingerprint or not _is_as_released(
+            session, job, last.release_id
+        ):
             return None
         [row] = rows_of_release(session, "release", last.release_id)
     files = row["arguments"].get("exports", ())

@@ -18,16 +18,16 @@ _KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 def averaged_codes(
     microdata: Microdata, release: Release, kinds: Mapping[str, str]
 ) -> dict[str, int]:
-    """The released rows whose code nobody has, by quasi-identifier; none where there are none.
+    """Released rows with a code that is not in the source, by quasi-identifier.
 
-    A code is a whole number of few different ones, in a column whose name says it. Labels and
-    ranges are no codes: they hold the values of their class.
+    A column of codes holds few distinct whole numbers and has a name that suggests codes. Labels
+    and ranges do not count as codes: they contain the values of their class.
     """
-    found: dict[str, int] = {}
+    rows_by_column: dict[str, int] = {}
     sizes = release.partition.sizes
     for column in release.columns:
         attribute = column.attribute
-        numeric = [one.name for one in microdata.numeric]
+        numeric = [numeric_attribute.name for numeric_attribute in microdata.numeric]
         if (
             attribute.kind not in _KINDS
             or column.source_name is not None
@@ -39,12 +39,12 @@ def averaged_codes(
             continue
         valid = microdata.valid_column(name)
         values = microdata.numbers[:, numeric.index(name)]
-        known = np.unique(values if valid is None else values[valid])
-        if not names_code(name) or len(known) > MOST_CODES or (known % 1).any():
+        source_codes = np.unique(values if valid is None else values[valid])
+        if not names_code(name) or len(source_codes) > MOST_CODES or (source_codes % 1).any():
             continue
-        strange = ~np.isin(column.as_float(), known)
+        strange = ~np.isin(column.as_float(), source_codes)
         if column.missing is not None:
             strange &= ~column.missing
         if rows := int(sizes[strange].sum()):
-            found[name] = rows
-    return found
+            rows_by_column[name] = rows
+    return rows_by_column

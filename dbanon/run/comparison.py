@@ -1,4 +1,4 @@
-"""A published relation beside what was recorded of it: what is the same, and what is not."""
+"""Comparison of a published relation with its record in the ledger."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelCount:
 
 
 class Comparison:
-    """What differs between a relation and its entry in the ledger, gathered piece by piece.
+    """Collects the differences between a relation and its entry in the ledger.
 
     Parameters
     ----------
@@ -81,16 +81,19 @@ class Comparison:
         if in_order(self._now) != in_order(names):
             self._differing.append(COLUMNS)
             new = [name for name in self._now if name not in names]
-            gone = [name for name in names if name not in self._now]
+            missing = [name for name in names if name not in self._now]
             self._detail = f"Columns now {len(now)}, released {len(names)}." + "".join(
-                f" {word}: {', '.join(shown)}."
-                for word, shown in (("New", _quoted(new)), ("Missing", _quoted(gone)))
-                if shown
+                f" {word}: {', '.join(quoted_names)}."
+                for word, quoted_names in (
+                    ("New", _quote_names(new)),
+                    ("Missing", _quote_names(missing)),
+                )
+                if quoted_names
             )
         elif self._recorded is not None and now != list(then):
             self._differing.append(TYPES)
             changed = [name for (name, a), (_, b) in zip(now, then, strict=True) if a != b]
-            self._detail = f"Of another type now: {', '.join(_quoted(changed))}."
+            self._detail = f"Of another type now: {', '.join(_quote_names(changed))}."
 
     @property
     def columns_differ(self) -> bool:
@@ -115,8 +118,8 @@ class Comparison:
     def compare_class_sizes(self, recount: Recount) -> None:
         """Compare the histogram."""
         assert self._entry is not None
-        found = {str(size): count for size, count in sorted(recount.histogram.items())}
-        if found != self._entry.histogram:
+        histogram = {str(size): count for size, count in sorted(recount.histogram.items())}
+        if histogram != self._entry.histogram:
             self._differing.append(CLASS_SIZES)
 
     def compare_models(self, models: Sequence[ModelCount]) -> None:
@@ -151,7 +154,7 @@ class Comparison:
         )
 
 
-def _quoted(names: Sequence[str]) -> list[str]:
+def _quote_names(names: Sequence[str]) -> list[str]:
     return [f'"{name}"' for name in names]
 
 
@@ -174,21 +177,23 @@ def recount_models(
     ------
     RecountFailed : a class does not keep to one.
     """
-    found: list[ModelCount] = []
+    model_counts: list[ModelCount] = []
     models: dict[int, Model] = {}
-    for place, recorded in enumerate(then):
+    for index, recorded in enumerate(then):
         model = _recorded_model(session, recorded, hierarchies)
         why_not = None
         if isinstance(model, Model):
-            models[place] = model
+            models[index] = model
         else:
             why_not = model
-        found.append(ModelCount(recorded["model"], float(recorded["counted"]), None, why_not))
+        model_counts.append(
+            ModelCount(recorded["model"], float(recorded["counted"]), None, why_not)
+        )
     if not models:
-        return tuple(found)
-    asked = with_null_leaves(list(models.values()))
+        return tuple(model_counts)
+    counted_models = with_null_leaves(list(models.values()))
     relation_read = session.find_source(relation)
-    of_models = tuple(dict.fromkeys(model.attribute for model in asked))
+    of_models = tuple(dict.fromkeys(model.attribute for model in counted_models))
     looked_at = session.inspect(
         relation_read, [relation_read.attribute(name) for name in of_models]
     )
@@ -197,23 +202,23 @@ def recount_models(
     questions = Questions(
         tuple(names),
         sensitive=of_models,
-        leaves=frozenset(trees_of_models(asked)),
+        leaves=frozenset(trees_of_models(counted_models)),
     )
     try:
         cells = cells_of(session, relation_read, relation, questions)
-        levels = levels_reached(asked, attributes, Counts(recount, cells=cells))
+        levels = levels_reached(counted_models, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
         error.hint = AGAIN
         raise
-    for place, level in zip(models, levels, strict=True):
-        found[place] = replace(found[place], counted=level.achieved)
-    return tuple(found)
+    for index, level in zip(models, levels, strict=True):
+        model_counts[index] = replace(model_counts[index], counted=level.achieved)
+    return tuple(model_counts)
 
 
 def _recorded_model(
     session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
 ) -> Model | str:
-    """The model of a ledger's entry, or why it cannot be known again."""
+    """The model of a ledger's entry, or the reason why it cannot be restored."""
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
     if str(recorded["model"]).endswith(BESIDE_FIRST):

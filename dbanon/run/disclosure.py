@@ -1,4 +1,4 @@
-"""What a release tells beside its guarantee: found before anybody sees it, warned of or refused."""
+"""Checks for disclosure beyond the guarantee. They warn or refuse before publication."""
 
 from __future__ import annotations
 
@@ -85,27 +85,27 @@ def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
     """
     if policy.recoding not in _COMPUTED:
         return ()
-    found = []
-    for place, attribute in enumerate(microdata.numeric):
+    day_columns = []
+    for position, attribute in enumerate(microdata.numeric):
         if attribute.kind not in (Kind.INTEGER, Kind.FLOAT) or attribute.name in policy.hierarchies:
             continue
-        values, valid = microdata.numbers[:, place], microdata.valid_column(attribute.name)
+        values, valid = microdata.numbers[:, position], microdata.valid_column(attribute.name)
         if are_days(values if valid is None else values[valid]):
-            found.append(attribute.name)
-    for name in found:
+            day_columns.append(attribute.name)
+    for name in day_columns:
         warn_caller(
             DaysAsNumbers(
                 f'Column "{name}" holds days as numbers, yyyymmdd: what is computed of them is no'
                 " day. Cast it to a date; of a CSV file state its type, %Y%m%d."
             )
         )
-    return tuple(found)
+    return tuple(day_columns)
 
 
 def are_days(values: NDArray[np.float64]) -> bool:
-    """Whether numbers, float64 (n,), are all days as yyyymmdd, and different ones.
+    """Whether numbers, float64 (n,), are all days as yyyymmdd, at least two of them distinct.
 
-    Of a few values, nobody can tell.
+    False for fewer than ten values, which are too few to tell.
     """
     if len(values) < _LEAST_DAYS or values.min() == values.max():
         return False
@@ -115,14 +115,14 @@ def are_days(values: NDArray[np.float64]) -> bool:
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
-class Spelled(Protocol):
-    """What counts persons by their spelling, and without regard to it."""
+class SpellingCounter(Protocol):
+    """A source that counts persons by exact and by normalized spelling."""
 
     def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
         """The persons by how the identifier is normalized."""
 
 
-def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, ...]:
+def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
     """The entity, if its texts differ in white space or capitals alone.
 
     Warns with ``EntitySpellings``.
@@ -134,20 +134,20 @@ def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, 
     """
     findings = []
     for name in filter(None, (planned.job.entity,)):
-        given = planned.relation.attribute(name)
-        person = as_identifier(given, planned.job.entity_normalize)
-        if given.kind is not Kind.CATEGORY:
+        attribute = planned.relation.attribute(name)
+        person = as_identifier(attribute, planned.job.entity_normalize)
+        if attribute.kind is not Kind.CATEGORY:
             continue
         counts = source.spellings(planned.relation, person)
-        exact, alike = counts[person.normalize], counts[CASEFOLD]
+        exact, casefolded = counts[person.normalize], counts[CASEFOLD]
         if exact > counts[""]:
             raise InvalidParameter(
                 f'The database takes values of "{name}" for equal that entity_normalize='
                 f"{person.normalize} tells apart.",
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
-        if alike < exact:
-            findings.append(PersonSpellings.of(name, exact, exact - alike))
+        if casefolded < exact:
+            findings.append(PersonSpellings.of(name, exact, exact - casefolded))
     refused = partial(
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",
@@ -170,7 +170,7 @@ def telling_columns(
     proved: Mapping[str, TellingColumn],
     only_unique: bool = False,
 ) -> tuple[TellingColumn, ...]:
-    """The findings on columns that are released as they are: what the values of each disclose.
+    """The findings on what the values of columns disclose that are released as they are.
 
     Warns with ``KeptColumnTells``.
 
@@ -186,21 +186,21 @@ def telling_columns(
     TellingColumnRefused : a column tells too much, and the policy is strict.
     """
     k = int(job.policy.k)
-    found: list[TellingColumn] = []
+    findings: list[TellingColumn] = []
     for name in job.kept:
         if name in proved:
-            found.append(proved[name])
+            findings.append(proved[name])
             continue
         for finding in telling(name, groups(name), originals, k):
             if finding.determines is None or not only_unique:
-                found.append(finding)
+                findings.append(finding)
     refused = partial(
         TellingColumnRefused,
         "A column that would be released as it is reveals too much. Nothing was published.",
         hint="Do not copy it, name it as a quasi-identifier, or leave out `strict`.",
     )
-    _warn_or_refuse(found, job.policy, KeptColumnTells, refused)
-    return tuple(found)
+    _warn_or_refuse(findings, job.policy, KeptColumnTells, refused)
+    return tuple(findings)
 
 
 def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written: W) -> None:
@@ -220,23 +220,23 @@ def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written:
                 hint=REPORT_IT,
             )
     if draft.job.pseudonyms:
-        told = caution_of(draft.job.pseudonyms, draft.job.entity)
-        warn_caller(PseudonymsLink(f"{told.what}: {told.why}."))
+        caution = caution_of(draft.job.pseudonyms, draft.job.entity)
+        warn_caller(PseudonymsLink(f"{caution.what}: {caution.why}."))
 
 
 def visible_classes(draft: Draft, counts: Counts) -> Partition:
-    """The classes as readers see them: those that are released alike are one."""
+    """The classes as readers see them: classes with the same released values are joined."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
         return partition
-    alike = combinations(draft.microdata, draft.release)
-    return Partition(np.append(alike, np.int32(-1))[partition.labels])
+    class_of_label = combinations(draft.microdata, draft.release)
+    return Partition(np.append(class_of_label, np.int32(-1))[partition.labels])
 
 
 def few_persons(
     planned: Plan, classes_below: Callable[[str], tuple[int, int]]
 ) -> tuple[FewPersons, ...]:
-    """The columns that look like numbers of persons, and of which classes hold fewer than k values.
+    """Columns that look like person identifiers and have fewer than k values in some class.
 
     Warns with ``PersonsBelowK``.
 
@@ -249,29 +249,29 @@ def few_persons(
     ------
     TooFewPersons : there is one, and the policy is strict.
     """
-    found = []
+    findings = []
     for name in planned.numbers:
         classes, below = classes_below(name)
         if below:
-            found.append(FewPersons.of(name, classes, below))
+            findings.append(FewPersons.of(name, classes, below))
     refused = partial(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",
         hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
         " or leave out `strict`.",
     )
-    _warn_or_refuse(found, planned.policy, PersonsBelowK, refused)
-    return tuple(found)
+    _warn_or_refuse(findings, planned.policy, PersonsBelowK, refused)
+    return tuple(findings)
 
 
 def _warn_or_refuse(
-    found: Sequence[TellingColumn | FewPersons | KeptIdentifier],
+    findings: Sequence[TellingColumn | FewPersons | KeptIdentifier],
     policy: Policy,
     warning: type[PrivacyWarning],
     refused: Callable[..., DbanonError],
 ) -> None:
     """Warn of each finding; a strict policy raises one error for all of them instead."""
-    words = [column.describe(int(policy.k)) for column in found]
+    words = [column.describe(int(policy.k)) for column in findings]
     if policy.strict and words:
         raise refused(detail="Column " + "; column ".join(words) + ".")
     for text in words:
@@ -328,9 +328,11 @@ def findings_of(counted: Counted) -> dict[str, Any]:
 
 
 def describe_joint_rows(draft: Draft) -> dict[str, int]:
-    """What someone who knows several rows of a person can join, counted, as plain values."""
+    """Counts for an attacker who knows and joins several rows of a person, as plain values."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
     released = np.flatnonzero(labels >= 0)
-    alike = combinations(microdata, draft.release)[labels[released]]
-    return joint_rows(microdata.entities[released], alike, int(policy.k), policy.seed).plain()
+    visible_labels = combinations(microdata, draft.release)[labels[released]]
+    return joint_rows(
+        microdata.entities[released], visible_labels, int(policy.k), policy.seed
+    ).plain()

@@ -1,4 +1,4 @@
-"""Evaluation inside the run that makes a release: there alone are its pairs."""
+"""Evaluation inside the run that makes a release: only that run has pairs of records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def evaluate(
     microdata : all records that were read.
     """
 
-    def work(told: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def work(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         # A backend imports the measures only where they are asked for.
         from dbanon.measures.catalogue import evaluate as figures_of
         from dbanon.measures.figure import EvaluationTask, Parameters
@@ -47,7 +47,9 @@ def evaluate(
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
         chosen = Parameters()
-        exact = figures_of(EvaluationTask(pairs, chosen, tick=lambda share: told(share / 2)))
+        exact = figures_of(
+            EvaluationTask(pairs, chosen, tick=lambda share: report_progress(share / 2))
+        )
         loss = published(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
@@ -57,14 +59,14 @@ def evaluate(
             chosen,
             losses,
             each_apart=release.each_apart,
-            tick=lambda share: told(0.5 + share / 2),
+            tick=lambda share: report_progress(0.5 + share / 2),
         )
         first, last = (of_figures(pairs, figures, chosen) for figures in (public, exact))
         return first.to_dict(), last.to_dict()
 
-    found, failed = attempted(work, tick)
-    shown, exact = (None, None) if found is None else found
-    return Evaluated(shown, failed), exact
+    public_and_exact, failed = attempt(work, tick)
+    public_figures, exact = (None, None) if public_and_exact is None else public_and_exact
+    return Evaluated(public_figures, failed), exact
 
 
 def _records_with_suppressed(
@@ -99,10 +101,10 @@ def _without_suppressed(full: Microdata, merged: Microdata, attribute: Attribute
     valid[:, column] = merged.valid[:, column]
     if attribute.kind.is_numeric:
         return replace(full, valid=valid)
-    place = full.categorical.index(attribute)
+    position = full.categorical.index(attribute)
     codes, categories = full.codes.copy(), list(full.categories)
-    codes[:, place] = merged.codes[:, place]
-    categories[place] = merged.categories[place]
+    codes[:, position] = merged.codes[:, position]
+    categories[position] = merged.categories[position]
     return replace(full, valid=valid, codes=codes, categories=tuple(categories))
 
 
@@ -118,14 +120,14 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
     planned : its policy has the hierarchies of these records.
     """
 
-    def work(told: Tick) -> dict[str, Any]:
+    def work(report_progress: Tick) -> dict[str, Any]:
         # A backend imports attacks only where they are asked for.
         from dbanon.run.attacks import attacks_on_half
 
-        return attacks_on_half(microdata, planned, told).to_dict()
+        return attacks_on_half(microdata, planned, report_progress).to_dict()
 
-    found, failed = attempted(work, tick)
-    return {"failed": failed} if found is None else found
+    attacks, failed = attempt(work, tick)
+    return {"failed": failed} if attacks is None else attacks
 
 
 def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
@@ -139,19 +141,21 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     """
     seconds = float(policy.certificate or 0.0)
 
-    def work(told: Tick) -> dict[str, Any]:
+    def work(report_progress: Tick) -> dict[str, Any]:
         # A backend imports what bounds need only where they are asked for.
         from dbanon.run.bound import bound
 
         labels = release.partition.labels
         records = np.flatnonzero(labels >= 0)
         classes = Partition(labels[records])
-        found = bound(take_records(microdata, records), int(policy.k), seconds, told, [classes])
-        above = found.gap(release.loss)
-        return {**found.to_dict(), "above": above if math.isfinite(above) else None}
+        lower_bound = bound(
+            take_records(microdata, records), int(policy.k), seconds, report_progress, [classes]
+        )
+        above = lower_bound.gap(release.loss)
+        return {**lower_bound.to_dict(), "above": above if math.isfinite(above) else None}
 
-    told, failed = attempted(work, tick)
-    return {"limit": seconds, **(told or {"failed": failed})}
+    certificate, failed = attempt(work, tick)
+    return {"limit": seconds, **(certificate or {"failed": failed})}
 
 
 def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,11 +170,11 @@ def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
     return {**exact, "above": above, "lower_bound": None, "simple_bound": None}
 
 
-def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
+def attempt(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
     """What ``work`` gives, or why there is nothing; what ``tick`` raises is raised."""
     ended: list[BaseException] = []
 
-    def told(share: float) -> None:
+    def report_progress(share: float) -> None:
         try:
             tick(share)
         except BaseException as error:
@@ -178,9 +182,9 @@ def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | No
             raise
 
     try:
-        told(0.0)
-        found = work(told)
-        told(1.0)
+        report_progress(0.0)
+        result = work(report_progress)
+        report_progress(1.0)
     except Exception as error:
         if ended:
             raise ended.pop() from None
@@ -188,7 +192,7 @@ def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | No
     finally:
         # The error's traceback holds this frame.
         ended.clear()
-    return found, None
+    return result, None
 
 
 def _why(error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""Looking at what a release is worth later: what the ledger holds, and what SQL can say again.
+"""Later evaluation of a release, from the ledger and from queries on its relation.
 
-A release has neither keys nor order, so nothing is ever paired by value.
+A release has neither keys nor order, so its rows are never paired with originals.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class FoundFigure:
 
 @dataclass(frozen=True)
 class ReleaseEvaluation:
-    """What a release in a database lost and still risks.
+    """Information loss and remaining risks of a release in a database.
 
     Parameters
     ----------
     release_id, relation : the release.
-    original : the relation it was compared with; None where none was named.
-    evaluation : ``Evaluation.to_dict()`` as it was recorded; None where nobody asked for it.
-    figures : those of the ledger, then those that were counted or computed now.
+    original : the relation it was compared with; None if none was named.
+    evaluation : ``Evaluation.to_dict()`` as recorded; None if the run did not evaluate.
+    figures : those of the ledger, then those counted or computed now.
     """
 
     release_id: str
@@ -71,14 +71,14 @@ class ReleaseEvaluation:
         return asdict(self)
 
 
-def evaluated(
+def evaluate_release(
     store: Store,
     release: RelationName,
     original: RelationName | None = None,
     *,
     changed_source: bool = False,
 ) -> ReleaseEvaluation:
-    """What the ledger holds of a release, its classes counted now, and losses by SQL.
+    """Evaluate a release: recorded figures, its classes counted now, and losses by SQL.
 
     Parameters
     ----------
@@ -95,61 +95,68 @@ def evaluated(
             session, release, hint="Data frames of any origin: dbanon.evaluate in Python."
         )
         require_classes(entry)
-        # Looked at as a source is: its owner may have made a view of it.
+        # Inspect it like a source: its owner may have replaced it by a view.
         released = session.find_source(entry.name)
-        found = recorded.read(session, entry)
-        told = found.report
+        record = recorded.read(session, entry)
+        report = record.report
         figures = [
-            *_recorded(told.evaluation),
-            *_counted(class_sizes(session, entry.name, entry.quasi_identifiers)),
+            *_recorded_figures_of(report.evaluation),
+            *_class_size_figures(class_sizes(session, entry.name, entry.quasi_identifiers)),
         ]
         source = None if original is None else session.find_source(original)
         if source is not None:
             if not changed_source:
-                _require_original(session, source, found)
-            if told.suppressed:
+                _require_original(session, source, record)
+            if report.suppressed:
                 names = (*_OF_NUMBERS, "entropy_change")
                 figures += [FoundFigure(name, None, None, _WITHHELD) for name in names]
             else:
-                figures += _compared(session, released, source, entry.quasi_identifiers, told)
+                figures += _compare_originals(
+                    session, released, source, entry.quasi_identifiers, report
+                )
     return ReleaseEvaluation(
         entry.release_id,
         str(entry.name),
         None if source is None else str(source.name),
-        told.evaluation,
+        report.evaluation,
         tuple(figures),
     )
 
 
-def _noted(where: str, value: float | None, note: str) -> str:
-    """Where a figure is from, and what one has to know about it; why there is none."""
+def _describe_figure(where: str, value: float | None, note: str) -> str:
+    """The origin of a figure with its note; without a value the note says why."""
     if note and (value is None or note.startswith(NOT_FOR_LABELS)):
         return note
     return f"{where}; {note}" if note else where
 
 
-def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
+def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
     if evaluation is None:
         yield FoundFigure("linkage_risk", None, None, _OF_PAIRS)
         return
     notes = evaluation["notes"]
-    found = {**evaluation["losses"], **evaluation["risks"]}
+    recorded_figures = {**evaluation["losses"], **evaluation["risks"]}
     for name in (*LOSSES, *RISKS):
-        if name in found:
+        if name in recorded_figures:
             yield FoundFigure(
-                name, None, found[name], _noted(RECORDED, found[name], notes.get(name, ""))
+                name,
+                None,
+                recorded_figures[name],
+                _describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
-    for name, one in attacks.get("found", {}).items():
-        low, high = one["interval"] or (None, None)
+    for name, attack_figure in attacks.get("found", {}).items():
+        low, high = attack_figure["interval"] or (None, None)
         between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
-        yield FoundFigure(name, None, one["risk"], f"{one['note'] or RECORDED}{between}")
-    for column, own in evaluation["columns"].items():
-        for name, value in own.items():
+        yield FoundFigure(
+            name, None, attack_figure["risk"], f"{attack_figure['note'] or RECORDED}{between}"
+        )
+    for column, column_figures in evaluation["columns"].items():
+        for name, value in column_figures.items():
             yield FoundFigure(name, column, value, RECORDED)
 
 
-def _counted(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
+def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
     rows = sum(size * classes for size, classes in sizes.items())
     classes = sum(sizes.values())
     squares = sum(size * size * number for size, number in sizes.items())
@@ -162,11 +169,11 @@ def _counted(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
         yield FoundFigure(name, None, value, "no row is released" if value is None else COUNTED)
 
 
-def _require_original(session: Session, source: Relation, found: Recorded) -> None:
+def _require_original(session: Session, source: Relation, record: Recorded) -> None:
     names = {attribute.name for attribute in source.schema.attributes}
     missing = [
         column.name
-        for column in found.columns
+        for column in record.columns
         if column.role != Role.QUASI_IDENTIFIER.value and column.name not in names
     ]
     if missing:
@@ -176,7 +183,7 @@ def _require_original(session: Session, source: Relation, found: Recorded) -> No
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )
-    rows, then = rows_of(session, source.relation), found.report.rows_in
+    rows, then = rows_of(session, source.relation), record.report.rows_in
     if rows != then:
         raise OriginalChanged(
             f"{source.name} is not what was released: it has {rows} rows, and had {then} then.",
@@ -184,15 +191,15 @@ def _require_original(session: Session, source: Relation, found: Recorded) -> No
         )
 
 
-def _compared(
+def _compare_originals(
     session: Session,
     released: Relation,
     source: Relation,
     quasi_identifiers: Sequence[str],
-    told: Report,
+    report: Report,
 ) -> Iterator[FoundFigure]:
-    """What follows from both relations; strata lose nothing, and ranks have an order of theirs."""
-    arguments = told.arguments
+    """Figures from both relations. Skips strata, which lose nothing, and ordered columns."""
+    arguments = report.arguments
     of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     of_release = {attribute.name: attribute.kind for attribute in released.schema.attributes}
     numbers, texts = [], []
@@ -205,10 +212,12 @@ def _compared(
         elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
             texts.append(name)
     if numbers:
-        sides = [column_moments(session, one.relation, numbers) for one in (source, released)]
+        sides = [column_moments(session, side.relation, numbers) for side in (source, released)]
         note = f"{ALONE}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
-            yield FoundFigure(measure, None, figure.value, _noted(note, figure.value, figure.note))
+            yield FoundFigure(
+                measure, None, figure.value, _describe_figure(note, figure.value, figure.note)
+            )
             for name, value in figure.columns.items():
                 yield FoundFigure(measure, name, value, ALONE)
     else:
@@ -222,8 +231,8 @@ def _compared(
         _change(sum(before), sum(after)) if texts else None,
         f"percent; {ALONE}" if texts else "no column of text, without an order, is in both",
     )
-    for name, one, other in zip(texts, before, after, strict=True):
-        yield FoundFigure("entropy_change", name, _change(one, other), f"percent; {ALONE}")
+    for name, original, release in zip(texts, before, after, strict=True):
+        yield FoundFigure("entropy_change", name, _change(original, release), f"percent; {ALONE}")
 
 
 def _change(before: float, after: float) -> float:

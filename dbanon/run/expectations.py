@@ -18,7 +18,7 @@ from dbanon.stores.ports import Source, SourceCounts, Target
 def require_expected(
     job: Job, relation: Relation, source: Source, target: Target[Any], output: RelationName
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """Check that the source has what its job expects; nothing is counted where it expects nothing.
+    """Check that the source has the counts its job expects; counts nothing without expectations.
 
     Parameters
     ----------
@@ -30,23 +30,23 @@ def require_expected(
 
     Raises
     ------
-    UnexpectedCounts : it has not, and this run does not accept that.
-    InvalidParameter : persons are expected of a table of which nobody says whose its rows are.
+    UnexpectedCounts : the counts differ, and this run does not accept that.
+    InvalidParameter : the job expects a number of persons but names no entity.
     """
     expected = job.expect
     if expected is None:
         return {}, {}
-    normalize, whose = job.entity_normalize, filter(None, (job.entity,))
-    persons = [as_identifier(relation.attribute(name), normalize) for name in whose]
+    normalize, person_names = job.entity_normalize, filter(None, (job.entity,))
+    persons = [as_identifier(relation.attribute(name), normalize) for name in person_names]
     if PERSONS in expected.counts and not persons:
         raise InvalidParameter(
             "The job expects a number of persons, and no column says whose the rows are.",
             hint="Name it as `entity`, or leave persons out of expect.",
         )
-    found = source.totals(relation, persons, tuple(expected.share_null))
+    counts = source.totals(relation, persons, tuple(expected.share_null))
     last = target.last_counts(job, relation.name, output)
     before = {} if last is None else last.counts.totals
-    breaches = _breaches(expected, found, before)
+    breaches = _breaches(expected, counts, before)
     unmet = [name for name in breaches if name not in job.accept_counts]
     if unmet:
         raise UnexpectedCounts(
@@ -67,24 +67,24 @@ def require_expected(
         compared["not_compared"] = unknown
     if breaches:
         compared["accepted"] = list(breaches)
-    return dict(found.totals), compared
+    return dict(counts.totals), compared
 
 
 def _breaches(
-    expected: Expectations, found: SourceCounts, before: Mapping[str, int]
+    expected: Expectations, counts: SourceCounts, before: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """What is not as expected, in words, by the name of the expectation."""
+    """Descriptions of unmet expectations, by the name of the expectation."""
     breaches: dict[str, list[str]] = {}
     for name, bounds in expected.counts.items():
-        count = found.totals[name]
-        told = bounds.describe(count, before.get(name))
-        if told is not None:
-            breaches[name] = [f"{name}: {count}; {told}"]
-    rows = found.totals[ROWS]
+        count = counts.totals[name]
+        breach = bounds.describe(count, before.get(name))
+        if breach is not None:
+            breaches[name] = [f"{name}: {count}; {breach}"]
+    rows = counts.totals[ROWS]
     breaches[SHARE_NULL] = [
         f'share_null: "{column}" is NULL in {nulls / rows:.1%} of the rows; at most'
         f" {expected.share_null[column]:.1%} are expected"
-        for column, nulls in found.nulls.items()
+        for column, nulls in counts.nulls.items()
         if nulls > expected.share_null[column] * rows
     ]
     return {name: breaches[name] for name in EXPECTATIONS if breaches.get(name)}

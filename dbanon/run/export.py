@@ -1,8 +1,8 @@
 """Files of a release: written from the verified relation, read back and counted again.
 
-They are written beside their places inside the publishing transaction, the ledger keeps what they
-are with the release, and only when that is committed do they get their names. So no file shows what
-was not published; what a crash leaves is put in its place, or taken away, by the next run.
+The publishing transaction writes them under temporary names next to their destinations and records
+them in the ledger. They get their final names only after the commit, so no file contains an
+unpublished release. The next run finishes or deletes the files that a crash left behind.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbanon.ledger import releases
 from dbanon.measures import Model
 from dbanon.measures.recount import levels_in_rows
 from dbanon.release.report import Report
-from dbanon.run import export_shown
+from dbanon.run import export_history
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
@@ -45,7 +45,7 @@ from dbanon.stores.interrupts import ended_by_signals
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
 
-# Rows that are held at once while a file is written.
+# Rows in memory at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS
 
 
@@ -54,17 +54,17 @@ class Exporter:
 
     Parameters
     ----------
-    database : the target, for the names of files that are not in their places yet.
+    database : the target; its URL is part of the temporary file names.
     """
 
     def __init__(self, job: Job, database: Store) -> None:
         self._job, self._tag = job, places.tag_of(database.url, job.output)
         self._database = database
         self._pending: list[places.PendingFile | places.PendingObject] = []
-        # What the places had when they were looked at: that may be replaced.
+        # Status of each destination when it was checked: only that file may be replaced.
         self._found: dict[places.Destination, places.FileStatus] = {}
         self._release_id = ""
-        # From the moment of COMMIT on: then the ledger says what becomes of the files.
+        # True from COMMIT on: from then on the ledger decides what happens to the files.
         self.committing = False
 
     @property
@@ -72,35 +72,35 @@ class Exporter:
         return self._job.if_exists == "replace"
 
     def require_places(self, session: Session, *, make: bool = True) -> None:
-        """Check, before anything is read, that the files may have their places.
+        """Check that the files can be written to their destinations, before anything is read.
 
         Parameters
         ----------
-        make : make their directories.
+        make : also create their directories.
 
         Raises
         ------
-        OutputExists : something else has one.
-        InsufficientRights, InvalidParameter : a directory cannot be made.
+        OutputExists : another file is there.
+        InsufficientRights, InvalidParameter : a directory cannot be created.
         """
-        taken: set[places.Destination] = set()
+        claimed: set[places.Destination] = set()
         for export in self._job.exports:
-            place = places.resolve_destination(export.path, self._job.run_id)
-            if place in taken:
-                raise OutputExists(f"Two exports would have the place {place}.")
-            taken.add(place)
-            self._found[place] = places.status_of(place)
+            path = places.resolve_destination(export.path, self._job.run_id)
+            if path in claimed:
+                raise OutputExists(f"Two exports would have the place {path}.")
+            claimed.add(path)
+            self._found[path] = places.status_of(path)
             if not self._replaces:
-                places.require_free(place)
-            elif not export_shown.is_free(place, self._exports_of(session)):
-                what = places.kind_of(place)
+                places.require_free(path)
+            elif not export_history.is_free(path, self._exports_of(session)):
+                kind = places.kind_of(path)
                 raise OutputExists(
-                    f"The {what} {place} is not a {what} that dbanon made from a release,"
+                    f"The {kind} {path} is not a {kind} that dbanon made from a release,"
                     " so it stays.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
-                places.make_parent(place)
+                places.make_parent(path)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
@@ -114,27 +114,27 @@ class Exporter:
         guarantee: Guarantee,
         report: Report,
     ) -> list[dict[str, Any]]:
-        """Write the files and count them again; what the ledger keeps of each.
+        """Write the files and count them again; return the ledger's entries for them.
 
         Raises
         ------
-        RecountFailed : a file does not hold what the relation does.
-        FormulaInText, UnsupportedType : it cannot hold it.
+        RecountFailed : a file has other counts than the relation.
+        FormulaInText, UnsupportedType : the format cannot represent a value or type.
         """
-        told = []
+        entries = []
         self._release_id = report.release_id
         for number, export in enumerate(self._job.exports):
-            place = places.resolve_destination(export.path, report.release_id)
-            pending = places.begin(place, self._tag, report.release_id, number)
+            path = places.resolve_destination(export.path, report.release_id)
+            pending = places.begin(path, self._tag, report.release_id, number)
             self._pending.append(pending)
-            attributes, pieces = target.released(written, self._job.chunk_rows)
+            attributes, parts = target.released(written, self._job.chunk_rows)
             shared = written.draft.columns
             try:
                 formats.write(
                     pending.file,
                     export,
-                    with_field_ids(place, arrow_schema(attributes)),
-                    batches(attributes, pieces, _BATCH_ROWS),
+                    with_field_ids(path, arrow_schema(attributes)),
+                    batches(attributes, parts, _BATCH_ROWS),
                     quasi_identifiers=shared,
                     metadata=_metadata(report, shared),
                 )
@@ -143,155 +143,169 @@ class Exporter:
                 raise problems.write_error(pending.directory, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             try:
-                older = count_older_versions(place, self._found.get(place))
+                older = count_older_versions(path, self._found.get(path))
                 pending.upload()
             except OSError as error:
-                raise problems.write_error(place.parent, error) from None
-            told.append({
-                "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
+                raise problems.write_error(path.parent, error) from None
+            entries.append({
+                "path": str(path), "format": export.format, "bytes": size, "sha256": digest,
                 "template": export.path, **older,
             })  # fmt: skip
-        return told
+        return entries
 
     def finish(self) -> None:
-        """Give the files their places: the release is committed, and nothing fails any more.
+        """Move the files to their destinations, after the commit of the release.
+
+        From here on errors become warnings, except where no database holds the release.
 
         Raises
         ------
-        OutputBusy, DatabaseFailure : a file has no place, and no database has the release.
-        OutcomeUnknown : nobody said whether a table shows it, and no database has it.
+        OutputBusy, DatabaseFailure : a file could not be moved, and no database has the release.
+        OutcomeUnknown : a table's commit was not answered, and no database has the release.
         """
-        lost: list[tuple[places.Destination, DbanonError | OSError]] = []
+        failures: list[tuple[places.Destination, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
                 with pending.file, _left_to_the_next_run(pending.destination):
                     self._finish(pending)
             except (DbanonError, OSError) as raised:
-                # A traceback would hold this frame, and the frame the error.
+                # The traceback would reference this frame, and the frame the error.
                 error = lake_commit.commit_error(
                     pending.staged, pending.destination, raised.with_traceback(None)
                 )
                 if self._database.lasting:
                     _warn_of(pending.staged, pending.destination, error)
                     continue
-                # No ledger will settle it. What a table may show, or shows, stays all the same.
+                # No ledger will settle it. Rows that a table may already show stay there.
                 pending.undo()
-                lost.append((pending.destination, error))
+                failures.append((pending.destination, error))
                 del error
         self._pending.clear()
-        if lost:
-            place, why = lost[0]
-            lost.clear()
+        if failures:
+            path, failure = failures[0]
+            failures.clear()
             try:
                 raise (
-                    why if isinstance(why, DbanonError) else problems.publication_error(place, why)
+                    failure
+                    if isinstance(failure, DbanonError)
+                    else problems.publication_error(path, failure)
                 )
             finally:
-                del why
+                del failure
         try:
             with ended_by_signals():
                 self._drop_old()
         except (DbanonError, OSError, KeyboardInterrupt) as error:
-            what = f"Files of earlier releases were not looked at ({type(error).__name__})."
-            warn_caller(ExportPending(what))
+            message = f"Files of earlier releases were not looked at ({type(error).__name__})."
+            warn_caller(ExportPending(message))
 
     def _finish(self, pending: places.PendingFile | places.PendingObject) -> None:
-        """Give a file its place, unless a later release has it: then it goes."""
-        place, over = pending.destination, places.status_of(pending.destination)
-        if over is not None and not places.same_file(over, self._found.get(place)):
-            # Another run put something there meanwhile.
+        """Move a file to its destination, or delete it if a later release is there."""
+        path, existing = pending.destination, places.status_of(pending.destination)
+        if existing is not None and not places.same_file(existing, self._found.get(path)):
+            # Another run has written a file there meanwhile.
             with self._database.session(write=False) as session:
-                known = self._exports_of(session)
-            if export_shown.has_passed(place, self._release_id, known):
+                exports = self._exports_of(session)
+            if export_history.is_current_or_later(path, self._release_id, exports):
                 pending.undo()
                 return
-            over = over if export_shown.is_free(place, known) else None
-        pending.finish(over=over if self._replaces else None)
+            existing = existing if export_history.is_free(path, exports) else None
+        pending.finish(over=existing if self._replaces else None)
 
     def undo(self) -> None:
-        """Take the files away: the release was not published."""
+        """Delete the files: the release was not published."""
         for pending in self._pending:
             pending.undo()
         self._pending.clear()
 
     def leave(self) -> None:
-        """Leave the files to the next run: nobody knows whether the release was published."""
+        """Leave the files to the next run: it is unknown whether the release was published."""
         for pending in self._pending:
             places.close(pending.file)
         self._pending.clear()
 
     def settle(self) -> None:
-        """Finish, or take away, what runs before this one left behind."""
+        """Finish or delete the files that earlier runs left behind."""
         left = {
-            found for export in self._job.exports
-            for found in places.leftover_files(export.path, self._tag)
+            leftover for export in self._job.exports
+            for leftover in places.leftover_files(export.path, self._tag)
         }  # fmt: skip
         with ExitStack() as locks:
-            # The ledger is asked once they are held: until then their runs might publish them.
-            ended = [one for one in left if locks.enter_context(places.lock_leftover(one[0]))]
+            # Query the ledger only with the locks held: before, their runs might still publish.
+            ended = [
+                leftover
+                for leftover in left
+                if locks.enter_context(places.lock_leftover(leftover[0]))
+            ]
             if ended:
                 self._settle(ended)
 
     def _settle(self, left: Sequence[tuple[places.StagedFile, str, int]]) -> None:
-        """Give files their places, where they are what the ledger has; else take them away."""
-        known: list[tuple[str, int, dict[str, Any]]] = []
+        """Move the files that the ledger has to their destinations; delete the others."""
+        exports: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
-            known = self._exports_of(session)
-        noted = {
-            (release_id, number): (age, one)
-            for age, (release_id, number, one) in enumerate(reversed(known))
+            exports = self._exports_of(session)
+        recorded = {
+            (release_id, number): (age, entry)
+            for age, (release_id, number, entry) in enumerate(reversed(exports))
         }
         nothing: tuple[int, Mapping[str, Any]] = (-1, {})
-        # The oldest first: what replaces it comes after it.
+        # Oldest first, so that a newer release replaces an older one.
         for path, release_id, number in sorted(
-            left, key=lambda one: (noted.get(one[1:], nothing)[0], str(one[0]))
+            left, key=lambda entry: (recorded.get(entry[1:], nothing)[0], str(entry[0]))
         ):
-            one = noted.get((release_id, number), nothing)[1]
-            place: places.Destination | None = None
+            entry = recorded.get((release_id, number), nothing)[1]
+            destination: places.Destination | None = None
             try:
-                place = places.resolve_destination(one["path"], "") if one else None
+                destination = places.resolve_destination(entry["path"], "") if entry else None
                 if (
-                    place is None
-                    or place.parent != path.parent
-                    or one["sha256"] != places.sha256(path)
+                    destination is None
+                    or destination.parent != path.parent
+                    or entry["sha256"] != places.sha256(path)
                 ):
                     places.delete_leftover(path)
-                elif export_shown.has_passed(place, release_id, known):
+                elif export_history.is_current_or_later(destination, release_id, exports):
                     path.unlink(missing_ok=True)
                 else:
-                    found = places.status_of(place)
-                    replaces = self._replaces and export_shown.is_free(place, known)
-                    places.move_to_destination(path, place, over=found if replaces else None)
+                    existing = places.status_of(destination)
+                    replaces = self._replaces and export_history.is_free(destination, exports)
+                    places.move_to_destination(
+                        path, destination, over=existing if replaces else None
+                    )
             except (DbanonError, OSError) as error:
-                _warn_of(path, place or path, lake_commit.commit_error(path, place, error))
+                _warn_of(
+                    path, destination or path, lake_commit.commit_error(path, destination, error)
+                )
 
     def _drop_old(self) -> None:
-        """Take away files of earlier releases, but for as many as are kept, as they were made."""
+        """Delete unchanged files of earlier releases, except the newest ``keep_last``."""
         for export in self._job.exports:
             if export.keep_last is None:
                 continue
             with self._database.session(write=False) as session:
-                known = self._exports_of(session)
+                exports = self._exports_of(session)
             # The first is this run's.
-            older = [one for _, _, one in known if one["template"] == export.path][1:]
-            named = [(places.resolve_destination(one["path"], ""), one) for one in older]
-            there = [both for both in named if places.is_file(places.status_of(both[0]))]
-            for path, one in there[export.keep_last - 1 :]:
-                # A table has no name of a release in its path: each is a snapshot of it.
+            older = [entry for _, _, entry in exports if entry["template"] == export.path][1:]
+            named = [(places.resolve_destination(entry["path"], ""), entry) for entry in older]
+            existing = [
+                (path, entry) for path, entry in named if places.is_file(places.status_of(path))
+            ]
+            for path, entry in existing[export.keep_last - 1 :]:
+                # A table's path names no release: each release is a snapshot of the table.
                 assert not isinstance(path, IcebergTable)
-                if places.sha256(path) == one["sha256"]:
+                if places.sha256(path) == entry["sha256"]:
                     path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _left_to_the_next_run(place: places.Destination) -> Iterator[None]:
-    """Let a signal end the wait for a store that stalls; a disk is waited for.
+def _left_to_the_next_run(destination: places.Destination) -> Iterator[None]:
+    """Let a signal end the wait for a stalled object store; always wait for a disk.
 
     Raises
     ------
-    OSError : one arrived.
+    OSError : a signal arrived.
     """
-    if isinstance(place, Path):
+    if isinstance(destination, Path):
         yield
         return
     try:
@@ -303,27 +317,27 @@ def _left_to_the_next_run(place: places.Destination) -> Iterator[None]:
 
 def _warn_of(
     path: places.Destination | places.StagedFile,
-    place: places.Destination | places.StagedFile,
+    destination: places.Destination | places.StagedFile,
     error: DbanonError | OSError,
 ) -> None:
     if isinstance(error, OutcomeUnknown):
         message = (
-            f"The release was published, but the commit to {place} was not answered: the next run"
-            f" finds out whether it shows the file. It is {path}."
+            f"The release was published, but the commit to {destination} was not answered: the next"
+            f" run finds out whether it shows the file. It is {path}."
         )
     else:
         why = error.strerror if isinstance(error, OSError) else error.message.rstrip(".")
         message = (
-            f"The release was published, but its file could not get the place {place}"
+            f"The release was published, but its file could not get the place {destination}"
             f" ({why}): it is {path}."
         )
     warn_caller(ExportPending(message))
 
 
 def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
-    """What a Parquet file says: nothing of who made it, or of what."""
+    """The metadata of a Parquet file, which name neither the publisher nor the source."""
     chain = report.arguments.get("chain")
-    # Its name stands in the guarantee.
+    # The guarantee contains its name.
     of_chain = (
         {"chain": chain["chain_id"], "chain_sequence": str(chain["sequence"])} if chain else {}
     )
@@ -355,22 +369,22 @@ def _require_same(
     models: Sequence[Model],
 ) -> None:
     """Count a file again, as another reader reads it, and compare with the relation's counts."""
-    # Of persons a file has none: of both rows are compared. Leaves of hierarchies are spelled in
-    # the database's own way.
+    # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
+    # their own ways, so leave out columns with a hierarchy.
     texts = tuple(name for name in questions.sensitive if name not in questions.leaves)
-    found, sensitive = counted_file(
+    file_counts, sensitive = counted_file(
         path, export, attributes, replace(questions, persons=(), sensitive=texts)
     )
-    alike = [model for model in models if model.attribute in texts]
-    differing = [] if found.rows == counts.rows else ["rows or class sizes"]
-    if found.also != counts.also:
+    comparable_models = [model for model in models if model.attribute in texts]
+    differing = [] if file_counts.rows == counts.rows else ["rows or class sizes"]
+    if file_counts.also != counts.also:
         differing.append("combinations of sets of columns")
     released = {attribute.name: attribute for attribute in attributes}
     if not all(
         isclose(level, before, rel_tol=1e-9)
         for level, before in zip(
-            levels_in_rows(alike, sensitive, found),
-            levels_in_rows(alike, released, counts),
+            levels_in_rows(comparable_models, sensitive, file_counts),
+            levels_in_rows(comparable_models, released, counts),
             strict=True,
         )
     ):

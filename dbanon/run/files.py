@@ -51,14 +51,14 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
             # Nor does taking away wait for a store that stalls.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 ending().request_end()
-            # Where nobody knows, the ledger says it to the next run.
+            # If the outcome is unknown, the next run looks it up in the ledger.
             refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
             if exporter.committing and not refused:
                 exporter.leave()
             else:
                 exporter.undo()
             raise
-        # What is committed is not told as interrupted, and its files get their places first.
+        # Do not report a committed release as interrupted: move its files first.
         with held_once_committed() as hold:
             hold()
             exporter.finish()

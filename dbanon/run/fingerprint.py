@@ -1,9 +1,9 @@
-"""A fingerprint of a job: of what it reads, and of how it makes its release of it.
+"""Fingerprint of a job: a hash of the rows it reads and of the definition of its release.
 
-The database hashes each row by all columns that the release depends on, and adds up: that sum is
-never kept. Two of them tell what changed between them, and one tells whoever knows all rows but one
-what the last one is. What is kept is a slow hash of it, under a salt of its own each time and a key
-where there is one: equal or not, and no more.
+The database hashes each row by all columns that the release depends on, and adds up the hashes.
+That sum is never stored: two sums reveal what changed between them, and a single sum reveals the
+last row to an attacker who knows all others. The ledger stores a slow hash of the sum, with a new
+salt each time and a key where there is one. Two such hashes only show whether the sums are equal.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
-# Tens of milliseconds: nothing to a run, and much to who tries values.
+# Takes tens of milliseconds: negligible for a run, expensive for guessing values.
 _ROUNDS = 200_000
-# They change no release: where it goes on how much memory, and who asks for it.
+# Fields that do not change a release: its destination, memory limits and the caller.
 _OF_RUNS = {
     "accept_counts", "accept_types", "chunk_rows", "door", "expect", "fingerprint_key",
     "if_exists", "kept_columns", "memory_limit", "releases", "run_id", "swap_timeout", "time_limit",
@@ -36,7 +36,7 @@ _OF_RUNS = {
 
 
 def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
-    """The fingerprint of a planned job; None where none is wanted, or there is no digest of rows.
+    """The fingerprint of a planned job; None without a key, or where the source has no digest.
 
     Parameters
     ----------
@@ -53,15 +53,15 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     import hashlib
 
     types = {name: planned.relation.attribute(name).sql_type for name in names}
-    told = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
+    content = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
     key = str(salt).encode() + b":" + job.fingerprint_key
-    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', told.encode(), key, _ROUNDS).hex()}"
+    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', content.encode(), key, _ROUNDS).hex()}"
 
 
 def source_digest(
     source: Source, relation: Relation, names: Sequence[str], salt: int | None = None
 ) -> dict[str, Any]:
-    """A slow hash of the rows that a release reads, for its entry; empty where nothing has one.
+    """A slow hash of the rows that a release reads, for its entry; empty if there is no digest.
 
     Parameters
     ----------
@@ -75,30 +75,30 @@ def source_digest(
         return {}
     import hashlib
 
-    way, probe, *told = rows
-    text = json.dumps([names, told]).encode()
+    algorithm, probe, *sums = rows
+    text = json.dumps([names, sums]).encode()
     hashed = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _ROUNDS).hex()
-    # In another way, or by another version of the database, the same rows have another sum.
-    return {"columns": names, "way": f"{way}:{probe}", "salt": salt, "hash": hashed}
+    # Another algorithm or another version of the database gives another sum for the same rows.
+    return {"columns": names, "way": f"{algorithm}:{probe}", "salt": salt, "hash": hashed}
 
 
 def has_other_rows(session: Session, release_id: str) -> bool | None:
-    """Whether the source of a release has other rows than it read; None where nobody can tell.
+    """Whether the source of a release has changed since; None where that is unknown.
 
-    A condition of another role is not run: whoever asks would run it with rights of their own.
+    Never runs a condition written by another role: it would run with the caller's rights.
 
     Raises
     ------
-    DbanonError : of the class that says why the source cannot be read.
+    DbanonError : the source cannot be read.
     """
     request, _, _, publisher, _ = recorded_request(session, release_id)
-    own = publisher == session.current_user()
+    is_publisher = publisher == session.current_user()
     try:
         job, read = _read_before(request)
     except MISSHAPEN:
-        # A runner writes entries: a broken one says nothing, and stops nobody's list.
+        # Runners write entries, so a broken one must not break the listing of releases.
         return None
-    if job.where is not None and not own:
+    if job.where is not None and not is_publisher:
         return None
     source, names = SqlSource(session), job.quasi_identifiers
     relation = session.find_source(parse_relation(job.table))
@@ -112,26 +112,26 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
 
 
 def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
-    """What a release read, as a job that reads the same, and the digest of it, of an entry.
+    """A job that reads the same as a recorded release, with the release's digest.
 
     Raises
     ------
     TypeError, ValueError, KeyError, AttributeError : the entry has none, or is broken.
-    InvalidParameter : what it has is no job.
+    InvalidParameter : the entry describes no valid job.
     """
-    told = json.loads(request or "{}")
-    read, asked = told["source"]["read"], told["asked"]
-    way, salt, hashed = read["way"], read["salt"], read["hash"]
-    if not (isinstance(way, str) and isinstance(hashed, str) and type(salt) is int):
+    recorded = json.loads(request or "{}")
+    read, job_options = recorded["source"]["read"], recorded["asked"]
+    algorithm, salt, hashed = read["way"], read["salt"], read["hash"]
+    if not (isinstance(algorithm, str) and isinstance(hashed, str) and type(salt) is int):
         raise TypeError
     if not 0 < salt <= LARGEST_SALT:
         raise ValueError
-    known = {name: asked[name] for name in ("table", "where", "key") if name in asked}
+    options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
     names = read["columns"]
-    job = make(Job, {**known, "output": "none", "quasi_identifiers": names, "k": 2})
+    job = make(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
     if not job.quasi_identifiers:
         raise ValueError
-    return job, {"way": way, "salt": salt, "hash": hashed}
+    return job, {"way": algorithm, "salt": salt, "hash": hashed}
 
 
 def salt_of(recorded: str) -> int:
@@ -140,20 +140,29 @@ def salt_of(recorded: str) -> int:
 
 
 def definition(planned: Plan) -> Any:
-    """All that shapes a job's release but for the rows, as plain values; hierarchies by digest."""
+    """All that determines a release except the rows, as plain values; hierarchies by digest."""
     job = planned.job
-    own = {one.name: getattr(job, one.name) for one in fields(job) if one.name not in _OF_RUNS}
-    read: dict[str, Any] = {"trees": planned.given.trees, "models": planned.given.models}
+    job_fields = {
+        job_field.name: getattr(job, job_field.name)
+        for job_field in fields(job)
+        if job_field.name not in _OF_RUNS
+    }
+    read: dict[str, Any] = {
+        "trees": planned.hierarchies.trees,
+        "models": planned.hierarchies.models,
+    }
     if planned.pseudonym_key is not None:
         read["pseudonym_key"] = planned.pseudonym_key.check
-    return _plain({"relation": str(planned.relation.name), **own, **read})
+    return _plain({"relation": str(planned.relation.name), **job_fields, **read})
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Hierarchy):
         return value.sha256
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {
+            part_field.name: _plain(getattr(value, part_field.name)) for part_field in fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

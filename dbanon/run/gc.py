@@ -1,4 +1,4 @@
-"""Clearing away what is no longer shown."""
+"""Garbage collection: drop released tables, runs and files that nothing refers to."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MOST_DAYS = 36_500
 def collect_garbage(
     store: Store, keep_last: int = 1, output: RelationName | None = None
 ) -> list[str]:
-    """Drop released tables that a view no longer shows, but for the newest ``keep_last``.
+    """Drop released tables that a view no longer shows, except the newest ``keep_last``.
 
-    ``output`` is the one view whose tables are looked at; None for all, and for what the workers of
-    a cluster wrote before their driver was lost, more than a day ago. Only tables are dropped that
-    bear our mark, and, of releases, that the ledger knows.
+    ``output`` restricts this to the tables of one view. None means all views, and also tables that
+    workers of a cluster wrote more than a day ago before their driver was lost. Drops only tables
+    with dbanon's mark and, for releases, with an entry in the ledger.
     """
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
@@ -37,7 +37,7 @@ def collect_garbage(
 
 
 def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
-    """Those of these releases of an output by this role of which neither table nor file is left.
+    """The ids of this role's releases of an output that have neither a table nor a file left.
 
     Parameters
     ----------
@@ -46,24 +46,24 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
     with store.session(write=False) as session:
         tables = release_tables.tables_of_releases(session, output)
         files = releases.exports_of(session, str(output))
-        found = {
+        without_data = {
             release_id
             for release_id in ids
             if release_id in tables and not release_tables.has_mark(session, *tables[release_id])
         }
-    for release_id, _, one in files:
+    for release_id, _, entry in files:
         # A path without an id is of the newest release.
-        has_own_file = release_id in found and "{release}" in one["template"]
+        has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file
-            and places.status_of(places.resolve_destination(one["path"], "")) is not None
+            and places.status_of(places.resolve_destination(entry["path"], "")) is not None
         ):
-            found.discard(release_id)
-    return found
+            without_data.discard(release_id)
+    return without_data
 
 
 def clear_runs(store: Store, days: float) -> int:
-    """Forget runs that began more than ``days`` ago and failed: how many the ledger had.
+    """Delete failed runs that began more than ``days`` ago from the ledger; return their number.
 
     Raises
     ------
@@ -78,18 +78,18 @@ def clear_runs(store: Store, days: float) -> int:
 
 
 def clear_spilled(directories: Sequence[str]) -> list[str]:
-    """Take away what killed runs left in directories that they spilled to; what that was.
+    """Delete and list files that killed runs left in their spill directories.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : one is not a directory of runs, or not ours alone.
-    JobRunning : a run has one.
+    InvalidParameter, InsufficientRights : one is not a spill directory, or others can access it.
+    JobRunning : a run is using one.
     """
     return [left for directory in directories for left in scratch.clear_leftovers(directory)]
 
 
 def clear_staged(directories: Sequence[str]) -> list[str]:
-    """Take away what drivers of clusters left where they wrote releases as files; what that was.
+    """Delete and list files that drivers of clusters left where they wrote releases as files.
 
     Raises
     ------
@@ -99,11 +99,11 @@ def clear_staged(directories: Sequence[str]) -> list[str]:
 
 
 def clear_killed(directories: Sequence[str]) -> list[str]:
-    """Take away what killed drivers left on disks of this machine; what that was.
+    """Delete and list files that killed drivers left on disks of this machine.
 
     Parameters
     ----------
-    directories : what Spark was told to put its files into, as ``spark.local.dir``.
+    directories : Spark's scratch directories, as in ``spark.local.dir``.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Hierarchies that a job names, and values of columns as the leaves of hierarchies spell them.
+"""Reads the hierarchies that a job names, and column values in the spelling of their leaves.
 
-They are read in the job's own transaction, with the caller's rights.
+Reads happen in the job's own transaction, with the caller's rights.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @dataclass(frozen=True)
-class GivenHierarchies:
-    """The hierarchies of a job, read as far as that is possible without the records.
+class JobHierarchies:
+    """The hierarchies of a job, as far as they can be read without the records.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class GivenHierarchies:
         return build_all(self.trees, microdata, pulse)
 
     def described(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
-        """Hierarchies by column as plain values, for the ledger; no label is among them."""
+        """Hierarchies by column as plain values without labels, for the ledger."""
         return {
             column: {"leaves": tree.n_leaves, "height": tree.height, **self.origins.get(column, {})}
             for column, tree in {**trees, **self.of_models}.items()
@@ -62,7 +62,7 @@ class GivenHierarchies:
 
 def read_hierarchies(
     source: Source, relation: Relation, job: Job, pulse: Pulse = no_pulse
-) -> GivenHierarchies:
+) -> JobHierarchies:
     """The hierarchies that a job names.
 
     Raises
@@ -86,17 +86,17 @@ def read_hierarchies(
             model = replace(model, distance=tree)
             of_models[name] = tree
         models.append(model)
-    trees, found = read_named(source, relation, job.hierarchies, pulse)
-    return GivenHierarchies(trees, tuple(models), origins | found, of_models)
+    trees, named_origins = read_named(source, relation, job.hierarchies, pulse)
+    return JobHierarchies(trees, tuple(models), origins | named_origins, of_models)
 
 
 def read_named(
     source: Source,
     relation: Relation,
-    given: Mapping[str, Hierarchy | HierarchySpec],
+    specs: Mapping[str, Hierarchy | HierarchySpec],
     pulse: Pulse = no_pulse,
 ) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
-    """Hierarchies by column, read but for builders, and where they came from, for the ledger.
+    """Hierarchies by column, and their origins for the ledger; builders stay unread.
 
     Raises
     ------
@@ -104,10 +104,10 @@ def read_named(
     """
     trees: dict[str, Hierarchy | HierarchySpec] = {}
     origins: dict[str, dict[str, Any]] = {}
-    for name, one in given.items():
-        if isinstance(one, HierarchySpec):
-            one, origins[name] = _read(source, relation, name, one, pulse)
-        trees[name] = one
+    for name, tree_or_spec in specs.items():
+        if isinstance(tree_or_spec, HierarchySpec):
+            tree_or_spec, origins[name] = _read(source, relation, name, tree_or_spec, pulse)
+        trees[name] = tree_or_spec
     return trees, origins
 
 
@@ -132,7 +132,7 @@ def _read(
 
 
 def column_values(store: Store, table: RelationName, column: str) -> list[str]:
-    """The distinct values of a column but for NULL, by code point.
+    """The distinct values of a column except NULL, ordered by code point.
 
     Raises
     ------
@@ -167,23 +167,23 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
 
 
 def require_covered(
-    source: Source, relation: Relation, given: GivenHierarchies, pulse: Pulse = no_pulse
+    source: Source, relation: Relation, hierarchies: JobHierarchies, pulse: Pulse = no_pulse
 ) -> None:
-    """Check that hierarchies take the values of their columns, without reading rows.
+    """Check that hierarchies cover the values of their columns, without reading rows.
 
-    Moments are left to the run: databases spell them differently.
+    Skips timestamps, which the run checks: databases spell them differently.
 
     Raises
     ------
     HierarchyBroken : a value is no leaf.
     InvalidParameter : a builder does not take the values.
     """
-    for name, one in given.trees.items():
+    for name, tree_or_builder in hierarchies.trees.items():
         attribute = relation.attribute(name)
         if attribute.kind is Kind.TIMESTAMP:
             continue
         values = source.distinct(relation, attribute)
-        if isinstance(one, Hierarchy):
-            one.encode(spell_as_leaves(one, values, attribute), name)
+        if isinstance(tree_or_builder, Hierarchy):
+            tree_or_builder.encode(spell_as_leaves(tree_or_builder, values, attribute), name)
         else:
-            build(one, values, name, pulse)
+            build(tree_or_builder, values, name, pulse)

@@ -1,4 +1,4 @@
-"""A second release of a source: refused, warned of, or asked for by name."""
+"""Second releases of a source: refuse them, warn, or accept an explicit consent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def require_first(
 
     Raises
     ------
-    SecondRelease : they were.
+    SecondRelease : they were, and the job does not ask for it.
     """
     if job.chain is not None or job.releases == INDEPENDENT:
         return
@@ -43,25 +43,25 @@ def require_first(
         if earlier:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
-                detail=f"The ledger has {_named(earlier)}. {INTERSECT}.",
+                detail=f"The ledger has {_describe_outputs(earlier)}. {INTERSECT}.",
                 hint=_hint(str(source), entity, history, consent),
             )
 
 
 def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
-    """What readers of the release have to be told of earlier ones; None if nothing."""
+    """The caution about earlier releases for readers of this one; None if there is none."""
     earlier = history.with_classes()
     if not earlier or job.chain is not None or job.releases == INDEPENDENT:
         return None
-    return releases_intersect(f"{source} was released before: {_named(earlier)}")
+    return releases_intersect(f"{source} was released before: {_describe_outputs(earlier)}")
 
 
 def joint_histories(
     job: Job, history: SourceHistory, target: Target[W], written: W
 ) -> dict[str, Any]:
-    """What a report says of joint histories, under its name; nothing at a first release.
+    """The report's entry about joint histories; empty for a first release.
 
-    A release of a chain has a report of its own.
+    Releases of a chain have their own report.
     """
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_lasting:
@@ -69,13 +69,13 @@ def joint_histories(
         earlier = history.of_entity(entity)
         if earlier:
             counts = target.joint_histories(written, earlier, int(job.policy.k))
-            of_chains = [one.output for one in earlier if one.is_chained]
+            of_chains = [release.output for release in earlier if release.is_chained]
             return {JOINT: describe_joint_histories(len(earlier), counts, of_chains)}
     return {}
 
 
 def unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
-    """The same of a release whose persons no ledger has."""
+    """The same for a release whose persons are in no ledger."""
     for entity in job.guarantee.persons:
         earlier = history.of_entity(entity)
         if earlier:
@@ -89,22 +89,23 @@ def warn_of_history(caution: Caution | None) -> None:
         warn_caller(ReleasesIntersect(f"{caution.what}; {caution.why}."))
 
 
-def _named(earlier: Sequence[EarlierRelease]) -> str:
-    names = list(dict.fromkeys(one.output for one in earlier))
+def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:
+    names = list(dict.fromkeys(release.output for release in earlier))
     more = f" and {len(names) - _NAMED} more outputs" if len(names) > _NAMED else ""
     return f"{counted(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
-    """What to do: a chain where the database of the source can keep one, or the option."""
-    alone = f"To release it all the same, with no protection against this: {consent}"
+    """Suggest a chain where the source's database supports one, or else the option."""
+    independent_hint = f"To release it all the same, with no protection against this: {consent}"
     if not history.takes_chains:
         which = "Its source is no database" if history.file_url is None else "No database here"
-        return f"{which} that keeps chains. {alone}"
+        return f"{which} that keeps chains. {independent_hint}"
     where = "" if history.file_url is None else " in the database that takes the releases"
     return (
         f"Make a chain{where}, and name it for each release (`chain`): its releases stay private"
-        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n{alone}"
+        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n"
+        f"{independent_hint}"
     )
 
 

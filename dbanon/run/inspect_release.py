@@ -52,14 +52,14 @@ def look(store: Store, relation: RelationName) -> Look:
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)
         require_classes(entry)
-        found = recorded.read(session, entry)
+        record = recorded.read(session, entry)
         return Look(
-            found,
+            record,
             tuple(
                 (words, recount_for_people(entry.name, columns))
                 for words, columns in _counted_again(entry)
             ),
-            _distributions(session, entry, found),
+            _distributions(session, entry, record),
         )
 
 
@@ -81,9 +81,9 @@ def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
     """What whoever has the release can count: in words, and by which columns."""
     guarantee = entry.guarantee
     questions = guarantee.questions(entry.quasi_identifiers)
-    within = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
+    within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
     for columns in questions.each:
-        yield f"{columns[0]} by itself{within}: k counts these.", columns
+        yield f"{columns[0]} by itself{within_strata}: k counts these.", columns
     if questions.each:
         yield "Whole rows: nothing is guaranteed of them.", questions.columns
         return
@@ -93,20 +93,20 @@ def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
             f'k counts persons, by "{name}", who are at most as many in a class. The release does'
             " not hold whose a row is, so that only the run could count them."
         )
-    yield f"Rows that share all quasi-identifiers{within}: {counts}", questions.columns
+    yield f"Rows that share all quasi-identifiers{within_strata}: {counts}", questions.columns
 
 
 def _distributions(
-    session: Session, entry: LedgerEntry, found: Recorded
+    session: Session, entry: LedgerEntry, record: Recorded
 ) -> tuple[Distribution, ...]:
     """Of each quasi-identifier and sensitive column that is in the relation still."""
     source = session.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in source.schema.attributes}
-    wanted = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
+    shown_roles = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
     return tuple(
         _distribution(session, entry, attributes[column.name], column.role)
-        for column in found.columns
-        if column.role in wanted and column.name in attributes
+        for column in record.columns
+        if column.role in shown_roles and column.name in attributes
     )
 
 

@@ -1,4 +1,4 @@
-"""Keys of chains and pseudonyms: read from where a job says they are, and told to nobody."""
+"""Keys of chains and pseudonyms: read from a file or variable, never shown in a message."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BYTES = 32
 _HEX = re.compile(rb"[0-9a-f]{64}")
 
 
-def read_key(where: str, wrong: type[DbanonError], made: str, instead: str) -> bytes:
+def read_key(where: str, wrong: type[DbanonError], how_made: str, instead: str) -> bytes:
     """The key that ``file:PATH`` or ``env:NAME`` names, 32 bytes.
 
     Parameters
     ----------
-    wrong : the error where there is none, or others may read it. Nothing of the key is told.
-    made : how keys are made, in words.
-    instead : what to do where others may have read it.
+    wrong : the error if there is no key, or others may read it. It contains nothing of the key.
+    how_made : how keys are made, in words.
+    instead : what to do if others may have read the key.
     """
-    form = f"A key is 64 hexadecimal digits, or a file of {BYTES} bytes, {made}."
+    form = f"A key is 64 hexadecimal digits, or a file of {BYTES} bytes, {how_made}."
     kind, _, name = where.partition(":")
     if kind == "env":
         content = os.environ.get(name, "").encode(errors="surrogateescape")
@@ -44,14 +44,14 @@ def key_of_pseudonyms(where: str) -> PseudonymKey:
 
     Raises
     ------
-    PseudonymKeyWrong : there is none, or others may read it. Nothing of it is told.
+    PseudonymKeyWrong : there is none, or others may read it. Contains nothing of the key.
     """
-    made = "as openssl rand -hex 32 makes them"
-    return PseudonymKey(read_key(where, PseudonymKeyWrong, made, "use another one"))
+    how_made = "as openssl rand -hex 32 makes them"
+    return PseudonymKey(read_key(where, PseudonymKeyWrong, how_made, "use another one"))
 
 
 def key_path(where: str) -> Path:
-    """The file of a key in a file."""
+    """The path of a key that is stored in a file."""
     return Path(where.partition(":")[2]).expanduser()
 
 

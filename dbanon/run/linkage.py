@@ -1,4 +1,4 @@
-"""Columns that are released as they are and undo classes: counted where the release was written."""
+"""Finds columns released unchanged that undo classes, by counts where the release was written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEASURED = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind
 
 
 class KeptColumnCounts(Protocol):
-    """What is counted of the released rows, their kept columns and what they were."""
+    """Counts of released rows by their retained columns and original values."""
 
     @property
     def n_rows(self) -> int:
@@ -76,12 +76,12 @@ class StoredCounts(Generic[W]):
         return self._target.count(self._written, Questions(tuple(columns))).rows.histogram
 
     def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The groups of several rows with one value, and those that are alone with their rows."""
+        """Number of values that several rows share, and of those with profiles of their own."""
         return self._target.profiles(self._written, columns, name)
 
 
 class KeptColumns:
-    """The columns of one release that are released as they are, beside its classes."""
+    """The columns of one release that are released unchanged, with the classes they may undo."""
 
     def __init__(
         self,
@@ -101,21 +101,23 @@ class KeptColumns:
         for name in names:
             groups = self._counts.groups(name)
             strengths[name] = {
-                one: dependence(groups, position, self._originals.frequencies(one), self._rows)
-                for position, one in enumerate(self._originals.names)
+                quasi_identifier: dependence(
+                    groups, position, self._originals.frequencies(quasi_identifier), self._rows
+                )
+                for position, quasi_identifier in enumerate(self._originals.names)
             }
         kept_names = [name for name in names if name in self.job.keep]
-        for one in self._originals.names if kept_names else ():
-            groups = self._counts.originals(one, kept_names)
+        for quasi_identifier in self._originals.names if kept_names else ():
+            groups = self._counts.originals(quasi_identifier, kept_names)
             for position, name in enumerate(kept_names):
-                own = frequencies_of(self._counts.groups(name), self._rows)
-                strength = dependence(groups, position, own, self._rows)
-                strengths[name][one] = max(strengths[name][one], strength)
+                kept_frequencies = frequencies_of(self._counts.groups(name), self._rows)
+                strength = dependence(groups, position, kept_frequencies, self._rows)
+                strengths[name][quasi_identifier] = max(strengths[name][quasi_identifier], strength)
         return strengths
 
     def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
-        strongest = max(strengths, key=lambda one: strengths[one])
+        strongest = max(strengths, key=lambda quasi_identifier: strengths[quasi_identifier])
         if not is_coding(strengths[strongest]):
             return None
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._columns, name))
@@ -137,12 +139,12 @@ class KeptColumns:
 
 
 def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
-    """Whether a column is one that may number groups, by its role and type."""
+    """Whether role and type of a column allow group numbers."""
     return name in job.keep and relation.attribute(name).kind not in _MEASURED
 
 
 class CountedColumns(Protocol):
-    """What counts the columns of one release that are released as they are."""
+    """An object that counts the columns of one release that are released unchanged."""
 
     @property
     def job(self) -> Job:
@@ -165,7 +167,7 @@ class CountedColumns(Protocol):
 def linking_columns(
     columns: CountedColumns, telling: Collection[TellingColumn]
 ) -> tuple[LinkingColumn, ...]:
-    """The findings on columns that are released as they are, and single out rows of classes.
+    """The findings on columns that are released unchanged and single out rows of classes.
 
     Warns with ``KeptColumnLinks``.
 
@@ -188,7 +190,7 @@ def linking_columns(
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)
-    refused = [one.describe(k) for one in findings if one.share >= REFUSED]
+    refused = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
     if job.policy.strict and refused:
         raise LinkingColumnRefused(
             "A column that would be released as it is singles out rows that the classes hide."
@@ -197,6 +199,6 @@ def linking_columns(
             hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
             " it, release it as a pseudonym, or leave out `strict`.",
         )
-    for one in findings:
-        warn_caller(KeptColumnLinks(f"Column {one.describe(k)}."))
+    for finding in findings:
+        warn_caller(KeptColumnLinks(f"Column {finding.describe(k)}."))
     return tuple(findings)

@@ -1,4 +1,4 @@
-"""What becomes of NULLs in quasi-identifiers where nobody says: what loses least, measured."""
+"""Default treatment of NULLs in quasi-identifiers: the one with the least measured loss."""
 
 from __future__ import annotations
 
@@ -19,38 +19,40 @@ from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.strata import count_of, groups, pattern_codes, rare_records
 from dbanon.release.recode import Release
 
-# In the order in which equal losses are preferred: what changes least comes first.
+# In order of preference among equal losses: the smallest change comes first.
 CHOICES = (CATEGORY, MERGE, SUPPRESS)
 
 
 def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
-    """The records that a release is made of; what it withholds for NULLs is in ``withheld``.
+    """The records that a release uses; ``withheld`` counts those it withholds for NULLs.
 
     Raises
     ------
     TooFewRecords : fewer than k records or persons are left.
     """
-    found = microdata
+    remaining = microdata
     if microdata.valid is not None:
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
-        found = merge_nulls(microdata, policy)
+        remaining = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
             records = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            rare = rare_records(found, policy)
-            every = np.arange(found.n_records)
+            rare = rare_records(remaining, policy)
+            every = np.arange(remaining.n_records)
             records = every if rare is None else np.setdiff1d(every, rare, assume_unique=True)
-        found = replace(take_records(found, records), withheld=microdata.n_read - len(records))
-    smallest = _smallest(found)
+        remaining = replace(
+            take_records(remaining, records), withheld=microdata.n_read - len(records)
+        )
+    smallest = _smallest(remaining)
     if smallest >= k:
-        return found
-    what = "row" if microdata.entities is None else "person"
+        return remaining
+    unit = "row" if microdata.entities is None else "person"
     raise TooFewRecords(
         f"The table has {counted(microdata.n_read, 'row')}, and no more than"
-        f' {counted(smallest, what)} that could be released with `nulls="{nulls}"`, fewer than'
+        f' {counted(smallest, unit)} that could be released with `nulls="{nulls}"`, fewer than'
         f" k = {k}."
         if microdata.valid is not None
-        else f"The table has {counted(smallest, what)}, fewer than k = {k}.",
+        else f"The table has {counted(smallest, unit)}, fewer than k = {k}.",
         hint="Choose a smaller k"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",
@@ -63,11 +65,11 @@ def _smallest(microdata: Microdata) -> int:
         return 0
     if microdata.valid is None:
         return count_of(microdata, np.arange(microdata.n_records))
-    return min(count_of(microdata, one) for one in groups(pattern_codes(microdata.valid)))
+    return min(count_of(microdata, pattern) for pattern in groups(pattern_codes(microdata.valid)))
 
 
 def share_withheld(microdata: Microdata) -> float:
-    """The share of records that are withheld, in hundredths, rounded up: no more of how many."""
+    """The share of withheld records, rounded up to hundredths to hide their exact number."""
     return math.ceil(100 * microdata.withheld / max(microdata.n_read, 1)) / 100
 
 
@@ -79,10 +81,10 @@ def choose_nulls(
     *,
     merges: bool = True,
 ) -> NullChoice:
-    """What is asked for, or else what loses least.
+    """The requested treatment of NULLs, or else the one with the least loss.
 
-    Cells of withheld records and suppressed cells count as lost, those of others as the release
-    loses them. Of equal losses the first of ``CHOICES`` is taken.
+    Cells of withheld records and suppressed cells count as lost; other cells count with the loss
+    of the release. Among equal losses the first of ``CHOICES`` wins.
 
     Parameters
     ----------
@@ -100,7 +102,7 @@ def choose_nulls(
     if requested is not None:
         return NullChoice(requested, share_withheld(release_of(microdata, requested, k)), {})
     cells = int(microdata.valid.sum())
-    lost: dict[str, float] = {}
+    losses: dict[str, float] = {}
     shares: dict[str, float] = {}
     for nulls in CHOICES:
         if nulls == MERGE and not merges:
@@ -109,22 +111,22 @@ def choose_nulls(
             released = release_of(microdata, nulls, k)
         except TooFewRecords:
             continue
-        # Another value releases the same.
+        # Another treatment gives the same release.
         is_suppress = nulls == CATEGORY and released.valid is None
         is_category = nulls == MERGE and released.suppressed is None
         if is_suppress or is_category:
             continue
-        lost[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
+        losses[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
         shares[nulls] = share_withheld(released)
-    if not lost:
-        # As it was refused for each of them.
+    if not losses:
+        # Raises again the refusal that each treatment met.
         release_of(microdata, MERGE if merges else SUPPRESS, k)
-    best = min(lost, key=lambda nulls: round(lost[nulls], 9))
-    return NullChoice(best, shares[best], lost)
+    best = min(losses, key=lambda nulls: round(losses[nulls], 9))
+    return NullChoice(best, shares[best], losses)
 
 
 def _cells_left(microdata: Microdata, release: Release) -> float:
-    """What is left of the cells with a value, in cells, when some of the records tell the loss."""
+    """The information left in cells with a value, in cells, extrapolated from a sample."""
     every = microdata.n_records * len(microdata.attributes)
     present = every
     if microdata.valid is not None:
@@ -135,48 +137,48 @@ def _cells_left(microdata: Microdata, release: Release) -> float:
     return present - release.loss * (every if release.measure == "iloss" else present)
 
 
-def sampled(microdata: Microdata, size: int, seed: int, k: int) -> Microdata:
-    """The records that releases are tried on, k or more of each pattern of NULLs."""
+def sample_records(microdata: Microdata, size: int, seed: int, k: int) -> Microdata:
+    """A sample for trial releases, with k or more records of each pattern of NULLs."""
     total = microdata.n_records
     if total <= size:
         return microdata
-    sample = take_records(microdata, _drawn(microdata, size, seed, k))
-    # As many withheld beside these as beside all.
+    sample = take_records(microdata, _draw_records(microdata, size, seed, k))
+    # Scale the withheld records to the sample.
     return replace(sample, withheld=microdata.withheld * sample.n_records // total)
 
 
-def _drawn(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int64]:
+def _draw_records(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int64]:
     """The records of a sample, int64 in their order; where persons have several, whole persons."""
     rng = np.random.default_rng(seed)
     persons = microdata.entities
     if persons is None:
-        drawn = rng.choice(microdata.n_records, size, replace=False)
-        chosen = np.sort(drawn).astype(np.int64)
+        sampled_records = rng.choice(microdata.n_records, size, replace=False)
+        chosen = np.sort(sampled_records).astype(np.int64)
     else:
         each = np.bincount(persons)
         order = rng.permutation(np.flatnonzero(each))
-        whole = order[np.cumsum(each[order]) <= size]
-        chosen = np.flatnonzero(np.isin(persons, whole)).astype(np.int64)
+        chosen_persons = order[np.cumsum(each[order]) <= size]
+        chosen = np.flatnonzero(np.isin(persons, chosen_persons)).astype(np.int64)
     if microdata.valid is None:
         return chosen
-    found = [chosen]
-    drawn_already = np.zeros(microdata.n_records, np.bool_)
-    drawn_already[chosen] = True
+    samples = [chosen]
+    is_sampled = np.zeros(microdata.n_records, np.bool_)
+    is_sampled[chosen] = True
     for records in groups(pattern_codes(microdata.valid)):
-        found.append(_more_of(microdata, records, drawn_already[records], k, rng))
-    return np.sort(np.concatenate(found))
+        samples.append(_more_of(microdata, records, is_sampled[records], k, rng))
+    return np.sort(np.concatenate(samples))
 
 
 def _more_of(
     microdata: Microdata,
     records: NDArray[np.int64],
-    drawn: NDArray[np.bool_],
+    is_sampled: NDArray[np.bool_],
     k: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Records of a pattern of NULLs, so that with those drawn k records or persons have it."""
+    """Records that raise the sample of a pattern of NULLs to k records or persons."""
     persons = records if microdata.entities is None else microdata.entities[records]
-    there = np.unique(persons[drawn])
-    others = np.setdiff1d(persons, there)
-    more = rng.permutation(others)[: max(k - len(there), 0)]
-    return records[np.isin(persons, more) & ~drawn]
+    sampled_persons = np.unique(persons[is_sampled])
+    others = np.setdiff1d(persons, sampled_persons)
+    more = rng.permutation(others)[: max(k - len(sampled_persons), 0)]
+    return records[np.isin(persons, more) & ~is_sampled]

@@ -1,4 +1,4 @@
-"""The store of a database, whatever people have in hand where one is asked for."""
+"""Opens the store of a database from a URL, engine, connection or file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dbanon.stores.postgresql.store import PostgresqlStore
 
 _FRAME = "Give it to dbanon.anonymize_frame."
-# What is said where rows would have to leave their database.
+# Hint for sources whose rows would have to leave their database.
 _DRAWN = (
     "Its original rows would be drawn into this program's memory, to be released into another"
     ' database. If they may: `kept_columns="client"`, and name that one as target;'
@@ -32,7 +32,7 @@ _DRAWN = (
 _LAKES = ("delta:", "iceberg:")
 _ENGINE = "Give its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
-# By package: what is said of its objects where they are no database.
+# By package: message and hint for objects that are not databases.
 _SAID: dict[str, tuple[str, str]] = {
     "pandas": ("A data frame is no database.", _FRAME),
     "polars": ("A data frame is no database.", _FRAME),
@@ -45,7 +45,7 @@ _SAID: dict[str, tuple[str, str]] = {
 
 
 def _openable(database: Any) -> Any:
-    """What a store can be opened on; what is no such thing comes back, for others to refuse."""
+    """Convert an object into one that a store can be opened on; return others unchanged."""
     if _is_sqlite(database):
         return database
     kind = type(database)
@@ -93,7 +93,7 @@ def _of_sqlalchemy(database: Any) -> Any:
 
 
 class _NoStore(InvalidParameter):
-    """A database of SQLAlchemy's that no store is for. Never leaves this module as such."""
+    """A SQLAlchemy database without a store. Never leaves this module."""
 
 
 @extras_told()
@@ -104,19 +104,19 @@ def open_source(
     target: Any,
     progress: Callable[[str, float], None] | None = None,
 ) -> ClientStore:
-    """The store of what a job reads; of what there is none for, its rows as they were drawn.
+    """The store of a job's source; for a source without a store, one with its fetched rows.
 
     Parameters
     ----------
     database : as of ``open_store``; with ``kept_columns="client"`` also a URL or an engine of
         another dialect of SQLAlchemy's, ``delta:DIRECTORY``, ``iceberg:CATALOG``, an ADBC
         connection, an Arrow stream or frames in turn.
-    target : what is written to; None for the source itself.
-    progress : called while rows are drawn.
+    target : the database to write to; None for the source itself.
+    progress : called while rows are fetched.
 
     Raises
     ------
-    InvalidParameter : its rows would have to leave it, and nobody said that they may.
+    InvalidParameter : its rows would have to leave it, and no option allows that.
     DbanonError : as ``open_store``.
     """
     allowed = job.kept_columns == CLIENT
@@ -165,7 +165,7 @@ def open_source(
 
 
 def _is_sqlite(database: Any) -> bool:
-    # Who has a connection has loaded its module; others need not.
+    # An existing connection implies that its module is loaded; avoid the import otherwise.
     loaded = sys.modules.get("_sqlite3")
     return loaded is not None and isinstance(database, loaded.Connection)
 
@@ -268,12 +268,12 @@ def open_postgresql(database: Engine | URL, on_sql: OnSql | None = None) -> Post
 
 
 def releases_views(url: str) -> bool:
-    """Whether releases may be views there: MariaDB has none whose tables change by one rename."""
+    """Whether releases may be views there: MariaDB cannot swap a view's table by one rename."""
     return url.partition(":")[0].partition("+")[0] not in ("mysql", "mariadb")
 
 
 def _require_sqlalchemy(url: str) -> None:
-    """Tell by the extra of its database where SQLAlchemy is missing."""
+    """Raise an error that names the extra to install if SQLAlchemy is missing."""
     try:
         import sqlalchemy  # noqa: F401
     except ModuleNotFoundError:
@@ -321,7 +321,7 @@ def _duckdb_store(
 
 
 def _in_memory(url: URL) -> bool:
-    """True for a SQLite database that no file holds."""
+    """True for a SQLite database in memory."""
     name = url.database or ""
     return (
         not name

@@ -1,4 +1,4 @@
-"""Outlook: what a plan says before anything is run, and nothing is changed for it."""
+"""Dry run of a job: describes what a run would do, without changing anything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbanon.release.words import files_note, passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.hierarchies import require_covered
 from dbanon.run.plan import Plan, plan
-from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
+from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recode_release
 from dbanon.sessions.base import ColumnReading, Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
@@ -51,13 +51,13 @@ class PlannedColumn:
 
 @dataclass(frozen=True)
 class FileColumn:
-    """What a column of a CSV file was read as.
+    """The type that a column of a CSV file was read as.
 
     Parameters
     ----------
     sql_type : ``VARCHAR`` where not all values are of one other type.
-    told : what its texts look like, and what would read them; shares alone, and never of fewer than
-        k rows. Empty where there is nothing to say.
+    told : the format its texts seem to have, and the option that would parse them; only shares,
+        and never of fewer than k rows. Empty without a finding.
     """
 
     name: str
@@ -65,20 +65,26 @@ class FileColumn:
     told: str
 
     @classmethod
-    def of(cls, one: ColumnReading, k: int) -> FileColumn:
-        """The column, of which no more is told than of k rows."""
-        rest = one.n_values - one.n_matching
-        if not one.look or one.n_matching < k or 2 * one.n_matching < one.n_values:
-            return cls(one.name, one.sql_type, one.by)
-        # How many fewer than k there are, nobody is told.
-        share = "nearly all" if rest < k else f"{100 * one.n_matching // one.n_values} %"
-        words = f"{share if rest else 'all'} look like {one.look}"
-        return cls(one.name, one.sql_type, words + (f": {one.option}" if one.option else ""))
+    def of(cls, reading: ColumnReading, k: int) -> FileColumn:
+        """Describe a column without revealing anything about fewer than k rows."""
+        n_different = reading.n_values - reading.n_matching
+        if not reading.look or reading.n_matching < k or 2 * reading.n_matching < reading.n_values:
+            return cls(reading.name, reading.sql_type, reading.by)
+        # Do not reveal a number of rows below k.
+        share = (
+            "nearly all" if n_different < k else f"{100 * reading.n_matching // reading.n_values} %"
+        )
+        words = f"{share if n_different else 'all'} look like {reading.look}"
+        return cls(
+            reading.name,
+            reading.sql_type,
+            words + (f": {reading.option}" if reading.option else ""),
+        )
 
 
 @dataclass(frozen=True)
-class Clustered:
-    """What classes a run would find, and what they would lose."""
+class ClusteringSummary:
+    """Summary of the classes a run would find, with their information loss."""
 
     classes: int
     smallest_class: int
@@ -91,26 +97,26 @@ class Clustered:
 
 
 class Section(Protocol):
-    """A part of what is told of a job, by the room that knows it."""
+    """A part of the description of a job, supplied by a layer above."""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Label and text, for people."""
+        """Pairs of label and text, for people."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run of a job would do.
+    """The effects that a run of a job would have.
 
-    Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
-    as ``{"ordered": ["low", "high"]}``, is in ``arguments`` and beside its column as given.
+    Contains no value that was read. Values that the caller wrote out for a builder of a hierarchy,
+    such as ``{"ordered": ["low", "high"]}``, are in ``arguments`` and in the column's hierarchy.
 
-    ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
-    rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
-    about what reading and clustering would take, in bytes, and ``forecast`` what finding classes
-    would, None where that was not measured. ``replaces`` is the kind of the relation
-    that would be replaced. ``creates`` and ``drops`` name relations, ``exports``
-    files. ``clustered`` is None where nobody asked for it, ``chain`` where the release would
-    belong to none. ``file_columns`` are those of a CSV file, all of them.
+    ``rows`` is the number of rows, of which ``withheld`` have a NULL where none is allowed. ``key``
+    are the columns that identify rows; empty for the relation's own key. ``memory`` is the
+    approximate number of bytes for reading and clustering, and ``forecast`` the time for
+    clustering, None where it was not measured. ``replaces`` is the kind of the relation that would
+    be replaced. ``creates`` and ``drops`` name relations, ``exports`` files. ``clustered`` is None
+    unless clustering was requested, ``chain`` is None without a chain. ``file_columns`` are all
+    columns of a CSV file.
     """
 
     source: str
@@ -137,13 +143,13 @@ class Outlook:
     creates: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
     exports: tuple[PlannedFile, ...] = ()
-    clustered: Clustered | None = None
+    clustered: ClusteringSummary | None = None
     chain: Section | None = None
     file_columns: tuple[FileColumn, ...] = ()
 
     @property
     def passthrough(self) -> bool:
-        """True where columns that are copied leave their database for the client's memory."""
+        """True if copied columns leave their database for the client's memory."""
         return self.arguments.get("kept_columns") == CLIENT and "drawn" not in self.arguments
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,13 +164,13 @@ class Outlook:
 
         replaced = f", replaces a {self.replaces}" if self.replaces else ""
         limit = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
-        found = [
+        pairs = [
             ("source", f"{self.source} ({self.source_kind})"),
             ("rows", str(self.rows) + (f", {self.withheld} with a NULL" if self.withheld else "")),
             *((f"column {c.name}", _read_as(c)) for c in self.file_columns),
             ("row key", names(self.key) if self.key else "the relation's own"),
             ("output", f"{self.output} ({self.output_kind}{replaced})"),
-            *((f"quasi-identifier {c.name}", _described(c)) for c in self.quasi_identifiers),
+            *((f"quasi-identifier {c.name}", _describe_column(c)) for c in self.quasi_identifiers),
             ("strata", names(self.by)),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
@@ -177,17 +183,17 @@ class Outlook:
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
             ("to find classes", _seconds(self.forecast)),
         ]
-        found += [("creates", names(self.creates))] if self.creates else []
-        found += [("drops", names(self.drops))] if self.drops else []
-        for one in self.exports:
-            more = ", replaces a file" if one.replaces else ""
-            more += "" if one.keep_last is None else f", the newest {one.keep_last} stay"
-            found.append(("export", f"{one.path} ({one.format}{more})"))
+        pairs += [("creates", names(self.creates))] if self.creates else []
+        pairs += [("drops", names(self.drops))] if self.drops else []
+        for export in self.exports:
+            more = ", replaces a file" if export.replaces else ""
+            more += "" if export.keep_last is None else f", the newest {export.keep_last} stay"
+            pairs.append(("export", f"{export.path} ({export.format}{more})"))
         if self.clustered is not None:
-            found += _clustered_pairs(self.clustered)
+            pairs += _clustered_pairs(self.clustered)
         if self.chain is not None:
-            found += self.chain.pairs()
-        return found
+            pairs += self.chain.pairs()
+        return pairs
 
 
 def outlook(
@@ -201,17 +207,17 @@ def outlook(
     of_chain: Callable[[Job, Plan, Session], Section] | None = None,
     source_of_chain: Callable[[Job, SqlSource, Session], SqlSource] | None = None,
 ) -> Outlook:
-    """Plan a job: everything that can be refused before a row is read, and what would be done.
+    """Plan a job: check all that can be checked before a row is read, and describe the run.
 
-    Rows are counted, rights and names looked at; nothing is changed, and no run is noted.
+    Counts rows and checks rights and names. Changes nothing and records no run.
 
     Parameters
     ----------
     target : the database that would be written to; the source's own when None.
     keep_last : replaced releases of its view that would stay; None for all.
-    cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
-    of_chain, source_of_chain : plans the next release of the job's chain, where it has one; what
-        that reads.
+    cluster : also read the quasi-identifiers and find the classes. Needs temporary tables.
+    of_chain, source_of_chain : plan the next release of the job's chain, if any, and return the
+        source that it reads.
 
     Raises
     ------
@@ -243,31 +249,31 @@ def outlook(
         memory = _memory(planned, rows - withheld, different)
         if job.chain is None:
             session, read = reads.session, planned.relation
-            require_covered(reads, read, planned.given)
+            require_covered(reads, read, planned.hierarchies)
             require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
-        found = _cluster(planned, reads, clock) if cluster else None
+        clustered = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
-    told = _outlook(planned, rows, withheld, memory, different, changed, found)
+    result = _outlook(planned, rows, withheld, memory, different, changed, clustered)
     if reads.drawn:
-        told = replace(told, arguments={**told.arguments, "drawn": dict(reads.drawn)})
-    return replace(told, chain=chain, file_columns=file_columns)
+        result = replace(result, arguments={**result.arguments, "drawn": dict(reads.drawn)})
+    return replace(result, chain=chain, file_columns=file_columns)
 
 
-def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
-    # Nothing is written: what would be carried stays where it is.
+def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
+    # Nothing is written, so do not read the columns that would only be copied.
     planned = replace(planned, wanted=replace(planned.wanted, passthrough=None))
-    microdata, policy, found = read_and_cluster(planned, source, clock)
+    microdata, policy, result = read_and_cluster(planned, source, clock)
     with clock.phase("cluster"):
-        release = recoded(planned, policy, source, microdata, found)
+        release = recode_release(planned, policy, source, microdata, result)
     sizes = release.partition.sizes
-    return Clustered(
+    return ClusteringSummary(
         classes=release.partition.n_classes,
         smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
         largest_class=int(sizes.max(initial=0)),
         suppressed=microdata.withheld + release.partition.n_suppressed,
         information_loss=published(release.public, release.measure).total,
         loss_measure=release.measure,
-        levels=None if found.levels is None else dict(found.levels.levels),
+        levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),
     )
 
@@ -279,13 +285,13 @@ def _outlook(
     memory: int,
     different: float,
     changed: Changes,
-    found: Clustered | None,
+    clustered: ClusteringSummary | None,
 ) -> Outlook:
     job, output = planned.job, planned.place
     foreseen = forecast(planned.policy, rows - withheld, _shape(planned), different)
-    trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
-    described = planned.given.described({**planned.policy.hierarchies, **trees})
-    hierarchies = {**planned.given.origins, **described}
+    trees = {n: t for n, t in planned.hierarchies.trees.items() if isinstance(t, Hierarchy)}
+    described = planned.hierarchies.described({**planned.policy.hierarchies, **trees})
+    hierarchies = {**planned.hierarchies.origins, **described}
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
@@ -319,48 +325,50 @@ def _outlook(
         creates=changed.creates,
         drops=changed.drops,
         exports=changed.files,
-        clustered=found,
+        clustered=clustered,
     )
 
 
 def _shape(planned: Plan) -> Shape:
-    return Shape.of(planned.wanted.quasi_identifiers, planned.given.trees)
+    return Shape.of(planned.wanted.quasi_identifiers, planned.hierarchies.trees)
 
 
 def _different(planned: Plan, source: SqlSource, rows: int) -> float:
-    """The share of rows whose quasi-identifiers no row before has, where that matters."""
-    names = [one.name for one in planned.wanted.quasi_identifiers]
-    known = _shape(planned).is_mixed and rows > 0
-    return source.different_rows(planned.relation, names) if known else 1.0
+    """The share of distinct rows among quasi-identifiers, where that matters."""
+    names = [attribute.name for attribute in planned.wanted.quasi_identifiers]
+    is_needed = _shape(planned).is_mixed and rows > 0
+    return source.different_rows(planned.relation, names) if is_needed else 1.0
 
 
 def _memory(planned: Plan, rows: int, different: float) -> int:
-    """About the bytes that a run takes; raises MemoryLimit where the run would."""
+    """The approximate bytes that a run takes; raises MemoryLimit where the run would."""
     columns, job = planned.wanted.columns, planned.job
-    coded = sum(one.kind.is_coded for one in columns)
+    coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
     most = require_memory(rows, len(columns), job.memory_limit, "would be read", on_disk, coded)
     return most if on_disk else rows * bytes_per_record(len(columns), coded, different)
 
 
-def _seconds(found: Mapping[str, float] | None) -> str:
+def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
     """A forecast in words."""
-    if found is None:
+    if forecast_seconds is None:
         return "not known: nobody measured this method and table"
-    return in_words(found["seconds"], found["refinement_seconds"])
+    return in_words(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
     """The columns of a CSV file, by all of its rows."""
-    return tuple(FileColumn.of(one, int(job.policy.k)) for one in session.as_written(relation))
+    return tuple(
+        FileColumn.of(reading, int(job.policy.k)) for reading in session.as_written(relation)
+    )
 
 
 def _texts_of(job: Job, session: Session) -> str | None:
-    """What texts of a CSV file look like, for the error of one that cannot be what it is named."""
+    """The formats of text columns of a CSV file, for an error about a column's type."""
     relation = session.find_source(parse_relation(job.table))
     columns = _file_columns(job, session, relation)
-    texts = [one for one in columns if one.told and one.sql_type == "VARCHAR"]
-    return ". ".join(f'"{one.name}": {_read_as(one)}' for one in texts) or None
+    texts = [column for column in columns if column.told and column.sql_type == "VARCHAR"]
+    return ". ".join(f'"{column.name}": {_read_as(column)}' for column in texts) or None
 
 
 def _read_as(column: FileColumn) -> str:
@@ -368,7 +376,7 @@ def _read_as(column: FileColumn) -> str:
     return f"{kind}; {column.told}" if column.told else kind
 
 
-def _described(column: PlannedColumn) -> str:
+def _describe_column(column: PlannedColumn) -> str:
     text = f"{column.sql_type or column.kind}, taken as {column.kind}"
     if column.hierarchy is None:
         return text
@@ -378,23 +386,23 @@ def _described(column: PlannedColumn) -> str:
     return f"{text}; a hierarchy of {tree['leaves']} leaves, height {tree['height']}"
 
 
-def _clustered_pairs(found: Clustered) -> list[tuple[str, str]]:
+def _clustered_pairs(clustered: ClusteringSummary) -> list[tuple[str, str]]:
     measure = {
         "sse": "SSE/SST",
         "iloss": "iloss a cell",
         "gower": "Gower's distance a cell",
-    }[found.loss_measure]
-    levels = ", ".join(f"{name} {level}" for name, level in (found.levels or {}).items())
+    }[clustered.loss_measure]
+    levels = ", ".join(f"{name} {level}" for name, level in (clustered.levels or {}).items())
     return [
         (
             "classes: number, smallest / largest",
-            f"{found.classes}, {found.smallest_class} / {found.largest_class} rows",
+            f"{clustered.classes}, {clustered.smallest_class} / {clustered.largest_class} rows",
         ),
-        ("suppressed", str(found.suppressed)),
+        ("suppressed", str(clustered.suppressed)),
         *([("levels", levels)] if levels else []),
-        (f"information loss, {measure}", f"{found.information_loss:.6f}"),
+        (f"information loss, {measure}", f"{clustered.information_loss:.6f}"),
         (
             "seconds",
-            ", ".join(f"{name} {value:.2f}" for name, value in found.seconds.items() if value),
+            ", ".join(f"{name} {value:.2f}" for name, value in clustered.seconds.items() if value),
         ),
     ]

@@ -1,4 +1,4 @@
-"""Plan: everything of a run that can be refused before a row is read."""
+"""Plans a run: performs all checks that need no row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
 from dbanon.run.expectations import require_expected
-from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
+from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
 from dbanon.run.source_types import require_types
@@ -45,23 +45,23 @@ from dbanon.stores.ports import Draft, Source, Target
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A job after all refusals that need no row.
+    """A job that has passed all checks that need no row.
 
     Parameters
     ----------
-    job : as it was given.
-    policy : the job's, its models with their hierarchies.
-    relation : what is read, and how its rows are found again.
-    wanted : the columns that are read of it.
-    given : the hierarchies; those of builders are made when the records are there.
-    release_id : of the release that the run makes.
-    output : where it goes; None where nothing is written.
-    numbers : columns that look like numbers of persons, where k counts rows; none where nothing is
+    job : the job as requested.
+    policy : the job's policy, its models with their hierarchies.
+    relation : the source relation, with the key that identifies its rows.
+    wanted : the columns to read, by role.
+    hierarchies : the job's hierarchies; builders make theirs once the records are read.
+    release_id : id of the release that the run makes.
+    output : where the release is written; None if nothing is written.
+    numbers : columns that look like person identifiers, if k counts rows; empty if nothing is
         written.
-    state : what was known of the source before it was read, where a release is written.
-    pseudonym_key : of columns that are released as pseudonyms, where a release is written.
-    identifiers : columns released as they are that look like identifiers, with the reason; none
-        until a run looks.
+    state : state of the source before it was read, if a release is written.
+    pseudonym_key : key of columns released as pseudonyms, if a release is written.
+    identifiers : columns released unchanged that look like identifiers, with the reason; empty
+        until a run fills it.
     history : the earlier releases of the source, where a release is written.
     source_counts, compared : rows and persons of the source, and what they were compared with,
         where the job expects some.
@@ -71,7 +71,7 @@ class Plan:
     policy: Policy
     relation: Relation
     wanted: ColumnRoles
-    given: GivenHierarchies
+    hierarchies: JobHierarchies
     release_id: str
     output: Output | None
     numbers: tuple[str, ...] = ()
@@ -83,11 +83,11 @@ class Plan:
     compared: Mapping[str, Any] = field(default_factory=dict)
 
     def expected(self, source: Source, target: Target[Any] | None) -> Plan:
-        """The plan with the counts of the source, which are as the job expects.
+        """The plan with the counts of the source, checked against the job's expectations.
 
         Raises
         ------
-        UnexpectedCounts : they are not.
+        UnexpectedCounts : the counts differ.
         """
         if target is None:
             return self
@@ -107,7 +107,7 @@ class Plan:
         ------
         InvalidParameter : a builder does not take the values.
         """
-        return {**self.policy.hierarchies, **self.given.of(microdata, pulse)}
+        return {**self.policy.hierarchies, **self.hierarchies.of(microdata, pulse)}
 
     @property
     def guarantee(self) -> Guarantee:
@@ -119,24 +119,24 @@ class Plan:
         policy: Policy,
         holds: Verdict,
         released: Sequence[str],
-        place: tuple[str, str, str],
+        names_and_kind: tuple[str, str, str],
         more: Mapping[str, Any],
     ) -> Request:
-        """What was asked for, as the report of a release says it.
+        """The request as the report of a release shows it.
 
         Parameters
         ----------
         policy : with the hierarchies that were used.
-        holds : what the release was found to keep to.
-        released : the names of its quasi-identifiers.
-        place : source, output, and what kind that is.
-        more : arguments beside those of the policy.
+        holds : the verdict of the recount.
+        released : the names of the released quasi-identifiers.
+        names_and_kind : names of source and output, kind of the output.
+        more : arguments in addition to those of the policy.
         """
         job = self.job
         arguments = {
             **policy.arguments(),
             "by": list(job.by),
-            "hierarchies": self.given.described(policy.hierarchies),
+            "hierarchies": self.hierarchies.described(policy.hierarchies),
             "models": [
                 {"model": level.model, "counted": level.achieved}
                 | dict(holds.of_models)
@@ -144,15 +144,15 @@ class Plan:
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
             "also_k": [
-                {"columns": list(one.columns), "k": one.k, "counted": found}
-                for one, found in zip(self.also(released), holds.also, strict=True)
+                {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
+                for column_set, counted in zip(self.also(released), holds.also, strict=True)
             ],
             **holds.ledger_values,
             **more,
         }
         if not self.guarantee.also:
             del arguments["also_k"]
-        source, output, kind = place
+        source, output, kind = names_and_kind
         return Request(
             source=source,
             output=output,
@@ -169,20 +169,22 @@ class Plan:
         )
 
     def questions(self, released: Sequence[str]) -> Questions:
-        """What has to be counted on a release with quasi-identifiers of these names."""
+        """The counts to take on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        asked = replace(self.guarantee, also=self.also(released))
-        return asked.questions(released, sensitive, self.wanted.leaves)
+        guarantee = replace(self.guarantee, also=self.also(released))
+        return guarantee.questions(released, sensitive, self.wanted.leaves)
 
     def also(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
-        own = self.job.quasi_identifiers
-        return tuple(one.released(own, released) for one in self.guarantee.also)
+        quasi_identifiers = self.job.quasi_identifiers
+        return tuple(
+            column_set.released(quasi_identifiers, released) for column_set in self.guarantee.also
+        )
 
     def draft(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
     ) -> Draft:
-        """The release of these records, which is written to the planned place."""
+        """The release of these records, to be written to the planned output."""
         return Draft(
             self.job,
             self.place,
@@ -198,18 +200,18 @@ class Plan:
 
     @property
     def place(self) -> Output:
-        """Where the release goes, of a plan that writes one."""
+        """The output of a plan that writes a release."""
         assert self.output is not None
         return self.output
 
     @property
     def sensitive(self) -> dict[str, Attribute]:
-        """What the columns of the privacy models are."""
+        """The attributes of the privacy models, by name."""
         return {a.name: self.relation.attribute(a.name) for a in self.wanted.sensitive}
 
     @property
     def not_copied(self) -> tuple[str, ...]:
-        """The columns that a release tells nothing of."""
+        """The columns that a release leaves out."""
         columns = self.relation.schema.attributes
         return tuple(a.name for a in columns if a.name not in self.job.named)
 
@@ -217,12 +219,12 @@ class Plan:
 def plan(
     job: Job, source: Source, target: Target[Any] | None = None, pulse: Pulse = no_pulse
 ) -> Plan:
-    """Refuse what can be refused before a row is read; what is read and written otherwise.
+    """Perform all checks that need no row, and plan the run.
 
     Parameters
     ----------
-    target : None where classes alone are wanted.
-    pulse : called now and then while hierarchies are read: what it raises ends it.
+    target : None if only classes are needed.
+    pulse : called regularly while hierarchies are read; its exceptions end the planning.
 
     Raises
     ------
@@ -233,8 +235,8 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
-    normalize, whose = job.entity_normalize, job.guarantee.persons
-    persons = tuple(as_identifier(relation.attribute(name), normalize) for name in whose)
+    normalize, person_names = job.entity_normalize, job.guarantee.persons
+    persons = tuple(as_identifier(relation.attribute(name), normalize) for name in person_names)
     job.guarantee.require(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
@@ -249,18 +251,18 @@ def plan(
         numbers = tuple(source.numbers_of_persons(relation))
         relation = relation.with_columns(numbers)
     key = None if target is None else _key_of(job, relation, source, target)
-    # Before anything is read: what is written later is newer than the release.
+    # Take the state before reading, so that later writes count as newer than the release.
     state, history = _state_of(job, relation, source, target)
     relation = source.pin(relation, [*names, *numbers])
-    given = read_hierarchies(source, relation, job, pulse)
-    models = with_null_leaves(given.models)
+    hierarchies = read_hierarchies(source, relation, job, pulse)
+    models = with_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.in_sets]))
     for name in job.in_sets:
         require_equality(relation.attribute(name))
     for name in (trees := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
-        # Kept values leave their database: they are looked at, too.
+        # Retained values leave their database, so inspect their types as well.
         looked_at = [relation.attribute(name) for name in job.named]
         relation = relation.with_attributes(source.inspect(relation, looked_at))
         for name in (*job.quasi_identifiers, *job.kept):
@@ -282,9 +284,9 @@ def plan(
         passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
         target.require_passthrough(source, relation, passthrough)
-    wanted = ColumnRoles(
+    roles = ColumnRoles(
         attributes,
-        # Whatever their types are, these are told apart by their values' texts.
+        # Compare these by the text of their values, whatever their types are.
         by=_as_texts(relation, job.by),
         sensitive=_as_texts(relation, sensitive),
         leaves=frozenset(trees),
@@ -292,14 +294,14 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    made = Plan(job, policy, relation, wanted, given, release_id, output, numbers, state, key)
-    return replace(made, history=history).expected(source, target)
+    base = Plan(job, policy, relation, roles, hierarchies, release_id, output, numbers, state, key)
+    return replace(base, history=history).expected(source, target)
 
 
 def _state_of(
     job: Job, relation: Relation, source: Source, target: Target[Any] | None
 ) -> tuple[Mapping[str, Any], SourceHistory]:
-    """What is known of the source, and its earlier releases; nothing where no release is written.
+    """State and earlier releases of the source; both empty if no release is written.
 
     Raises
     ------
@@ -316,7 +318,7 @@ def _state_of(
 def _key_of(
     job: Job, relation: Relation, source: Source, target: Target[Any]
 ) -> PseudonymKey | None:
-    """The key of the job's pseudonyms, after all checks of them; None where it has none.
+    """The key of the job's pseudonyms, after all checks of them; None without pseudonyms.
 
     Raises
     ------
@@ -338,11 +340,11 @@ def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
 
 
 def require_roles(job: Asked, relation: Relation) -> None:
-    """Check that every column has a role, where new ones may not be.
+    """Check that every column has a role, if the job halts at new columns.
 
     Raises
     ------
-    ColumnUnclassified, ColumnWithoutRule : one has none.
+    ColumnUnclassified, ColumnWithoutRule : a column has none.
     """
     if job.roles is None or job.on_new_column != "halt":
         return
@@ -367,7 +369,7 @@ def _as_texts(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]
 
 
 def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribute]) -> None:
-    """Check that the target has the range types that are wanted.
+    """Check that the target has the range types that the recoding needs.
 
     Raises
     ------

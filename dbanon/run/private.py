@@ -1,8 +1,8 @@
-"""A differentially private release of a table: refused, spent, then read, drawn and counted.
+"""A differentially private release of a table: check, spend, read, draw noise, recount.
 
-Three transactions. The first looks at public figures alone, and refuses what can be refused. The
-second spends, and is committed. The third sees that it was, and only then are values read and noise
-drawn; what becomes of it, spent is spent.
+Uses three transactions. The first performs all checks and reads only public figures. The second
+spends from the budget and commits. The third verifies the spending before it reads values and
+draws noise. The amount stays spent even if the third transaction fails.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dbanon.ledger.budgets import KeptBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
-from dbanon.run.private_begin import Begun, begin, shape_of
+from dbanon.run.private_begin import PrivatePlan, plan_private, shape_of
 from dbanon.run.run import PhaseProgress
-from dbanon.run.time_limit import within
+from dbanon.run.time_limit import limit_time
 from dbanon.sessions.base import Output
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
@@ -49,22 +49,22 @@ from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import private_rows
 from dbanon.version import version
 
-# To spend, where others spend at the same moment.
+# Attempts to spend when other sessions spend at the same moment.
 ATTEMPTS = 20
 
 
 @dataclass(eq=False)
 class Spender:
-    """A budget of the ledger, for one release; what follows the spending needs its transaction.
+    """Spends from a budget of the ledger for one release, and reads in the next transaction.
 
     Parameters
     ----------
     transaction : spends, commits, and gives the session of a new transaction.
     """
 
-    begun: Begun
-    transaction: Callable[[Begun], tuple[KeptBudget, Session]]
-    kept: KeptBudget | None = None
+    planned: PrivatePlan
+    transaction: Callable[[PrivatePlan], tuple[KeptBudget, Session]]
+    budget: KeptBudget | None = None
     session: Session | None = None
     _read: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
         default=None, repr=False
@@ -72,15 +72,15 @@ class Spender:
 
     @property
     def told(self) -> str:
-        """What is spent, in words."""
-        assert self.kept is not None
-        return self.kept.told
+        """A description of the spending."""
+        assert self.budget is not None
+        return self.budget.told
 
     def spend(self, cost: Cost) -> None:
-        """Spend, and see in another transaction that it is spent."""
-        self.kept, self.session = self.transaction(self.begun)
-        budgets.require_spent(self.session, self.begun.release_id)
-        before = self.begun.relation
+        """Spend, and verify the spending in another transaction."""
+        self.budget, self.session = self.transaction(self.planned)
+        budgets.require_spent(self.session, self.planned.release_id)
+        before = self.planned.relation
         if self.session.find_source(before.name).schema != before.schema:
             raise SourceChanged(
                 f"{before.name} has other columns than before epsilon was spent; nothing was"
@@ -89,87 +89,89 @@ class Spender:
             )
 
     def table(self) -> Table:
-        """The columns, to be read in the transaction that has seen the spending."""
-        begun = self.begun
-        shape = shape_of(begun.job, begun.relation, begun.n)
+        """The columns, to be read in the transaction that verified the spending."""
+        planned = self.planned
+        shape = shape_of(planned.job, planned.relation, planned.n)
         return replace(
-            shape, read=self._column, read_persons=self._whose if begun.job.persons else None
+            shape, read=self._column, read_persons=self._whose if planned.job.persons else None
         )
 
     def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-        """All columns at once, of as many units as were counted before."""
+        """All columns at once; raises SourceChanged if the number of units has changed."""
         if self._read is None:
             assert self.session is not None
-            begun, job = self.begun, self.begun.job
-            found, whose = read_figures(
-                self.session, begun.relation, begun.columns, job.persons, job.chunk_rows
+            planned, job = self.planned, self.planned.job
+            figures, persons = read_figures(
+                self.session, planned.relation, planned.columns, job.persons, job.chunk_rows
             )
-            units = found.shape[1] if whose is None else int(whose.max(initial=0))
-            if units != begun.n:
+            units = figures.shape[1] if persons is None else int(persons.max(initial=0))
+            if units != planned.n:
                 raise SourceChanged(
-                    f"There were {begun.n} {job.unit}s before epsilon was spent, and there are"
+                    f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
                     f" {units}; nothing was published, and it stays spent.",
                     hint="Release a table that nobody writes to meanwhile.",
                 )
-            self._read = found, whose
+            self._read = figures, persons
         return self._read
 
     def _column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         column = self._figures()[0][j]
         nulls = np.isnan(column)
-        one = self.begun.columns[j]
-        if isinstance(one, ListedColumn):
-            return one.values(column), nulls
-        dtype = dtype_of(one.source)
+        spec = self.planned.columns[j]
+        if isinstance(spec, ListedColumn):
+            return spec.values(column), nulls
+        dtype = dtype_of(spec.source)
         if dtype.kind == "M":
             return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
         return column, nulls
 
     def _whose(self) -> NDArray[np.int64]:
-        whose = self._figures()[1]
-        assert whose is not None
-        return whose
+        persons = self._figures()[1]
+        assert persons is not None
+        return persons
 
 
 def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
-    """Spend, draw, write, count and publish; whoever opened the session commits.
+    """Spend, draw, write, count and publish; the caller commits the session.
 
     Raises
     ------
     DbanonError : its class says what went wrong.
     """
     started = time.perf_counter()
-    begun = spender.begun
-    rows = private_rows(spender.table(), begun.wished, spender, noise, begun.job.method)
+    planned = spender.planned
+    rows = private_rows(spender.table(), planned.settings, spender, noise, planned.job.method)
     session = spender.session
     assert session is not None
-    # Somebody may have taken the output's place since.
+    # Plan again: another session may have created the output since.
     output = plan_output(
         session,
-        parse_relation(begun.job.output),
-        begun.job.output_kind,
-        begun.job.if_exists,
-        begun.release_id,
+        parse_relation(planned.job.output),
+        planned.job.output_kind,
+        planned.job.if_exists,
+        planned.release_id,
     )
-    write_rows(session, output, begun.columns, rows.columns)
+    write_rows(session, output, planned.columns, rows.columns)
     require_recount(
-        session, output.written, [ColumnDomain.of(one) for one in begun.columns], begun.n
+        session, output.written, [ColumnDomain.of(column) for column in planned.columns], planned.n
     )
     report = _report(spender, output, rows, digest.take(session, output.written))
-    return _published(session, begun, output, report, time.perf_counter() - started)
+    return _publish_rows(session, planned, output, report, time.perf_counter() - started)
 
 
-def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None) -> PrivateReport:
-    begun, kept = spender.begun, spender.kept
-    assert kept is not None
+def _report(
+    spender: Spender, output: Output, rows: Synthesis, written_digest: str | None
+) -> PrivateReport:
+    planned, budget = spender.planned, spender.budget
+    assert budget is not None
     assert rows.epsilon is not None
-    job = begun.job
-    names = [attribute.name for attribute in begun.relation.schema.attributes]
+    job = planned.job
+    names = [attribute.name for attribute in planned.relation.schema.attributes]
     return PrivateReport(
-        release_id=begun.release_id,
+        release_id=planned.release_id,
         created_at=now(),
         dbanon_version=version(),
-        source=str(begun.relation.name),
+        source=str(planned.relation.name),
         output=str(output.name),
         output_kind=output.kind,
         relation=str(output.relation),
@@ -177,12 +179,12 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
         arguments={
             **job.arguments(),
             "budget": job.budget,
-            "hierarchies": dict(begun.hierarchies),
-            "between": {one.attribute.name: one.ends for one in begun.columns},
+            "hierarchies": dict(planned.hierarchies),
+            "between": {column.attribute.name: column.ends for column in planned.columns},
             "listed": {
-                one.attribute.name: list(one.labels)
-                for one in begun.columns
-                if isinstance(one, ListedColumn)
+                column.attribute.name: list(column.labels)
+                for column in planned.columns
+                if isinstance(column, ListedColumn)
             },
             "told": list(rows.told),
         },
@@ -190,34 +192,34 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
         epsilon=rows.epsilon,
         delta=job.wished.delta,
-        rho=None if kept.delta is None else float(budgets.charged(job.wished.cost, kept.delta)),
+        rho=None if budget.delta is None else float(budgets.charged(job.wished.cost, budget.delta)),
         neighbours=job.unit,
         budget=job.budget,
-        spent=float(kept.spent),
-        total=float(kept.total),
-        rows_in=begun.n,
-        rows_out=begun.n,
+        spent=float(budget.spent),
+        total=float(budget.total),
+        rows_in=planned.n,
+        rows_out=planned.n,
         guarantee=rows.guarantee,
         told=rows.told,
-        digest=taken,
+        digest=written_digest,
     )
 
 
-def _published(
-    session: Session, begun: Begun, output: Output, report: PrivateReport, elapsed: float
+def _publish_rows(
+    session: Session, planned: PrivatePlan, output: Output, report: PrivateReport, elapsed: float
 ) -> PrivateReport:
-    """Give the table its place, and note it in the ledger, with what was spent for it."""
+    """Publish the table, and record it with its spending in the ledger."""
     types = dict(session.columns_of(output.written))
-    session.publish(output, [one.attribute.name for one in begun.columns])
+    session.publish(output, [column.attribute.name for column in planned.columns])
     row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
         "relation_name": output.relation.name,
     }
-    source = {a.name: a.sql_type for a in begun.relation.schema.attributes}
+    source = {a.name: a.sql_type for a in planned.relation.schema.attributes}
     columns = [
         {
-            "release_id": begun.release_id,
+            "release_id": planned.release_id,
             "position": position,
             "name": name,
             "role": "quasi_identifier" if name in types else entries.NOT_COPIED,
@@ -227,11 +229,11 @@ def _published(
         }
         for position, name in enumerate([*types, *report.not_copied])
     ]
-    run = run_of(begun.job, elapsed, read=begun.relation.schema.attributes)
-    noted = entries.record_row(session, row, columns, output, run)
+    run = run_of(planned.job, elapsed, read=planned.relation.schema.attributes)
+    recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
-        budgets.published(session, begun.release_id)
-    return report.made(created_at=noted)
+        budgets.published(session, planned.release_id)
+    return report.made(created_at=recorded_at)
 
 
 # -- in a database of a client --------------------------------------------------------------------
@@ -240,11 +242,11 @@ def _published(
 def run_private(
     job: PrivateJob, store: Store, progress: PhaseProgress | None = None
 ) -> PrivateReport:
-    """Run a job as a client; when it fails, leave a row in the ledger, and what is spent spent.
+    """Run a job as a client. A failed run leaves a row in the ledger and does not refund.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong.
+    DbanonError : its class says what went wrong.
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
@@ -254,10 +256,10 @@ def run_private(
             "A budget is kept in the database that is read, and a file is not a database.",
             hint="Load the rows into a database, and release from there.",
         )
-    # Who was told to end has little time for that, too.
+    # A run asked to stop has little time left, which must include writing this row.
     with ending().scope():
         try:
-            with within(job.time_limit, progress) as watched:
+            with limit_time(job.time_limit, progress) as watched:
                 return _run(job, store, watched)
         except (Exception, KeyboardInterrupt) as error:
             failed = run_of(job, time.perf_counter() - started, error_code(error))
@@ -269,32 +271,32 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
     tick = progress or (lambda phase, share: None)
     tick("read", 0.0)
     with store.planning(staging=False) as session:
-        begun = begin(job, session, str(uuid.uuid4()))
+        planned = plan_private(job, session, str(uuid.uuid4()))
     with ExitStack() as stack:
 
-        def transaction(begun: Begun) -> tuple[KeptBudget, Session]:
-            kept = _spent(store, begun)
+        def transaction(planned: PrivatePlan) -> tuple[KeptBudget, Session]:
+            budget = _spent(store, planned)
             tick("read", 0.5)
-            return kept, stack.enter_context(store.session(write=True))
+            return budget, stack.enter_context(store.session(write=True))
 
-        report = release(Spender(begun, transaction))
+        report = release(Spender(planned, transaction))
         tick("write", 1.0)
     tick("verify", 1.0)
     return report
 
 
-def spend(session: Session, begun: Begun) -> KeptBudget:
-    """Spend, in a transaction that is committed before anything else."""
-    job = begun.job
-    return budgets.spend(session, job.budget, job.wished.cost, begun.release_id)
+def spend(session: Session, planned: PrivatePlan) -> KeptBudget:
+    """Spend from the budget; the caller commits this transaction before anything else."""
+    job = planned.job
+    return budgets.spend(session, job.budget, job.wished.cost, planned.release_id)
 
 
-def _spent(store: Store, begun: Begun) -> KeptBudget:
-    """Spend in a transaction of its own; tried again where others spent at the same moment."""
+def _spent(store: Store, planned: PrivatePlan) -> KeptBudget:
+    """Spend in a separate transaction; retry if others spent at the same moment."""
     for attempt in range(ATTEMPTS):
         try:
             with store.session(write=True) as session:
-                return spend(session, begun)
+                return spend(session, planned)
         except SourceChanged:
             if attempt + 1 == ATTEMPTS:
                 raise

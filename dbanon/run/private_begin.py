@@ -1,4 +1,4 @@
-"""What refuses a differentially private release before anything is spent: public figures alone."""
+"""Checks of a differentially private release before spending; they read only public figures."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from dbanon.synthesis.columns import PublicColumn, Table
 from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.private import planned_columns
 
-# Bytes that a figure takes at most, as it was read, on its grid and as it is written.
+# Maximum bytes per figure: as read, on its grid and as written.
 _OF_A_FIGURE = 64
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What is known of a release before anything is spent: all of it is public.
+class PrivatePlan:
+    """A private release after all checks, before spending. All of its fields are public.
 
     Parameters
     ----------
-    wished : what the job wishes, its hierarchies read.
-    hierarchies : by column, what the ledger keeps of them.
+    settings : the job's privacy settings, with their hierarchies read.
+    hierarchies : by column, their description for the ledger.
     """
 
     job: PrivateJob
-    wished: Private
+    settings: Private
     relation: Relation
     columns: tuple[AnyColumn, ...]
     n: int
@@ -61,12 +61,12 @@ class Begun:
     hierarchies: Mapping[str, Mapping[str, Any]]
 
 
-def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
-    """Refuse what public figures, names, types and rights refuse.
+def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivatePlan:
+    """Check public figures, names, types and rights.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; no row was looked at but to be counted.
+    DbanonError : its class says what went wrong. Rows were counted but not read.
     """
     source = SqlSource(session)
     relation = source.describe(job)
@@ -85,11 +85,11 @@ def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
         check_length(attribute.name, session.name_limit, "name of a column")
     if job.output_kind == "view":
         session.require_columns_of_views(job.quasi_identifiers)
-    wished, hierarchies = _read_trees(job, source, relation)
+    settings, hierarchies = _read_trees(job, source, relation)
     columns = tuple(
         _column(session, attribute, public)
         for attribute, public in zip(
-            attributes, planned_columns(shape_of(job, relation, 0), wished), strict=True
+            attributes, planned_columns(shape_of(job, relation, 0), settings), strict=True
         )
     )
     output = plan_output(
@@ -103,33 +103,33 @@ def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
             " than the limit.",
             hint="Raise it: `memory_limit`.",
         )
-    return Begun(job, wished, relation, columns, n, output, release_id, hierarchies)
+    return PrivatePlan(job, settings, relation, columns, n, output, release_id, hierarchies)
 
 
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
 ) -> tuple[Private, dict[str, dict[str, Any]]]:
-    """What a job wishes, its hierarchies read, and what the ledger keeps of them."""
-    given = job.wished.hierarchies
-    for name, one in given.items():
-        if isinstance(one, HierarchySpec) and one.kind == TABLE:
-            of = source.session.find_source(parse_relation(one.value)).name
-            if source.session.same_name(of, relation.name):
+    """The job's settings with their hierarchies read, and descriptions for the ledger."""
+    specs = job.wished.hierarchies
+    for name, spec in specs.items():
+        if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
+            table = source.session.find_source(parse_relation(spec.value)).name
+            if source.session.same_name(table, relation.name):
                 raise InvalidParameter(
                     f'The hierarchy of "{name}" is read from the rows that are released.',
                     hint="Say what anyone may know: never the values that a column holds.",
                 )
-    trees, origins = read_named(source, relation, given)
-    told = {
+    trees, origins = read_named(source, relation, specs)
+    described = {
         name: {"leaves": tree.n_leaves, "height": tree.height, **origins.get(name, {})}
         for name, tree in trees.items()
         if isinstance(tree, Hierarchy)
     }
-    return replace(job.wished, hierarchies=trees), told
+    return replace(job.wished, hierarchies=trees), described
 
 
 def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
-    """A column as the database has it, of what is public of it."""
+    """The database column for a public column."""
     if isinstance(public, NumericDomain):
         return synthetic_column(session, attribute, (public.low, public.high))
     if attribute.kind is Kind.BOOLEAN:
@@ -138,17 +138,18 @@ def _column(session: Session, attribute: Attribute, public: PublicColumn) -> Any
 
 
 def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None:
-    wanted = (str(relation.name), job.unit, job.wished.entity)
-    if (budget.source, budget.unit, budget.entity) != wanted:
-        whose = f" by {budget.entity}" if budget.entity else ""
+    expected = (str(relation.name), job.unit, job.wished.entity)
+    if (budget.source, budget.unit, budget.entity) != expected:
+        entity_text = f" by {budget.entity}" if budget.entity else ""
         raise InvalidParameter(
-            f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}{whose}.",
+            f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}"
+            f"{entity_text}.",
             hint="All releases of a source spend of the budget of that source and unit.",
         )
 
 
 def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
-    """The columns by their types, without a way to read them."""
+    """The columns by their types; reading them raises."""
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
     def never(j: int) -> Any:
@@ -159,7 +160,7 @@ def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
         names=job.quasi_identifiers,
         dtypes=tuple(map(dtype_of, attributes)),
         nullable=tuple(attribute.nullable for attribute in attributes),
-        labels={one.name: one.order for one in attributes if one.order},
+        labels={attribute.name: attribute.order for attribute in attributes if attribute.order},
         read=never,
         source=str(relation.name),
     )

@@ -1,4 +1,4 @@
-"""A release again, by its entry in the ledger: of its source as it is now, under its name."""
+"""Refreshes a release by its ledger entry: from the current source, under the same name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
 from dbanon.version import version
 
-# What may be another one than at the release, where it is accepted by its word.
+# Differences from the earlier release that the caller may accept.
 VERSION, RULES, SOURCE, HIERARCHIES = "version", "rules", "source", "hierarchies"
 ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES, INDEPENDENT)
 _CONSENT = f'`accept=["{INDEPENDENT}"]`'
@@ -49,25 +49,26 @@ def job_again(
     door: str = "python",
     **more: Any,
 ) -> Job:
-    """The job that makes a release again, under its name and in its place.
+    """The job that refreshes a release, under its name and in its place.
 
     Parameters
     ----------
     release : the name of its output.
-    accept : what may be another one than then; words of ``ACCEPTED``.
-    chain_key : where the key of its chain is, of a release of a chain.
-    pseudonym_key : where the key of its pseudonyms is, of a release that has some.
-    more : options of the run, which change nothing of what is made.
+    accept : accepted differences from the earlier release; words of ``ACCEPTED``.
+    chain_key : location of the chain's key, for a release of a chain.
+    pseudonym_key : location of the pseudonyms' key, for a release with pseudonyms.
+    more : options of the run that do not change the release.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it.
-    RefreshRefused : the ledger cannot say it all, or it would be another thing; each is told.
-    SecondRelease : its persons were released before, and nobody asked for independent releases.
-    InvalidParameter : ``accept`` has another word, or a key is missing.
-    PseudonymKeyWrong : the key of the pseudonyms is another one than then.
-    LedgerEntryBroken : the entry has another shape than dbanon writes.
+    RefreshRefused : the ledger's entry is incomplete, or the release would differ; lists each
+        difference.
+    SecondRelease : its persons were released before, without consent to independent releases.
+    InvalidParameter : ``accept`` has an unknown word, or a key is missing.
+    PseudonymKeyWrong : the key of the pseudonyms has changed.
+    LedgerEntryBroken : the entry does not have the form that dbanon writes.
     """
     for word in accept:
         if word not in ACCEPTED:
@@ -86,34 +87,37 @@ def _job(
     door: str,
     more: dict[str, Any],
 ) -> Job:
-    """The job by its entry, of which nothing is certain."""
-    found, then, arguments = _entry(session, name)
+    """The job of a ledger entry, whose content is not trusted."""
+    request, then, arguments = _entry(session, name)
     hashes = arguments.get("hierarchies", {})
     with_chain: dict[str, Any] = {}
-    if "chain" in found:
+    if "chain" in request:
         if chain_key is None:
             raise InvalidParameter(
-                f"{name} is a release of chain {found['chain']['name']}, which needs its key.",
+                f"{name} is a release of chain {request['chain']['name']}, which needs its key.",
                 hint="Refresh from a client, and say where the key is: file:PATH or env:NAME.",
             )
-        with_chain = {"chain": Chain(key=chain_key, **found["chain"])}
+        with_chain = {"chain": Chain(key=chain_key, **request["chain"])}
     if "pseudonyms" in arguments:
         _require_key(name, arguments["pseudonyms"], pseudonym_key)
     if pseudonym_key is not None:
         more["pseudonym_key"] = pseudonym_key
-    job = job_of_request(found, door=door, output=str(name), **with_chain, **more)
+    job = job_of_request(request, door=door, output=str(name), **with_chain, **more)
     relation = session.find_source(parse_relation(job.table))
     job = with_rules(session, job)
     if INDEPENDENT in accept and job.chain is None:
         job = replace(job, releases=INDEPENDENT)
     others: dict[str, list[str]] = {}
-    for word, what in _differences(session, job, relation, found, then, hashes):
+    for word, difference in _differences(session, job, relation, request, then, hashes):
         if word not in accept:
-            others.setdefault(word, []).append(what)
+            others.setdefault(word, []).append(difference)
     if others:
         raise RefreshRefused(
             f"{name} would be another thing than it was: nothing was published.",
-            detail="; ".join(what for found in others.values() for what in found) + ".",
+            detail="; ".join(
+                difference for differences in others.values() for difference in differences
+            )
+            + ".",
             hint=f"Accept intended changes: {', '.join(others)}. Or release the table anew.",
         )
     earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
@@ -123,7 +127,7 @@ def _job(
 
 
 def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
-    """What was asked for, the version that made it, and its arguments as they were recorded."""
+    """The recorded request, the version of dbanon that made it, and the arguments."""
     if not entries.trusted(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing = session.find_existing(name)
@@ -136,7 +140,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
     request, arguments, then, publisher, epsilon = recorded_request(session, release_id)
     user = session.current_user()
     if not _is_publisher(session, request, publisher):
-        # Its conditions and files are what that role asked for, with its own rights.
+        # Its conditions and files were chosen by that role, for that role's rights.
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
             hint=(
@@ -155,21 +159,21 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
             " file.",
             hint="Release it once more with all options. From then on it can be refreshed.",
         )
-    found: dict[str, Any] = json.loads(request)
-    if found.get("lacks"):
+    request_options: dict[str, Any] = json.loads(request)
+    if request_options.get("lacks"):
         raise RefreshRefused(
             f"The ledger does not say all that {name} was asked for.",
-            detail=f"It keeps no values of columns: {', '.join(found['lacks'])}.",
+            detail=f"It keeps no values of columns: {', '.join(request_options['lacks'])}.",
             hint="Declare them as rules of the table, or store hierarchies by name, and release it"
             " once more.",
         )
-    return found, str(then), json.loads(arguments)
+    return request_options, str(then), json.loads(arguments)
 
 
 def _is_publisher(session: Session, request: str | None, name: str | None) -> bool:
-    """Whether this role published a release, by its number where the entry has one, else by name.
+    """Whether this role published a release. Compares role OIDs if recorded, else names.
 
-    A role that is renamed keeps its number, and another may take its name.
+    A renamed role keeps its OID, and another role may take its former name.
     """
     number = None if request is None else json.loads(request).get(entries.PUBLISHER)
     if number is None:
@@ -178,12 +182,12 @@ def _is_publisher(session: Session, request: str | None, name: str | None) -> bo
 
 
 def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:
-    """Check that the key of a release's pseudonyms is the one that it was made with.
+    """Check that the key of a release's pseudonyms is unchanged.
 
     Raises
     ------
-    InvalidParameter : nobody said where it is.
-    PseudonymKeyWrong : it cannot be read, or is another one.
+    InvalidParameter : its location was not specified.
+    PseudonymKeyWrong : it cannot be read, or has changed.
     """
     if where is None:
         raise InvalidParameter(
@@ -202,16 +206,16 @@ def _differences(
     session: Session,
     job: Job,
     relation: Relation,
-    found: Mapping[str, Any],
+    request: Mapping[str, Any],
     then: str,
     hashes: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str]]:
-    """What is another one than at the release: the word by which it is accepted, and what it is."""
+    """Differences from the earlier release: the word that accepts each, and a description."""
     if then != version():
         yield VERSION, f"version {then} made it, and this is {version()}"
-    if found.get("declared") != job.declared:
+    if request.get("declared") != job.declared:
         yield RULES, f"the rules of {relation.name} are others now"
-    source = found["source"]
+    source = request["source"]
     existing = session.find_existing(relation.name)
     if existing is not None and source.get("oid") not in (None, existing.oid):
         yield SOURCE, f"{relation.name} is another table of this name now"
@@ -220,8 +224,8 @@ def _differences(
         if name not in types:
             yield SOURCE, f'column "{name}" of {relation.name} is gone'
         elif name in source["types"] and types[name] != source["types"][name]:
-            told = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
-            yield SOURCE, told
+            difference = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
+            yield SOURCE, difference
     for column, spec in job.hierarchies.items():
         recorded = hashes.get(column, {}).get("sha256")
         if recorded is None or not isinstance(spec, HierarchySpec):

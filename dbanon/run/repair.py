@@ -1,4 +1,4 @@
-"""Attaching releases of a PostgreSQL ledger to their relations again, as after a restored dump."""
+"""Reattaches releases of a PostgreSQL ledger to their relations, e.g. after a restored dump."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REASONS = {"columns": _COLUMNS, "view": "its view is another role's, or shows s
 
 @dataclass(frozen=True)
 class Repair:
-    """What was done about an entry of the ledger.
+    """The action taken on an entry of the ledger.
 
     Parameters
     ----------
@@ -51,11 +51,11 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
     repairs = []
     for row in session.rows(CANDIDATES):
         candidate = dict(zip(CANDIDATE_COLUMNS, row, strict=True))
-        repairs.append(_repaired(session, candidate, accept_owners))
+        repairs.append(_repair_entry(session, candidate, accept_owners))
     return repairs
 
 
-def _repaired(
+def _repair_entry(
     session: PostgresqlSession, candidate: Mapping[str, Any], accept_owners: Collection[str]
 ) -> Repair:
     release_id = str(candidate["release_id"])
@@ -75,7 +75,7 @@ def _repaired(
             with session.savepoint():
                 compared = _compare(session, release_id, read, candidate["digest"])
         except DbanonError as error:
-            # Nobody stops the others by a table whose code would run.
+            # A table that would run code fails alone and must not stop the others.
             compared, reason = None, f"its rows could not be compared: {error.message}"
         if reason is not None:
             pass
@@ -106,6 +106,6 @@ def _compare(
         return digest.NOT_RECORDED if {n for n, _ in then} == {n for n, _ in now} else None
     if then != now:
         return None
-    # Looked at as a source is: its owner may have made something else of it.
+    # Inspect it like a source: its owner may have replaced it.
     session.find_source(table)
     return digest.compare(session, table, recorded)

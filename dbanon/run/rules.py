@@ -1,4 +1,4 @@
-"""Rules of tables: declared, listed, and taken by jobs that name no columns."""
+"""Rules of tables: declare them, list them, and apply them to jobs that name no columns."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Declared:
 
     Parameters
     ----------
-    state : ``current``; ``not trusted``, as no owner of today declared it; ``another table``, of
-        this name, which belongs to another role, or was restored; ``no column``; ``no table``;
-        ``no rule``, of a column of a table that was named.
+    state : ``current``; ``not trusted``, if no current owner declared it; ``another table``, if it
+        was declared for another table of this name, or was restored; ``no column``; ``no table``;
+        ``no rule``, for a column without a rule.
     declared_by : the role, where there are roles.
     """
 
@@ -50,31 +50,35 @@ class Declared:
 
 
 def declare(
-    store: Store, table: str, given: Mapping[str, Any] | None = None, *, from_comments: bool = False
+    store: Store,
+    table: str,
+    by_column: Mapping[str, Any] | None = None,
+    *,
+    from_comments: bool = False,
 ) -> list[Declared]:
-    """Declare rules of a table in its database; all that it has then.
+    """Declare rules of a table in its database, and return all of its rules.
 
     Parameters
     ----------
-    given : rules by column; they go before those of comments.
-    from_comments : also read the rules that comments on its columns state.
+    by_column : rules by column; they take precedence over those in comments.
+    from_comments : also read the rules in comments on its columns.
 
     Raises
     ------
-    InvalidParameter, HierarchyBroken : a rule is not as it must be.
+    InvalidParameter, HierarchyBroken : a rule is invalid.
     ColumnNotFound : the table has no such column.
     InsufficientRights : the table is another role's.
     """
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
-        wanted = dict(in_comments(session.comments_on(relation.name))) if from_comments else {}
-        wanted |= given or {}
-        if not wanted and from_comments:
+        requested = dict(in_comments(session.comments_on(relation.name))) if from_comments else {}
+        requested |= by_column or {}
+        if not requested and from_comments:
             raise InvalidParameter(
                 f"No comment on a column of {relation.name} states a rule.",
                 hint="Write a line in it: dbanon: quasi_identifier",
             )
-        rules = checked(wanted)
+        rules = checked(requested)
         columns = [attribute.name for attribute in relation.schema.attributes]
         for name in rules.by_column:
             if name not in columns:
@@ -87,11 +91,11 @@ def declare(
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a table's listing, by column; without those of missing columns.
+    """The rules of a table's listing, by column, without those of missing columns.
 
     Raises
     ------
-    InvalidParameter : they are of several tables.
+    InvalidParameter : the rules belong to several tables.
     """
     if len({rule.source for rule in listing}) > 1:
         raise InvalidParameter(
@@ -105,29 +109,32 @@ def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
 
 
 def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) -> list[Declared]:
-    """Forget rules of a table: of these columns, or all of them; what it has then.
+    """Delete rules of a table, for some columns or all, and return the remaining ones.
 
     Raises
     ------
-    RulesNotFound : there are none, or none of such a column.
+    RulesNotFound : the table, or one of the columns, has no rule.
     InsufficientRights : the table is another role's.
     """
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
-        known = [one.name for one in kept.rules_kept(session, name) if one.is_replaceable]
+        declared_names = [
+            rule.name for rule in kept.rules_kept(session, name) if rule.is_replaceable
+        ]
         for column in columns or ():
-            if column not in known:
+            if column not in declared_names:
                 raise RulesNotFound(
-                    f'{name} has no rule of column "{column}".', hint=nearest_names(column, known)
+                    f'{name} has no rule of column "{column}".',
+                    hint=nearest_names(column, declared_names),
                 )
-        if not known:
+        if not declared_names:
             raise RulesNotFound(f"No rules are declared of {name}.")
         kept.undeclare(session, name, columns)
         return _states(session, session.find_source(name))
 
 
 def rules(store: Store, table: str | None = None) -> list[Declared]:
-    """The rules of a table, with its columns that have none, or of all tables of a database.
+    """The rules of a table, including its columns without one, or of all tables.
 
     Raises
     ------
@@ -136,11 +143,11 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     with store.session(write=False) as session:
         if table is not None:
             return _states(session, session.find_source(parse_relation(table)))
-        return [_declared(one) for one in kept.rules_kept(session)]
+        return [_declared(rule) for rule in kept.rules_kept(session)]
 
 
 def by_rules(job: Job, store: Store) -> Job:
-    """The job with what the rules of its table say of its columns, where it is to have them."""
+    """The job with the rules of its table applied, if it uses rules."""
     if job.declared != BY_RULES:
         return job
     with store.session(write=False) as session:
@@ -150,23 +157,23 @@ def by_rules(job: Job, store: Store) -> Job:
 def with_rules(session: Session, job: Job) -> Job:
     """The same in a session.
 
-    That each column has a rule, and each rule a column, the run looks at in its own transaction.
+    The run checks in its own transaction that each column has a rule and each rule a column.
     Warns with ``RulesOfAnotherTable``.
 
     Raises
     ------
-    RulesNotFound : there are no rules of the table.
-    RulesNotTrusted : who declared some of them may not do so today.
-    InsufficientRights : they name a table of a hierarchy that the table's owner may not read.
+    RulesNotFound : the table has no rules.
+    RulesNotTrusted : a role declared some of them that no longer may.
+    InsufficientRights : they name a hierarchy table that the table's owner may not read.
     """
     if job.declared != BY_RULES:
         return job
     relation = session.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
-    found = kept.rules_kept(session, relation.name)
-    _require_trusted(relation.name, [one for one in found if one.name in columns])
-    found = [one for one in found if one.is_trusted]
-    if not found:
+    declared = kept.rules_kept(session, relation.name)
+    _require_trusted(relation.name, [rule for rule in declared if rule.name in columns])
+    declared = [rule for rule in declared if rule.is_trusted]
+    if not declared:
         followed = kept.followed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
@@ -175,7 +182,7 @@ def with_rules(session: Session, job: Job) -> Job:
             if followed is not None
             else "Declare what its columns are, or name `quasi_identifiers`.",
         )
-    if any(one.state == kept.ANOTHER_TABLE for one in found):
+    if any(rule.state == kept.ANOTHER_TABLE for rule in declared):
         warn_caller(
             RulesOfAnotherTable(
                 f"Rules of {relation.name} were declared of another table of this name, or were"
@@ -183,31 +190,31 @@ def with_rules(session: Session, job: Job) -> Job:
                 " restored an administrator runs: dbanon upgrade"
             )
         )
-    named = {one.name: one.rule for one in found}
-    # In the order of the table, and so what is made does not depend on when each was declared.
+    named = {rule.name: rule.rule for rule in declared}
+    # Use the table's order, so that the release does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    made = applied(job, Rules({name: named[name] for name in order}))
-    for spec in (*made.hierarchies.values(), *(m.distance for m in made.policy.models)):
+    ruled_job = apply_rules(job, Rules({name: named[name] for name in order}))
+    for spec in (*ruled_job.hierarchies.values(), *(m.distance for m in ruled_job.policy.models)):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
-            # It is read with the rights of whoever releases, who did not name it.
+            # The releasing role reads it with its own rights but did not name it.
             tree = session.find_source(parse_relation(spec.value)).name
             session.require_owner_reads(relation.name, tree)
-    return made
+    return ruled_job
 
 
 def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> None:
-    """Check that the rules of a table's columns were declared by a role that may do so today.
+    """Check that the rules of a table's columns were declared by roles that still may do so.
 
     Raises
     ------
-    RulesNotTrusted : some were not; it names the columns, and who declared.
+    RulesNotTrusted : some were not; names the columns and the declaring roles.
     """
     refused = [rule for rule in rules_of_columns if not rule.is_trusted]
     if not refused:
         return
     names = ", ".join(f'"{rule.name}"' for rule in refused)
     authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in refused))
-    # No backtick may end the mark of the hint.
+    # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
         f"Rules of {table} were not declared by its owner of today; nothing was published.",
@@ -218,43 +225,45 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     )
 
 
-def applied(job: Job, rules: Rules) -> Job:
-    """The job with what rules say of its columns.
+def apply_rules(job: Job, rules: Rules) -> Job:
+    """The job with the options from the rules of its columns.
 
     Raises
     ------
-    InvalidParameter : no column is a quasi-identifier, or what they say does not fit the job.
+    InvalidParameter : no column is a quasi-identifier, or the rules do not fit the job.
     """
-    given = rules.options()
-    if not given["quasi_identifiers"]:
+    options = rules.options()
+    if not options["quasi_identifiers"]:
         raise InvalidParameter(
             f"The rules of {job.table} name no quasi-identifier.",
             hint="Declare which columns together could re-identify a person.",
         )
     of_policy = {
-        name: given.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
+        name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
     }
-    own = replace(job.pseudonymized, pseudonyms=given.pop("pseudonyms"))
-    return replace(job, **given, pseudonymized=own, policy=replace(job.policy, **of_policy))
+    pseudonymized = replace(job.pseudonymized, pseudonyms=options.pop("pseudonyms"))
+    return replace(
+        job, **options, pseudonymized=pseudonymized, policy=replace(job.policy, **of_policy)
+    )
 
 
 def _states(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
-    found = {one.name: one for one in kept.rules_kept(session, relation.name)}
+    by_name = {rule.name: rule for rule in kept.rules_kept(session, relation.name)}
     states = []
     for attribute in relation.schema.attributes:
-        one = found.pop(attribute.name, None)
+        rule = by_name.pop(attribute.name, None)
         states.append(
             Declared(str(relation.name), attribute.name, None, None, kept.NO_RULE, None, None)
-            if one is None
-            else _declared(one)
+            if rule is None
+            else _declared(rule)
         )
-    # What others said of columns that are not there is nothing to decide about.
-    return states + [_declared(one) for one in found.values() if one.is_trusted]
+    # Untrusted rules of missing columns need no decision, so leave them out.
+    return states + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
 
 
-def _declared(one: Kept) -> Declared:
-    role = one.rule.get("role")
+def _declared(rule: Kept) -> Declared:
+    role = rule.rule.get("role")
     return Declared(
-        one.table, one.name, role, one.rule, one.state, one.declared_at, one.declared_by
+        rule.table, rule.name, role, rule.rule, rule.state, rule.declared_at, rule.declared_by
     )

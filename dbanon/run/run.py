@@ -1,4 +1,4 @@
-"""One run of a job, whatever it reads from and writes to."""
+"""One run of a job, for any source and target."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
 
-# ``evaluate``, ``attacks`` and ``certificate`` stand beside them where they are asked for.
+# Jobs may add ``evaluate``, ``attacks`` and ``certificate``.
 PHASES = ("read", "cluster", "write", "verify", "digest")
 
-# Called with the phase and the share of it that is done; what it raises ends the run.
+# Called with the phase and the share of it that is done; its exceptions end the run.
 PhaseProgress = Callable[[str, float], None]
-# Given the target, what was written, and what was asked, counted and said of it.
+# Called with the target, the written release, questions, counts, guarantee and report.
 ExportFiles = Callable[..., "list[dict[str, Any]]"]
 
 
@@ -66,14 +66,14 @@ def run(
     progress: PhaseProgress | None = None,
     export: ExportFiles | None = None,
 ) -> Report:
-    """Run a job: read, cluster, write, recount; visible only when the recount holds.
+    """Run a job: read, cluster, write, recount; publish only if the recount succeeds.
 
     Parameters
     ----------
-    export : writes what else is made of the verified release, before anybody sees it; what it
-        gives, the report and the ledger keep.
+    export : writes files of the verified release before it becomes visible; the report and the
+        ledger store the entries that it returns.
 
-    Whoever opened source and target commits; until then nobody sees the release.
+    The caller opened source and target and commits them; until then the release is invisible.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
-        taken = fingerprint(planned, source)
+        job_fingerprint = fingerprint(planned, source)
         if job.source_digest:
             read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
             planned = replace(planned, state={**planned.state, "read": read})
@@ -91,11 +91,11 @@ def run(
     spellings = warn_of_spellings(planned, source)
     caution = caution_of(job, str(planned.relation.name), planned.history)
     warn_of_history(caution)
-    microdata, policy, found = read_and_cluster(planned, source, clock)
+    microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
-        release = recoded(planned, policy, source, microdata, found)
-        draft = planned.draft(microdata, release, taken)
+        release = recode_release(planned, policy, source, microdata, clustering)
+        draft = planned.draft(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
     joint: dict[str, Any] = {}
 
@@ -136,12 +136,12 @@ def run(
         warn_of_homogeneity(report)
         return report
 
-    return publish(planned, found, draft, source, target, clock, check, complete, export)
+    return publish(planned, clustering, draft, source, target, clock, check, complete, export)
 
 
 def publish(
     planned: Plan,
-    found: Found,
+    clustering: Found,
     draft: Draft,
     source: Source,
     target: Target[W],
@@ -155,15 +155,15 @@ def publish(
     Parameters
     ----------
     planned : with the policy whose hierarchies the records were recoded by.
-    check : gives the verdict on what was written, and raises when it must not be published.
-    complete : adds to the report what only this kind of run knows.
+    check : returns the verdict on the written release; raises if it must not be published.
+    complete : adds facts to the report that only this kind of run has.
     export : as of ``run``.
 
     The caller has opened the target and commits it.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : its class says what went wrong; nothing was published.
     """
     with clock.phase("write") as tick:
         written = target.write(draft, source, tick)
@@ -188,7 +188,7 @@ def publish(
             certified = {"certificate": published_certificate(certificate)}
             exact["certificate"] = certificate
     with clock.phase("digest"):
-        report = report_of(planned, draft, found, counted)
+        report = report_of(planned, draft, clustering, counted)
         for text in report.averaged_codes_told():
             warn_caller(CodesAveraged(f"Column {text}."))
         report = complete(replace(report, evaluated=evaluated).found(**certified))
@@ -201,13 +201,13 @@ def publish(
             files = export(target, written, questions, counts, planned.guarantee, report)
             report = report.exported(files, dict(clock.seconds))
     with clock.phase("write"):
-        noted = target.publish(written, report, counts, clock.elapsed)
+        recorded_at = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)
-    return report.made(created_at=noted, seconds=clock.seconds | {"total": clock.elapsed})
+    return report.made(created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed})
 
 
 class Clock:
-    """Seconds by phase, and progress told of each."""
+    """Measures seconds per phase and reports progress."""
 
     def __init__(self, progress: PhaseProgress | None = None) -> None:
         self._progress = progress
@@ -216,17 +216,17 @@ class Clock:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since the clock was created."""
         return time.perf_counter() - self._started
 
     def tell(self, phase: str, share: float) -> None:
-        """Tell how far a phase is; what the listener raises ends the run."""
+        """Report the progress of a phase; exceptions of the listener end the run."""
         if self._progress is not None:
             self._progress(phase, share)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Callable[[float], None]]:
-        """Add the seconds of the block to a phase; gives what tells its progress."""
+        """Add the seconds of the block to a phase; yield a function that reports progress."""
         started = time.perf_counter()
         yield lambda share: self.tell(name, share)
         spent = time.perf_counter() - started
@@ -245,15 +245,19 @@ def read_and_cluster(
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
-    found = clustered(planned, policy, microdata, clock, trees=planned.trees)
+    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.trees)
     with clock.phase("cluster"):
-        return microdata, policy, _as_released(planned, policy, source, microdata, found)
+        return (
+            microdata,
+            policy,
+            _join_indistinguishable(planned, policy, source, microdata, clustering),
+        )
 
 
-def clustered(
-    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **known: Any
+def cluster_records(
+    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
 ) -> Found:
-    """The classes of records; ``known`` as ``partition_for`` has it."""
+    """The classes of records; ``options`` go to ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
         return partition_for(
@@ -262,48 +266,49 @@ def clustered(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            **known,
+            **options,
         )
 
 
-def _as_released(
-    planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
+def _join_indistinguishable(
+    planned: Plan, policy: Policy, source: Source, microdata: Microdata, clustering: Found
 ) -> Found:
-    """The classes, such that they keep to the models as readers see them: alike ones as one."""
+    """The classes, joined until the models hold for the classes that readers can distinguish."""
     of_persons = microdata.entities is not None
     while not all(model.holds_together(of_persons) for model in policy.models):
-        before = found
-        release = recoded(planned, policy, source, microdata, before)
-        found = joined_for(
+        previous = clustering
+        release = recode_release(planned, policy, source, microdata, previous)
+        clustering = joined_for(
             microdata,
-            before,
+            previous,
             combinations(microdata, release),
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
-        # Other classes have other labels, which may be alike again; but each time they are fewer.
-        if found is before:
+        # Joined classes get new labels, which may coincide again. The number of classes falls
+        # each time, so this ends.
+        if clustering is previous:
             break
-    return with_sets(microdata, found, policy, planned.job.memory_limit)
+    return with_sets(microdata, clustering, policy, planned.job.memory_limit)
 
 
-def recoded(
-    planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
+def recode_release(
+    planned: Plan, policy: Policy, source: Source, microdata: Microdata, clustering: Found
 ) -> Release:
     """The classes with their released values."""
     relation = planned.relation
     return recode(
         microdata,
-        found,
+        clustering,
         policy,
         lambda partition, wide: source.exact_totals(relation, microdata, partition, wide),
         planned.trees,
     )
 
 
-def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Report:
-    """What is said of a release that was counted."""
+def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) -> Report:
+    """The report of a release that was counted."""
     job, output = planned.job, draft.output
     more = findings_of(counted)
     if job.entity_normalize is not None:
@@ -324,21 +329,21 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         more["kept_columns"] = CLIENT
-    levels = None if found.levels is None else dict(found.levels.levels)
+    levels = None if clustering.levels is None else dict(clustering.levels.levels)
     if levels is not None:
         more["levels"] = levels
     if draft.release.suppressed_cells:
         more["suppressed_cells"] = dict(draft.release.suppressed_cells)
     if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
         more["averaged_codes"] = averaged
-    if found.told:
-        more["told"] = dict(found.told)
+    if clustering.told:
+        more["told"] = dict(clustering.told)
     release, policy = draft.release, planned.policy
     completely = lost_completely(release.columns, policy.hierarchies)
     public, exact = losses_of(release, levels, completely)
-    place = str(planned.relation.name), str(output.name), output.kind
+    names_and_kind = str(planned.relation.name), str(output.name), output.kind
     return Report(
-        planned.request(policy, counted.verdict, release.names, place, more),
+        planned.request(policy, counted.verdict, release.names, names_and_kind, more),
         counted,
         public,
         MadeBy(

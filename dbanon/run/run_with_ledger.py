@@ -1,4 +1,4 @@
-"""Runs of jobs as clients make them: one that fails leaves a row in the ledger of its target."""
+"""Runs of jobs by clients; a failed run leaves a row in the ledger of its target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import PhaseProgress, run
-from dbanon.run.time_limit import within
+from dbanon.run.time_limit import limit_time
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
@@ -33,32 +33,32 @@ from dbanon.stores.sql_target import run_of
 
 
 @contextmanager
-def spilled(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
-    """The place where values wait, for the block; None where the job names no directory.
+def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
+    """Provide spill space for values during the block; None if the job names no directory.
 
-    Databases that are opened for the run keep to half of the memory limit, and put the rest there.
+    Databases opened for the run use at most half of the memory limit and spill there.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights, JobRunning : the directory is not ours alone.
+    InvalidParameter, InsufficientRights, JobRunning : others can access or use the directory.
     """
     if job.spill is None:
         yield None
         return
     with scratch_in(job.spill) as scratch:
-        known = [store for store in stores if store is not None]
-        for store in known:
+        opened = [store for store in stores if store is not None]
+        for store in opened:
             store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
         try:
             yield scratch
         finally:
-            for store in known:
+            for store in opened:
                 store.spill(None, None)
 
 
-# Who cannot be reached is not asked again; what may have been done did not fail.
 Runner = Callable[[Job, Store, "Store | None", "PhaseProgress | None"], Report]
 
+# After these errors no row is written: the database is unreachable, or the run may have succeeded.
 NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
 
 
@@ -84,10 +84,10 @@ def run_with_ledger(
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    # Who was told to end has little time for that, too.
+    # A run asked to stop has little time left, which must include writing this row.
     with ending().scope():
         try:
-            with within(job.time_limit, progress) as watched:
+            with limit_time(job.time_limit, progress) as watched:
                 return _within_memory(between or run_between, job, source, target, watched)
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, NOT_ASKED):
@@ -110,9 +110,9 @@ def run_between(
     DbanonError : its class says what went wrong; nothing was published.
     """
     require_place(job, source, target)
-    # Outermost: what databases put there is gone before it goes.
+    # Outermost, so that databases remove their spilled files before the directory is deleted.
     with (
-        spilled(job, source, target) as disk,
+        spill_space(job, source, target) as disk,
         files_of(job, target or source) as exporter,
         ExitStack() as stack,
     ):
@@ -120,7 +120,7 @@ def run_between(
             writes = stack.enter_context(source.session(write=True))
             reads = writes
         else:
-            # Sessions end the other way round: the target's commit is the last that can fail.
+            # Sessions end in reverse order, so the target's commit is the last step that can fail.
             writes = stack.enter_context(target.session(write=True, create=True))
             reads = stack.enter_context(source.session(write=False))
         started = time.perf_counter()

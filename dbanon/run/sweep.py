@@ -1,4 +1,4 @@
-"""Sweep: releases of a table that are tried, and made nowhere, for what they lose and risk."""
+"""Sweep: simulates releases of a table to measure their loss and risk; writes nothing."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import Release, recode
-from dbanon.run.nulls import release_of, sampled, share_withheld
+from dbanon.run.nulls import release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan
 from dbanon.run.totals import totals_of
 
 # Records that are linked where columns are not all numbers; of more a draw.
 LINKED = 2_500
-# CPU seconds after which nothing is tried that will not be recommended as far as can be foreseen.
+# CPU seconds after which releases that are unlikely to be recommended are not tried.
 SPENT = 4.0
 # Rows per person from which on a table is one of events.
 EVENTS = 3
@@ -45,7 +45,7 @@ Tried = Callable[[Point, Policy], None]
 
 
 class _TimeUp(Exception):
-    """The time that there was is over. Never leaves this module."""
+    """The time limit has passed. Never leaves this module."""
 
 
 def sweep(
@@ -53,28 +53,28 @@ def sweep(
     planned: Plan,
     microdata: Microdata,
     small: int,
-    told: Tick,
+    report_progress: Tick,
     tried: Tried = lambda point, policy: None,
 ) -> Sweep:
-    """Try releases with every method and k that is wished for, the cheapest first.
+    """Try releases with every requested method and k, the cheapest first.
 
-    Methods without refinement come before those with, large classes before small ones, and those
-    that bends are looked for in before others (for refinements: ``_Todo``). The first release is
-    always tried to its end.
+    Methods without refinement come before those with refinement, large classes before small ones,
+    and values of k where a knee is searched before others (for refinements: ``_Todo``). The first
+    release is always completed.
 
     Parameters
     ----------
-    microdata : all records, those with a NULL too: what becomes of NULLs, the plan's policy says.
-    small : the first count of withheld rows that is told as it is.
-    told : called with the share done; what it raises ends the sweep.
-    tried : called with each release, its frontier not known yet, and the policy that all share.
+    microdata : all records, including those with a NULL, which the plan's policy treats.
+    small : the smallest count of withheld rows that is reported exactly.
+    report_progress : called with the share done; its exceptions end the sweep.
+    tried : called with each release, before its frontier is known, and the shared policy.
 
     Raises
     ------
     TooFewRecords : there are fewer records than the smallest k.
     DbanonError : no release could be tried; the error of the first method.
     """
-    records = _RecordsByK(planned, microdata, request, lambda: told(0.0))
+    records = _RecordsByK(planned, microdata, request, lambda: report_progress(0.0))
     ks = records.feasible()
     numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
     trial = _Trial(planned, records, ks[0], numeric, small, request)
@@ -87,9 +87,9 @@ def sweep(
     def tick(share: float) -> None:
         nonlocal ended
         try:
-            told(todo.share(share))
+            report_progress(todo.share(share))
         except BaseException:
-            # One of ours would else be taken for a method's.
+            # Do not mistake a DbanonError of the listener for an error of the method.
             ended = True
             raise
         if points and time.monotonic() > end:
@@ -127,9 +127,9 @@ def sweep(
 def parted_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
-    """What a tried release would lose if its classes parted the rows of persons.
+    """The loss of a tried release if its classes could separate the rows of a person.
 
-    None where persons have few rows, which hardly differ, and where no such release can be made.
+    None if persons have few rows, which makes little difference, or if no such release is possible.
     """
     persons = microdata.entities
     if persons is None or len(persons) < EVENTS * len(np.unique(persons)):
@@ -138,13 +138,13 @@ def parted_loss(
     numeric = are_numbers(microdata.attributes, records.trees(point.k))
     trial = _Trial(planned, records, point.k, numeric, 0, request)
     with suppress(DbanonError):
-        own = with_layers(records.of(point.k), point.k)
-        return trial.release(own, trial.policy(point.curve, point.k), tick)[1].loss
+        layered = with_layers(records.of(point.k), point.k)
+        return trial.release(layered, trial.policy(point.curve, point.k), tick)[1].loss
     return None
 
 
 def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
-    """The error of the first method, removed from those that the caller's frame holds."""
+    """The error of the first method, removed from the dictionary in the caller's frame."""
     if not left_out:
         return TooFewRecords("All rows would be withheld.")
     return left_out.pop(next(iter(left_out)))
@@ -165,14 +165,14 @@ class _RecordsByK:
         self._known: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
 
     def feasible(self) -> list[int]:
-        """The sizes of classes that there are records for; raises as ``release_of``."""
+        """The values of k that have enough records; raises as ``release_of``."""
         sizes = []
         for k in self._request.k:
             with suppress(TooFewRecords):
                 self.of(k)
                 sizes.append(k)
         if not sizes and self._request.k:
-            # As it was refused above.
+            # Raises the refusal from above again.
             self.of(self._request.k[0])
         return sizes
 
@@ -181,11 +181,11 @@ class _RecordsByK:
         return self._found(k)[0]
 
     def trees(self, k: int) -> Mapping[str, Any]:
-        """The hierarchies of the records that the sample is of."""
+        """The hierarchies of the records that the sample was taken from."""
         return self._found(k)[1]
 
     def total(self, k: int) -> int:
-        """The records that the sample is of."""
+        """The number of records that the sample was taken from."""
         return self._found(k)[2]
 
     def _found(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
@@ -198,7 +198,7 @@ class _RecordsByK:
             else:
                 trees = self._planned.trees(released, self._pulse)
                 self._known[k] = (
-                    sampled(released, self._request.sample, self._request.seed, k),
+                    sample_records(released, self._request.sample, self._request.seed, k),
                     trees,
                     released.n_records,
                 )
@@ -206,10 +206,10 @@ class _RecordsByK:
 
 
 class _Todo:
-    """What is to be tried, one after the other.
+    """The queue of releases to try.
 
-    Of refinements those come first that may be recommended by what was tried before; unless methods
-    are named, the others are tried only where that takes little time.
+    Among refinements, those that earlier results may recommend come first. Unless methods are
+    named, the others are tried only if they take little time.
     """
 
     def __init__(self, request: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
@@ -219,11 +219,11 @@ class _Todo:
         self._all = len(self.left)
 
     def next(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """Taken out of ``left``; None where the others are not worth their time.
+        """Take the next release out of ``left``; None if the others would take too much time.
 
         Parameters
         ----------
-        points : what was tried so far.
+        points : results so far.
         """
         if not self.left:
             return None
@@ -236,9 +236,9 @@ class _Todo:
         return release
 
     def _cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """The first, unless it is foreseen to take more time than is left for what is not needed.
+        """The first release, unless it is expected to exceed the time for optional releases.
 
-        As long as the longest of its kind so far.
+        Expects it to take as long as the longest of its kind so far.
         """
         spent = sum(point.seconds for point in points)
         longest = max((p.seconds for p in points if p.curve == self.left[0][0]), default=0.0)
@@ -246,10 +246,10 @@ class _Todo:
 
     def leave_out(self, name: str) -> None:
         """Try no other release of this method."""
-        self.left = [one for one in self.left if one[0] != name]
+        self.left = [release for release in self.left if release[0] != name]
 
     def share(self, share: float) -> float:
-        """What is done of all, when of the release that was taken last this share is."""
+        """Convert the share done of the current release into the share done of the sweep."""
         return (self._all - len(self.left) - 1 + share) / self._all
 
 
@@ -258,13 +258,13 @@ def _is_refined(name: str) -> bool:
 
 
 def _in_order(ks: Sequence[int]) -> list[int]:
-    """Those that bends are looked for in first, of these the largest."""
+    """The values of k, those where a knee is searched first, each group in descending order."""
     return sorted(ks, key=lambda k: (k not in BENDS, -k))
 
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """What all tried releases share."""
+    """Runs trial releases with shared settings."""
 
     planned: Plan
     records: _RecordsByK
@@ -280,7 +280,7 @@ class _Trial:
 
     @property
     def total(self) -> int:
-        """The records that these are of."""
+        """The number of records that these were taken from."""
         return self.records.total(self.smallest_k)
 
     @property
@@ -288,23 +288,25 @@ class _Trial:
         return "sse_loss" if self.numeric else "iloss"
 
     def run(self, name: str, k: int, tick: Tick) -> Point | None:
-        """Find classes, recode and measure them; None where all rows would be withheld.
+        """Find classes, recode and measure them; None if all rows would be withheld.
 
         Raises
         ------
-        TimeLimit : by forecast all rows would take more seconds than may be.
+        TimeLimit : the forecast for all rows exceeds the allowed seconds.
         """
         started = time.process_time()
         policy, microdata = self.policy(name, k), self.records.of(k)
         foreseen = self._foreseen(policy)
         policy.guaranteed().require(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
-        found, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
+        clustering, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
             hierarchies = self.planned.trees(take_records(microdata, released))
-        pairs = pairs_of(microdata, release.partition, release.columns, hierarchies, found.measures)
+        pairs = pairs_of(
+            microdata, release.partition, release.columns, hierarchies, clustering.measures
+        )
         figures = evaluation_of(
             pairs,
             Parameters(sample=None if self.numeric else LINKED, seed=self.request.seed),
@@ -331,13 +333,13 @@ class _Trial:
         )
 
     def release(self, microdata: Microdata, policy: Policy, tick: Tick) -> tuple[Found, Release]:
-        """The classes of records, and what they are released with."""
-        found = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
+        """The classes of records and their released values."""
+        clustering = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
         totals = totals_of(microdata)
-        return found, recode(microdata, found, policy, totals, self.planned.trees)
+        return clustering, recode(microdata, clustering, policy, totals, self.planned.trees)
 
     def usual_methods(self) -> tuple[str, ...]:
-        """The methods to try where none is named; one alone where these would take too long."""
+        """The methods to try if none is named; only one if these would take too long."""
         usual = usual_methods(self.numeric)
         first = quickest(
             usual[:1], self.total, self._shape, self.request.max_seconds, self._different
@@ -350,29 +352,29 @@ class _Trial:
 
     @cached_property
     def _different(self) -> float:
-        """The share of the rows that are tried whose quasi-identifiers no row before has."""
+        """The share of distinct rows among the quasi-identifiers of the tried rows."""
         if self.numeric or not self.microdata.n_records:
             return 1.0
         rows = np.column_stack([self.microdata.numbers, self.microdata.codes])
         return len(np.unique(rows, axis=0)) / len(rows)
 
     def _foreseen(self, policy: Policy) -> Foreseen | None:
-        """What all rows would take, where that is no more than they may."""
-        found = forecast(policy, self.total, self._shape, self._different)
-        if found is not None and found.seconds > self.request.max_seconds:
+        """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
+        foreseen = forecast(policy, self.total, self._shape, self._different)
+        if foreseen is not None and foreseen.seconds > self.request.max_seconds:
             raise TimeLimit(
-                f"The classes of all {self.total} rows would take about {found}, more than"
+                f"The classes of all {self.total} rows would take about {foreseen}, more than"
                 f" {self.request.max_seconds:g}.",
                 hint="Raise `max_seconds`.",
             )
-        return found
+        return foreseen
 
     def policy(self, name: str, k: int) -> Policy:
         """The policy of a release of the sweep."""
         method, refine = curve(name)
         options: dict[str, Any] = {}
         if self.numeric and find_method(method).takes_categories:
-            # Beside the others: what is released as numbers is measured as numbers.
+            # Other methods release numbers, so release and measure numbers here as well.
             options["recoding"] = "mean"
         return replace(
             Policy(k=k, method=method, refine=refine, **options),
@@ -383,12 +385,12 @@ class _Trial:
         )
 
     def planned_policy(self, k: int) -> Policy:
-        """What all releases of this k share, with the share of records that they withhold."""
+        """The policy shared by releases of this k, with the share of records they withhold."""
         withheld = share_withheld(self.records.of(k))
         return replace(self.planned.policy, max_suppression=withheld)
 
     def _estimate(self, loss: float) -> float | None:
-        """About what all rows would lose, of smooth data; None where it is not known."""
+        """The estimated loss of all rows for smooth data; None if unknown."""
         m, p = self.microdata.n_records, len(self.microdata.numeric)
         if m == self.total or not self.numeric:
             return None

@@ -15,14 +15,14 @@ from dbanon.sessions.ending import ending
 
 
 @contextmanager
-def within(
+def limit_time(
     seconds: float | None, progress: PhaseProgress | None = None
 ) -> Iterator[PhaseProgress | None]:
-    """End the block when it takes longer; gives the progress to call in it, which looks at a clock.
+    """End the block after a time limit; yields the progress function to call, which checks it.
 
-    Statements of a database end, too: in the main thread by an alarm, in another one by the
-    connection, and where nothing is answered by cutting it. What is being committed then is
-    committed, or its outcome is unknown, and that is said.
+    Also ends database statements: in the main thread by an alarm, in other threads through the
+    connection, which is cut if the server does not answer. A commit in progress completes, or its
+    outcome is reported as unknown.
 
     Raises
     ------
@@ -55,14 +55,14 @@ def within(
             progress(phase, share)
 
     if threading.current_thread() is not threading.main_thread():
-        here = ending()
-        with here.limited(seconds):
+        end_request = ending()
+        with end_request.limited(seconds):
             try:
                 yield watched
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                if here.asked_to_end and not here.is_over:
+                if end_request.asked_to_end and not end_request.is_over:
                     raise refusal() from None
                 raise
         return
@@ -86,7 +86,7 @@ def within(
 
 
 class Alarm:
-    """The handler of a run's alarm, which ends what is done when it rings."""
+    """The handler of a run's alarm, which interrupts the run."""
 
     def __init__(self) -> None:
         self.rang = self._over = False
@@ -98,6 +98,6 @@ class Alarm:
             raise KeyboardInterrupt
 
     def over(self) -> None:
-        """The run is committed, or ended: nothing rings any more."""
+        """Disarm the alarm: the run has committed or ended."""
         self._over = True
         signal.setitimer(signal.ITIMER_REAL, 0)

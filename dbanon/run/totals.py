@@ -18,7 +18,7 @@ def totals_of(microdata: Microdata) -> ExactTotals:
     names = [attribute.name for attribute in microdata.numeric]
 
     def totals(partition: Partition, wide: Sequence[Attribute]) -> dict[str, NDArray[np.object_]]:
-        found = {}
+        sums = {}
         for attribute in wide:
             values = microdata.numbers[:, names.index(attribute.name)]
             valid = microdata.valid_column(attribute.name)
@@ -28,7 +28,7 @@ def totals_of(microdata: Microdata) -> ExactTotals:
             digits = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
             units = (values * 10.0**digits)[partition.members]
             exact = np.array([int(value) for value in units.tolist()], object)
-            found[attribute.name] = np.asarray(np.add.reduceat(exact, partition.starts), object)
-        return found
+            sums[attribute.name] = np.asarray(np.add.reduceat(exact, partition.starts), object)
+        return sums
 
     return totals

@@ -82,38 +82,44 @@ def tree_counts(
             f'Column "{column}" holds timestamps.', hint="Give it as a date in a view."
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
-    whose = relation.attribute(entity) if entity else None
-    rows = _below(tree, *_counted(session, relation, looked_at, tree, whose))
+    person_column = relation.attribute(entity) if entity else None
+    rows = _below(tree, *_count_values(session, relation, looked_at, tree, person_column))
     bound = bound_of(k)
     root = _node(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
 
 
-def _counted(
+def _count_values(
     session: Session,
     relation: Relation,
     attribute: Attribute,
     tree: Hierarchy,
-    whose: Attribute | None,
+    person_column: Attribute | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
     """Leaf positions with the rows of each; with ``whose`` each beside the number of a person."""
     text = session.text_of(attribute)
-    if whose is None:
+    if person_column is None:
         query = statements.value_counts(relation.relation, text)
-        found = [(value, int(size)) for value, size in session.rows(query) if value is not None]
+        value_rows = [
+            (value, int(size)) for value, size in session.rows(query) if value is not None
+        ]
     else:
-        query = statements.persons_of_values(relation.relation, text, session.compared(whose))
+        query = statements.persons_of_values(
+            relation.relation, text, session.compared(person_column)
+        )
         numbers: dict[object, int] = {}
-        found = [
+        value_rows = [
             (value, numbers.setdefault(person, len(numbers)))
             for value, person in session.rows(query)
         ]
-    texts = spell_as_leaves(tree, [leaf_text(value, attribute) for value, _ in found], attribute)
+    texts = spell_as_leaves(
+        tree, [leaf_text(value, attribute) for value, _ in value_rows], attribute
+    )
     leaves = tree.encode(texts, attribute.name)
-    second = np.array([number for _, number in found], np.int64)
-    if whose is None:
+    second = np.array([number for _, number in value_rows], np.int64)
+    if person_column is None:
         return leaves, second, None
-    return leaves, np.ones(len(found), np.int64), second
+    return leaves, np.ones(len(value_rows), np.int64), second
 
 
 def _below(
@@ -123,7 +129,7 @@ def _below(
     persons: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
     """int64 (m,), the rows at or below each node, or the persons, each counted once a node."""
-    found = np.zeros(len(tree.labels), np.int64)
+    totals = np.zeros(len(tree.labels), np.int64)
     nodes = tree.leaves[leaves]
     while len(nodes):
         if persons is not None:
@@ -131,11 +137,11 @@ def _below(
             pairs = np.unique(np.stack([nodes, persons], axis=1), axis=0)
             nodes, persons = pairs[:, 0], pairs[:, 1]
             rows = np.ones(len(nodes), np.int64)
-        np.add.at(found, nodes, rows)
+        np.add.at(totals, nodes, rows)
         inner = nodes > 0
         nodes, rows = tree.parents[nodes[inner]], rows[inner]
         persons = None if persons is None else persons[inner]
-    return found
+    return totals
 
 
 def _node(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNode:
@@ -147,26 +153,28 @@ def _node(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNod
     waiting, left = deque([0]), MOST_NODES
     while waiting:
         node = waiting.popleft()
-        shown, others = _shown(tree, rows, children.get(node, []), k)
-        left -= len(shown)
-        below[node] = (shown, others) if left >= 0 else ([], "more below, not shown")
+        visible, others = _visible_nodes(tree, rows, children.get(node, []), k)
+        left -= len(visible)
+        below[node] = (visible, others) if left >= 0 else ([], "more below, not shown")
         waiting.extend(child for child, _ in below[node][0])
 
-    def made(node: int, bar: Bar) -> TreeNode:
-        shown, others = below[node]
-        return TreeNode(bar, tuple(made(child, one) for child, one in shown), others)
+    def build_node(node: int, bar: Bar) -> TreeNode:
+        visible, others = below[node]
+        return TreeNode(
+            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others
+        )
 
-    return made(0, bar)
+    return build_node(0, bar)
 
 
-def _shown(
+def _visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
     """Of some nodes those that many rows lie below, in the tree's order; the others in words."""
     nodes = [node for node in nodes if rows[node]]
     many = [node for node in nodes if rows[node] >= bound_of(k)]
     few = [node for node in nodes if rows[node] < bound_of(k)]
-    told = of_labels(
+    summary = of_labels(
         "",
         Role.QUASI_IDENTIFIER.value,
         k,
@@ -174,9 +182,9 @@ def _shown(
         len(few),
         int(sum(rows[node] for node in few)),
     )
-    bars = {bar.label: bar for bar in told.bars}
+    bars = {bar.label: bar for bar in summary.bars}
     chosen = [(node, bars[tree.labels[node]]) for node in many if tree.labels[node] in bars]
     if nodes and not chosen:
-        what = counted(len(nodes), "label")
-        return [], f"{what} of fewer than {bound_of(k)} rows each"
-    return chosen, told.others
+        labels_text = counted(len(nodes), "label")
+        return [], f"{labels_text} of fewer than {bound_of(k)} rows each"
+    return chosen, summary.others

@@ -1,4 +1,4 @@
-"""Looking at a release again: what is published is recounted, and compared with the ledger."""
+"""Verification of a release: recounts the published relation and compares it with the ledger."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _COUNTED_PRIVATE = "rows, NULLs, bounds and lists. Differential privacy cannot b
 
 @dataclass(frozen=True)
 class PrivateVerification:
-    """What a recount of a differentially private release found.
+    """The result of recounting a differentially private release.
 
     Parameters
     ----------
-    rows : counted now, all of them without NULL, within the bounds and of the lists.
-    release_id, guarantee, epsilon : of the ledger's entry.
-    unchanged, digest : as of ``Verification``.
-    counted : what was counted, in words, and what cannot be.
-    output, superseded_at : as of ``Verification``.
+    rows : number of rows, all of them without NULL and within the bounds and lists.
+    release_id, guarantee, epsilon : from the ledger's entry.
+    unchanged, digest : as in ``Verification``.
+    counted : a description of the counts, and of anything that cannot be counted.
+    output, superseded_at : as in ``Verification``.
     """
 
     relation: str
@@ -65,12 +65,12 @@ class PrivateVerification:
 
     @property
     def recounted(self) -> str:
-        """What was counted, in a line."""
+        """A one-line description of the counts."""
         return f"{self.rows} rows ({self.counted})"
 
     @property
     def k_achieved(self) -> None:
-        """None: such a release has no classes to be counted."""
+        """None: such a release has no classes."""
 
     @property
     def recount_sql(self) -> None:
@@ -107,21 +107,20 @@ class SetCount:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a recount of a published relation found.
+    """The result of recounting a published relation.
 
-    ``k_requested`` is what was asked for, ``k_achieved`` the smallest class counted now, in rows.
-    ``entity`` is the column whose values the release counted instead; it was not released, so that
-    only rows can be counted now. ``k_rows`` is not None for a release whose attributes were grouped
-    by themselves, and classes are counted so: the rows that share the rarest combination of values,
-    of which nothing was guaranteed. ``release_id``, ``unchanged`` and ``digest`` are None for a
-    relation that is not in the ledger. ``unchanged`` is True when names, order and types of
-    columns, the digest of the rows, class sizes and levels of models are as recorded, and
-    None when the rows could not be compared. ``digest`` says that: "unchanged", "not recorded"
-    (releases of version 0.1.0, of which the columns' names, class sizes and models are compared) or
-    "recorded by another version of the database". ``models`` are those of the ledger's entry.
-    ``counted`` says in words what was counted. ``also_k`` are the sets of columns of the release.
-    ``output`` is the release's output; ``superseded_at`` the time at which another release took its
-    name, and None of the current release.
+    ``k_requested`` is the requested k, ``k_achieved`` the size of the smallest class now, in rows.
+    ``entity`` is the column that k counted in the release; it was not released, so only rows can be
+    counted now. ``k_rows`` is set for a release that grouped each attribute separately: the number
+    of rows that share the rarest combination of values, which the guarantee does not cover.
+    ``release_id``, ``unchanged`` and ``digest`` are None for a relation that is not in the ledger.
+    ``unchanged`` is True if names, order and types of columns, the digest of the rows, class sizes
+    and levels of models are as recorded, and None if the rows could not be compared. ``digest``
+    says so: "unchanged", "not recorded" (releases of version 0.1.0, which are compared by column
+    names, class sizes and models) or "recorded by another version of the database". ``models`` are
+    those of the ledger's entry. ``counted`` describes the counts. ``also_k`` are the sets of
+    columns of the release. ``output`` is the release's output, ``superseded_at`` the time at which
+    another release took its name, None for the current release.
     """
 
     relation: str
@@ -159,7 +158,7 @@ class Verification:
         /,
         **more: Any,
     ) -> Verification:
-        """What the recount found of ``relation``, which people call so, beside ``more`` fields."""
+        """The result of a recount of ``relation``, shown as ``called``, with ``more`` fields."""
         return cls(
             relation=called,
             quasi_identifiers=tuple(names),
@@ -182,7 +181,7 @@ class Verification:
 
     @property
     def recounted(self) -> str:
-        """What was counted, in a line."""
+        """A one-line description of the counts."""
         return f"smallest class {self.smallest_class} ({self.counted})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,13 +189,16 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
-def release_text(found: Verification | PrivateVerification) -> str:
+def release_text(verification: Verification | PrivateVerification) -> str:
     """Which release was recounted, for people."""
-    if found.release_id is None:
+    if verification.release_id is None:
         return "not in the ledger"
-    if found.superseded_at is None:
-        return found.release_id
-    return f"{found.release_id} of {found.output}, superseded at {found.superseded_at}"
+    if verification.superseded_at is None:
+        return verification.release_id
+    return (
+        f"{verification.release_id} of {verification.output}, superseded at"
+        f" {verification.superseded_at}"
+    )
 
 
 def verify(
@@ -205,7 +207,7 @@ def verify(
     quasi_identifiers: Sequence[str] = (),
     k: int | None = None,
 ) -> Verification | PrivateVerification:
-    """Recount a published relation by GROUP BY, against its ledger entry or the given wishes.
+    """Recount a published relation by GROUP BY, against its ledger entry or the arguments.
 
     Parameters
     ----------
@@ -240,7 +242,7 @@ def verify(
                 if k is not None:
                     require_classes(entry)
                 return _verify_private(session, release)
-            # Looked at as a source is: its owner may have made a view of it.
+            # Inspect it like a source: its owner may have replaced it by a view.
             session.find_source(relation)
             names = entry.quasi_identifiers
             k = entry.k_requested if k is None else k
@@ -295,7 +297,7 @@ def _verify_classes(
 
 
 def _require_name(relation: RelationName | str) -> RelationName:
-    """The name of a relation that is counted by given columns; raises InvalidParameter."""
+    """The name of a relation without a ledger entry; raises InvalidParameter."""
     if isinstance(relation, RelationName):
         return relation
     if RELEASE_ID.fullmatch(relation):
@@ -320,16 +322,16 @@ def recount_sets(
     RecountFailed : a combination is shared by fewer than its k.
     """
     counts = Counts(recount, also=count_sets(session, relation, guarantee.questions(names)))
-    found = guarantee.require_sets(counts, AGAIN)
+    counted = guarantee.require_sets(counts, AGAIN)
     return tuple(
-        SetCount(one.columns, int(one.k or guarantee.k), now)
-        for one, now in zip(guarantee.also, found, strict=True)
+        SetCount(column_set.columns, int(column_set.k or guarantee.k), now)
+        for column_set, now in zip(guarantee.also, counted, strict=True)
     )
 
 
 @contextmanager
 def _read(relation: RelationName) -> Iterator[None]:
-    """Say which right a reader lacks."""
+    """Add the missing right to an error about reading the relation."""
     try:
         yield
     except InsufficientRights as error:
@@ -343,7 +345,7 @@ def _read(relation: RelationName) -> Iterator[None]:
 
 
 def _hint_without_entry(session: Session, relation: RelationName) -> str:
-    """What helps where columns and k were given: a release is verified by its own entry."""
+    """A hint for callers who named columns and k, although a ledger entry may exist."""
     try:
         entry = entries.find_release(session, relation)
     except DbanonError:
@@ -356,7 +358,7 @@ def _hint_without_entry(session: Session, relation: RelationName) -> str:
 
 
 def require_smallest(recount: Recount, k: int, called: str, hint: str | Callable[[], str]) -> None:
-    """Check the smallest class of what people call so.
+    """Check the smallest class of the relation or file shown as ``called``.
 
     Raises
     ------
@@ -374,20 +376,21 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     """Recount a release whose rows are synthetic."""
     entry, name_now = release.entry, release.relation
     assert entry.epsilon is not None
-    # Looked at as a source is: its owner may have made a view of it.
+    # Inspect it like a source: its owner may have replaced it by a view.
     relation = session.find_source(name_now)
     comparison = Comparison(session, name_now, entry)
     comparison.require_columns(entry.quasi_identifiers)
     if not comparison.columns_differ:
-        kept = []
+        synthetic_columns = []
         for name in entry.quasi_identifiers:
             attribute = relation.attribute(name)
-            # Never by what the entry says of types: who published wrote it.
-            own = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
+            # Do not rely on the types in the entry: the publisher wrote it.
+            sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             low, high = entry.between.get(name) or ("", "")
             listed = tuple(entry.listed.get(name, ()))
-            kept.append(ColumnDomain(replace(attribute, sql_type=own), low, high, listed))
-        rows, wrong = recount_synthetic(session, name_now, kept)
+            domain = ColumnDomain(replace(attribute, sql_type=sql_type), low, high, listed)
+            synthetic_columns.append(domain)
+        rows, wrong = recount_synthetic(session, name_now, synthetic_columns)
         if rows != entry.rows or wrong:
             raise RecountFailed(
                 f"{name_now} has {rows} rows and was released with {entry.rows}; {wrong} of them"

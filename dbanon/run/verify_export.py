@@ -1,4 +1,4 @@
-"""A file beside the ledger: whether its bytes are those that a release published."""
+"""Verifies a file against the ledger: whether a release published these bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
     ReleaseChanged : no release has these bytes, and one published a file of this name.
     ReleaseNotFound : no release has these bytes.
     TableNotFound, InsufficientRights : there is no such file, or it may not be read.
-    LedgerNotTrusted, LedgerEntryBroken : what the ledger says cannot be relied on.
+    LedgerNotTrusted, LedgerEntryBroken : the ledger is not reliable.
     """
     if not path.is_file():
         raise TableNotFound(f"There is no file {path}.")
@@ -78,7 +78,7 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
 
 
 def _refuse(session: Session, path: Path, digest: str, size: int) -> None:
-    """Raise what is to be said of a file whose bytes no release has."""
+    """Raise the error for a file whose bytes no release published."""
     message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
     for entry in find_exports(session):
         if PurePosixPath(entry.path).name == path.name:

@@ -52,15 +52,15 @@ def verify_file(
             " `quasi_identifiers` and `k`; or verify a Parquet file of the same release.",
         )
     try:
-        said = metadata_of(path)
+        metadata = metadata_of(path)
     except PermissionError:
         raise InsufficientRights(f"The file {path} may not be read.") from None
     except (OSError, ValueError):
         raise InvalidParameter(f"{path} is no Parquet file.") from None
-    names = given = tuple(quasi_identifiers)
+    names = user_names = tuple(quasi_identifiers)
     arguments: Mapping[str, Any] = {}
-    if not given:
-        names, k_requested, arguments = _release_of(path, said)
+    if not user_names:
+        names, k_requested, arguments = _release_of(path, metadata)
         k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
@@ -84,24 +84,26 @@ def verify_file(
         k,
         guarantee,
         recount,
-        release_id=None if given else said.get("release_id"),
+        release_id=None if user_names else metadata.get("release_id"),
         unchanged=None,
-        guarantee=None if given else said.get("guarantee"),
+        guarantee=None if user_names else metadata.get("guarantee"),
         models=models,
         also_k=also,
     )
 
 
-def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], int, dict[str, Any]]:
+def _release_of(
+    path: Path, metadata: Mapping[str, str]
+) -> tuple[tuple[str, ...], int, dict[str, Any]]:
     """Quasi-identifiers and strata, k and arguments, as a file says them."""
     hint = "Name the quasi-identifiers and k to recount it."
-    if "quasi_identifiers" not in said or "k_requested" not in said:
+    if "quasi_identifiers" not in metadata or "k_requested" not in metadata:
         raise ReleaseNotFound(f"The file {path} names no release.", hint=hint)
     try:
-        names = json.loads(said["quasi_identifiers"])
-        k = int(said["k_requested"])
+        names = json.loads(metadata["quasi_identifiers"])
+        k = int(metadata["k_requested"])
         # Anyone can write into a file.
-        arguments = dict(require_arguments(json.loads(said.get("arguments", "{}"))))
+        arguments = dict(require_arguments(json.loads(metadata.get("arguments", "{}"))))
         fits = are_texts(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
     except (*MISSHAPEN, InvalidParameter):
         fits = False

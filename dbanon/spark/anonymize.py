@@ -219,8 +219,8 @@ def _gather(
     The sample has the rows with the smallest hashes, enough for a single stratum, and is taken only
     if counting the rows in advance is cheap.
     """
-    hierarchies = {**planned.policy.hierarchies, **planned.given.trees}
-    built_trees = frozenset(planned.given.trees)
+    hierarchies = {**planned.policy.hierarchies, **planned.hierarchies.trees}
+    built_trees = frozenset(planned.hierarchies.trees)
     limit = sample_limit(planned.policy, laid.rows.count()) if laid.is_countable else None
     work = GatherFacts(layout, frozenset(hierarchies), built_trees, limit)
     at_once = None if layout.persons else AT_ONCE

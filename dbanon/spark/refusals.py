@@ -25,7 +25,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
-from dbanon.partitioning.strata import null_refused, too_few
+from dbanon.partitioning.strata import null_error, too_few
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.plan import Plan
 from dbanon.spark.facts import Facts
@@ -143,7 +143,7 @@ def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
         if count := facts.not_finite[attribute.name]:
             raise non_finite(attribute, count, facts.rows)
     if policy.nulls != "category" and any(facts.nulls.values()):
-        raise null_refused({a.name: facts.nulls[a.name] for a in attributes})
+        raise null_error({a.name: facts.nulls[a.name] for a in attributes})
     require_budget(policy, withheld, facts.rows + withheld)
     strata = facts.strata or {((), (True,) * len(attributes)): (0, 0)}
     for (_, pattern), (_, size) in sorted(strata.items(), key=lambda item: item[1][1]):

@@ -21,7 +21,7 @@ from dbanon.methods import find_method
 from dbanon.partitioning.blocks import Blocks as Sizes
 from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.classes import space_of
-from dbanon.partitioning.cuts import Cuts, sample_size, sampled
+from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
 from dbanon.partitioning.refine import Turn, turns_of
 from dbanon.spark.class_repartition import (
     CountClasses,
@@ -129,7 +129,7 @@ class ClusterStages:
             points = np.concatenate([sample[2] for sample in stratum_samples])
             order = np.argsort(keys, kind="stable")
             keys, points = keys[order], points[order]
-            sampled_rows = sampled(keys, n_blocks)
+            sampled_rows = sample_positions(keys, n_blocks)
             trees[number] = Tree(
                 cuts=Cuts.fit(points[sampled_rows], n_blocks, 0, keys[sampled_rows], axes)
             )
@@ -167,7 +167,7 @@ class ClusterStages:
                 leaf_counts = np.array(
                     [counts.get((number, leaf), 0) for leaf in range(tree.cuts.n_blocks)], np.int64
                 )
-                block_of_leaf = tree.cuts.joined(
+                block_of_leaf = tree.cuts.join_small(
                     leaf_counts,
                     sizes.least,
                     self._violates_models(number, len(leaf_counts), leaf_values),
@@ -256,7 +256,7 @@ class ClusterStages:
             classes_of_stratum = concatenate_classes(
                 [sample for stratum_number, sample in samples if stratum_number == number]
             )
-            sampled_classes = sampled(classes_of_stratum.keys, n_blocks)
+            sampled_classes = sample_positions(classes_of_stratum.keys, n_blocks)
             trees[number] = Tree(
                 cuts=Cuts.fit(
                     classes_of_stratum.coordinates[sampled_classes],

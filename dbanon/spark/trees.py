@@ -12,7 +12,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.pieces import AT_ONCE
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import space_of
-from dbanon.partitioning.cuts import Cuts, hashed
+from dbanon.partitioning.cuts import Cuts, hash_keys
 from dbanon.partitioning.strata import strata_of
 from dbanon.spark.pieces import TableContext
 
@@ -151,7 +151,7 @@ def hash_limit(sample_size: int, count: int) -> int:
 
 def hashes_up_to(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
     """Return which keys have a hash up to a limit, bool (n,)."""
-    return np.asarray(hashed(keys) <= np.uint64(limit))
+    return np.asarray(hash_keys(keys) <= np.uint64(limit))
 
 
 def assign_tasks(sizes: Sequence[int], tasks: int) -> NDArray[np.int32]:

@@ -31,7 +31,7 @@ from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.nulls import merge_patterns
-from dbanon.partitioning.strata import null_refused, too_few_counted
+from dbanon.partitioning.strata import null_error, too_few_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -262,7 +262,7 @@ def require_feasible(
             raise null_in_entity(person.name, nulls[person.name], rows - withheld)
     holes = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
     if any(holes.values()) and policy.nulls not in RELEASED_NULLS:
-        raise null_refused(holes)
+        raise null_error(holes)
     require_budget(policy, withheld, rows)
     holed = [a for a in roles.quasi_identifiers if holes[a.name]]
     _require_strata(session, relation, roles, policy, holed, rows, withheld)

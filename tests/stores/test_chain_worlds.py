@@ -193,9 +193,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
 def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     """The classes of all newcomers before some are let in: a list, one of each release."""
     seen: list[list[set[Person]]] = []
-    as_it_is = newcomers.clustered
+    as_it_is = newcomers.cluster_records
 
-    def clustered(planned: Any, policy: Any, microdata: Any, clock: Any, **known: Any) -> Any:
+    def cluster_records(planned: Any, policy: Any, microdata: Any, clock: Any, **known: Any) -> Any:
         found = as_it_is(planned, policy, microdata, clock, **known)
         together: dict[int, set[Person]] = {}
         for (person,), label in zip(
@@ -205,7 +205,7 @@ def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
         seen.append(list(together.values()))
         return found
 
-    monkeypatch.setattr(newcomers, "clustered", clustered)
+    monkeypatch.setattr(newcomers, "cluster_records", cluster_records)
     return seen
 
 

@@ -30,7 +30,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import forecast, quickest
-from dbanon.run.advise import no_quasi_identifiers, proposed, proposed_kinds, proposed_nulls
+from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
 from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -350,7 +350,7 @@ def _seen(
         relation = session.find_source(parse_relation(request.table))
         attributes = relation.schema.attributes
         try:
-            found = proposed(request, source)
+            found = propose_roles(request, source)
         except NoRows:
             return _Seen(attributes, reading=reading)
         made = [decided.proposal(one, found.roles[one.name]) for one in attributes]
@@ -370,13 +370,13 @@ def _seen(
         if chosen and not decided.options:
             request = replace(request, quasi_identifiers=chosen)
             merges = decided is not _PROPOSED or not chain.is_made
-            nulls = proposed_nulls(request, found.profile, entity, source, merges=merges)
+            nulls = propose_nulls(request, found.profile, entity, source, merges=merges)
         columns = session.as_written(relation)
         reading = reading.stating(
             {one.name: one.kind for one in columns if one.kind},
             [one.decided for one in columns if one.decided is not None],
         )
-        kinds = proposed_kinds(request, chosen, found.profile)
+        kinds = propose_kinds(request, chosen, found.profile)
         output = None
         if releases_views(url) and decided.target is None:
             output = _free_output(session, relation.name)

@@ -37,7 +37,7 @@ from dbanon.hierarchy.builders import suggestion
 from dbanon.hierarchy.spec import IN_DATABASES, HierarchySpec, build, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.report import Report
-from dbanon.run.advise import advise, proposed
+from dbanon.run.advise import advise, propose_roles
 from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
 from dbanon.run.tree_counts import tree_counts
@@ -77,7 +77,7 @@ def propose(bench: Workbench, task: Task) -> None:
     start = bench.start
     task.tell("columns", 0.0)
     with source_of(start) as source:
-        proposal_of_table = proposed(AdviceRequest(table=start.table, key=start.key), source)
+        proposal_of_table = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
     stored: tuple[str, ...] = ()
     if not is_of_files(start.url):
         stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dbanon.ledger.releases import Listed
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
-    from dbanon.run.advise import Proposed
+    from dbanon.run.advise import ProposedRoles
     from dbanon.run.inspect_release import Look
     from dbanon.run.tree_counts import TreeCounts
 
@@ -277,7 +277,7 @@ class Workbench:
         self.tasks = Tasks()
         self.decided = 0
         self.history: list[tuple[str, str]] = []
-        self.proposed: Proposed | None = None
+        self.proposed: ProposedRoles | None = None
         self.stored: tuple[str, ...] = ()
         self.roles: dict[str, str] = {}
         self.reasons: dict[str, str] = {}

@@ -13,7 +13,7 @@ from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model, sensitive_counts
 from dbanon.partitioning import refine
 from dbanon.partitioning.merge import Guard, merge
-from dbanon.partitioning.protect import compiled
+from dbanon.partitioning.protect import compile_models
 from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.generalization_data import random_tree, spaces
 from tests.reference import enforce as reference_enforce
@@ -73,7 +73,7 @@ def guard_of(codes, models, labels):
         counts = sensitive_counts(part, codes[name], width)[0]
         tables[name] = counts / counts.sum()
     values = np.column_stack([codes[name] for name in names]).astype(np.int32)
-    return Guard(values, compiled(models, names, tables)), tables
+    return Guard(values, compile_models(models, names, tables)), tables
 
 
 def finish(kernel, budget=kernels.DEFAULT_BUDGET):

@@ -10,7 +10,7 @@ from dbanon.data.microdata import first_of_each
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.partitioning.merge import Guard, keeps
-from dbanon.partitioning.protect import compiled
+from dbanon.partitioning.protect import compile_models
 from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.reference import enforce as reference_enforce
 from tests.unit.kernels.test_model_kernels import EMPTY, NO_RANGES, cases, finish
@@ -38,7 +38,7 @@ def guard_of(codes, models, who, labels):
     columns = [np.where(first_of_each(who, codes[name]), codes[name], -1) for name in names]
     columns.append(np.where(first_of_each(who), 0, -1))
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(values, compiled(models, names, tables, persons=True)), tables
+    return Guard(values, compile_models(models, names, tables, persons=True)), tables
 
 
 @given(cases(), st.integers(0, 20), st.integers(1, 6), st.integers(1, 3))

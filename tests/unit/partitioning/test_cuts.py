@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dbanon import kernels
 from dbanon.data.partition import Partition
-from dbanon.partitioning.blocks import Blocks, Deferred, _groups
-from dbanon.partitioning.cuts import Cuts, hashed, sampled
+from dbanon.partitioning.blocks import Blocks, DeferredSpace, _groups
+from dbanon.partitioning.cuts import Cuts, hash_keys, sample_positions
 from dbanon.spaces.numeric import Space
 from tests.reference import cuts as reference
 
@@ -105,7 +105,7 @@ def test_every_record_is_in_one_block_of_its_size(cloud, size) -> None:
     def deferred(records):
         return space_of(points[records])
 
-    again = Blocks(size, 1).cut(Deferred(deferred, np.arange(len(points))), keys, direction)
+    again = Blocks(size, 1).cut(DeferredSpace(deferred, np.arange(len(points))), keys, direction)
     assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
 
 
@@ -147,10 +147,10 @@ def test_one_block_has_no_cut_and_each_needs_a_point() -> None:
 @given(st.integers(0, 2**63 - 1), st.integers(1, 50))
 def test_hashes_are_those_of_splitmix64(first, n) -> None:
     keys = np.arange(n) + np.int64(first // 2)
-    found = hashed(np.concatenate([keys, -keys]))
+    found = hash_keys(np.concatenate([keys, -keys]))
     assert found.tolist() == [reference.hashed(key) for key in [*keys.tolist(), *(-keys).tolist()]]
     # What the paper's generator gives first, seeded with 1234567.
-    assert int(hashed(np.array([1234567]))[0]) == 6457827717110365317
+    assert int(hash_keys(np.array([1234567]))[0]) == 6457827717110365317
 
 
 @given(st.integers(1, 3000), st.integers(1, 4), st.integers(0, 2**32))
@@ -159,29 +159,29 @@ def test_the_sample_is_the_smallest_hashes_in_any_order(n, parts, seed) -> None:
     rng = np.random.default_rng(seed)
     keys = rng.choice(10**9, n, replace=False).astype(np.int64)
     parts = min(parts, n)
-    found = sampled(keys, parts)
+    found = sample_positions(keys, parts)
     assert found.tolist() == reference.sampled(keys.tolist(), 500 * parts)
     order = rng.permutation(n)
-    again = sampled(keys[order], parts)
+    again = sample_positions(keys[order], parts)
     assert set(keys[order][again].tolist()) == set(keys[found].tolist())
 
 
 def test_the_sample_is_the_same_where_the_first_bound_is_too_low(monkeypatch) -> None:
     keys = np.random.default_rng(5).permutation(3000) - 1000
     monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 700)
-    found = sampled(keys, 2)
+    found = sample_positions(keys, 2)
     assert found.tolist() == reference.sampled(keys.tolist(), 1000)
     monkeypatch.setattr("dbanon.partitioning.cuts._SPARE_DEVIATIONS", -20.0)
-    assert sampled(keys, 2).tolist() == found.tolist()
+    assert sample_positions(keys, 2).tolist() == found.tolist()
 
 
 def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
     monkeypatch.setattr("dbanon.partitioning.cuts._MOST_SAMPLED", 700)
     keys = np.arange(5000)
-    assert len(sampled(keys, 5)) == 700
-    assert len(sampled(keys, 900)) == 900
+    assert len(sample_positions(keys, 5)) == 700
+    assert len(sample_positions(keys, 900)) == 900
     monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 650)
-    assert len(sampled(keys, 1)) == 650
+    assert len(sample_positions(keys, 1)) == 650
 
 
 @given(clouds(), st.integers(0, 60), st.integers(0, 2**32))
@@ -190,7 +190,7 @@ def test_small_blocks_join_the_smallest_beside_them(cloud, least, seed) -> None:
     points, keys, parts, direction = cloud
     cuts = Cuts.fit(points, parts, direction, keys)
     counts = np.random.default_rng(seed).integers(0, 30, parts)
-    found = cuts.joined(counts, least)
+    found = cuts.join_small(counts, least)
     assert found.tolist() == reference.joined(cuts, counts.tolist(), least)
     together = np.bincount(found, counts)
     assert together.min() >= min(least, counts.sum())
@@ -288,8 +288,8 @@ def test_blocks_that_fail_join_the_smallest_that_lets_them_keep() -> None:
     def fails(blocks: list[int]) -> bool:
         return bool(has[blocks].sum() < 1)
 
-    owner = cuts.joined(counts, 1, fails)
+    owner = cuts.join_small(counts, 1, fails)
     # 4 and 5 fail alone and together; 6 joins 7, and then they both join these.
     assert owner.tolist() == [0, 1, 2, 3, 4, 4, 4, 4]
-    assert cuts.joined(counts, 1).tolist() == list(range(8))
-    assert cuts.joined(counts, 1, lambda blocks: len(blocks) < 8).tolist() == [0] * 8
+    assert cuts.join_small(counts, 1).tolist() == list(range(8))
+    assert cuts.join_small(counts, 1, lambda blocks: len(blocks) < 8).tolist() == [0] * 8

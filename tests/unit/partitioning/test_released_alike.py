@@ -18,7 +18,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import joined_for
-from dbanon.partitioning.protect import compiled
+from dbanon.partitioning.protect import compile_models
 from dbanon.run import run
 from dbanon.spaces.mixed import mixed_space
 from dbanon.stores.frame.microdata import microdata_from_frame
@@ -79,7 +79,7 @@ def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None)
         assert report.models[0].achieved == pytest.approx(max(found))
         assert report.classes == len(found)
         assert len(out) == 80
-        with mock.patch.object(run, "_as_released", lambda *given: given[-1]):
+        with mock.patch.object(run, "_join_indistinguishable", lambda *given: given[-1]):
             try:
                 release(frame, refine=refine)
             except RecountFailed:
@@ -171,7 +171,7 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     space = mixed_space(
         microdata, measures, standardize=str(policy.standardize), weights={}, hierarchies={}
     )(np.arange(n))
-    exact = compiled([model], ["ill"], {"ill": whole})
+    exact = compile_models([model], ["ill"], {"ill": whole})
     wanted = reference.enforce(space, together, codes, [model], exact=exact)
     np.testing.assert_array_equal(joined.classes.labels, wanted)
 
@@ -206,7 +206,7 @@ def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
     assert released(1).classes == 3
     assert released(5).classes == 1
     with (
-        mock.patch.object(run, "_as_released", lambda *given: given[-1]),
+        mock.patch.object(run, "_join_indistinguishable", lambda *given: given[-1]),
         pytest.raises(RecountFailed, match="1 of 2 classes"),
     ):
         released(5)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dbanon.errors import DbanonError, TimeLimit
-from dbanon.run.time_limit import within
+from dbanon.run.time_limit import limit_time
 
 
 def stall(phase: str | None) -> None:
     """Be in a phase until the limit ends it."""
-    with within(0.02) as progress:
+    with limit_time(0.02) as progress:
         assert progress is not None
         if phase is not None:
             progress(phase, 0.0)
