@@ -176,32 +176,32 @@ def groups_of(
     quasi_identifiers : d of int64 (n,), the original values as codes, of which NULL has one.
     persons : int32 (n,), whose the rows are; None where each is a person.
     """
-    known = np.flatnonzero(values >= 0)
-    order = known[np.argsort(values[known], kind="stable")]
+    non_null = np.flatnonzero(values >= 0)
+    order = non_null[np.argsort(values[non_null], kind="stable")]
     _, starts, sizes = np.unique(values[order], return_index=True, return_counts=True)
-    fewest = sizes
+    n_persons = sizes
     if persons is not None and len(order):
         group = np.repeat(np.arange(len(sizes)), sizes)
         pairs = np.unique(np.column_stack((group, persons[order])), axis=0)
-        fewest = np.bincount(pairs[:, 0], minlength=len(sizes))
-    alike = [
+        n_persons = np.bincount(pairs[:, 0], minlength=len(sizes))
+    agrees = [
         np.minimum.reduceat(codes[order], starts) == np.maximum.reduceat(codes[order], starts)
         for codes in quasi_identifiers
         if len(order)
     ]
-    found, inverse = np.unique(sizes, return_inverse=True)
+    distinct_sizes, inverse = np.unique(sizes, return_inverse=True)
     inverse = inverse.reshape(-1)
 
     def by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(inverse, flags, len(found)).astype(np.int64)
+        return np.bincount(inverse, flags, len(distinct_sizes)).astype(np.int64)
 
     return ValueGroups(
-        found.astype(np.int64),
-        np.bincount(inverse, minlength=len(found)).astype(np.int64),
-        by_size(fewest < k),
-        np.column_stack([by_size(flags) for flags in alike])
-        if alike
-        else np.zeros((len(found), len(quasi_identifiers)), np.int64),
+        distinct_sizes.astype(np.int64),
+        np.bincount(inverse, minlength=len(distinct_sizes)).astype(np.int64),
+        by_size(n_persons < k),
+        np.column_stack([by_size(flags) for flags in agrees])
+        if agrees
+        else np.zeros((len(distinct_sizes), len(quasi_identifiers)), np.int64),
     )
 
 
@@ -297,9 +297,9 @@ class Originals:
     def hidden_rows(self, name: str) -> int:
         """The number of released rows whose own value the release does not show."""
         partition = self._partition
-        lost = [c.losses for c in self._columns if c.source == name and c.losses is not None]
-        if lost:
-            hides = np.any([part > 0 for part in lost], axis=0)
+        losses = [c.losses for c in self._columns if c.source == name and c.losses is not None]
+        if losses:
+            hides = np.any([part > 0 for part in losses], axis=0)
         else:
             codes = self.codes(name)[partition.members]
             hides = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
@@ -315,26 +315,26 @@ def telling(
     n = groups.n_rows
     if not n:
         return []
-    found = []
+    findings = []
     rare = int(groups.sizes @ groups.rare)
     if rare >= SHARE * n:
-        found.append(TellingColumn(name, None, told_share(rare, n, k)))
+        findings.append(TellingColumn(name, None, floor_share(rare, n, k)))
     for position, quasi_identifier in enumerate(originals.names):
         determined = int(groups.sizes @ groups.alike[:, position])
         if determined < SHARE * n:
             continue
         # A row that stands alone is always determined: without others nothing is left over.
-        together = groups.sizes > 1
-        if int(groups.sizes[together] @ groups.alike[together, position]) < SHARE * n:
+        shared = groups.sizes > 1
+        if int(groups.sizes[shared] @ groups.alike[shared, position]) < SHARE * n:
             continue
-        excess = determined - _by_chance(groups, originals.frequencies(quasi_identifier))
+        excess = determined - _expected_by_chance(groups, originals.frequencies(quasi_identifier))
         if excess >= SHARE * n and excess * originals.hidden(quasi_identifier) >= SHARE * n:
-            share = told_share(determined, n, k)
-            found.append(TellingColumn(name, quasi_identifier, share))
-    return found
+            share = floor_share(determined, n, k)
+            findings.append(TellingColumn(name, quasi_identifier, share))
+    return findings
 
 
-def _by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
+def _expected_by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
     """Rows expected to be determined by a column of such groups that tells nothing.
 
     All m rows of a value have the same one of a quasi-identifier by chance with the sum of the m-th
@@ -346,7 +346,7 @@ def _by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
     return expected
 
 
-def told_share(count: int, n: int, k: int) -> float:
+def floor_share(count: int, n: int, k: int) -> float:
     """A share of n rows, half of them or more, as it is told: rounded down to a hundredth.
 
     Fewer than k rows that are not in it are told as k.

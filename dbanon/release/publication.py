@@ -68,7 +68,7 @@ def rounded(value: float, step: float, least: float = 0.0) -> float:
 
 
 @dataclass(frozen=True)
-class Limited:
+class LimitedDeviations:
     """How far the originals of a column are from their released values, as far as that counts.
 
     Parameters
@@ -84,9 +84,9 @@ class Limited:
     limit: float
 
 
-def limited(
+def limit_deviations(
     original: Floats, released: Floats, labels: NDArray[np.integer], largest: int
-) -> Limited:
+) -> LimitedDeviations:
     """The deviations of n records that count.
 
     Parameters
@@ -97,7 +97,7 @@ def limited(
     """
     gaps, limit, least = np.zeros(len(original)), 0.0, 0.0
     if not len(original):
-        return Limited(gaps, least, limit)
+        return LimitedDeviations(gaps, least, limit)
     spread = float(released.std())
     for times in _LIMITS:
         limit, least = times * spread, largest * (times * spread) ** 2
@@ -106,7 +106,7 @@ def limited(
         gaps[labels == squares.argmax()] = 0.0
         if float(squares.sum() - squares.max()) >= least:
             break
-    return Limited(gaps, least, limit)
+    return LimitedDeviations(gaps, least, limit)
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ class PublicSums:
     def __add__(self, other: PublicSums) -> PublicSums:
         """Of the records of both."""
         if not (self.count and other.count):
-            found, gone = (self, other) if self.count else (other, self)
-            return replace(found, suppressed=found.suppressed + gone.suppressed)
-        count, apart = self.count + other.count, other.mean - self.mean
+            nonempty, empty = (self, other) if self.count else (other, self)
+            return replace(nonempty, suppressed=nonempty.suppressed + empty.suppressed)
+        count, distance = self.count + other.count, other.mean - self.mean
         return PublicSums(
             count,
-            self.mean + apart * other.count / count,
-            self.squares + other.squares + apart**2 * self.count * other.count / count,
+            self.mean + distance * other.count / count,
+            self.squares + other.squares + distance**2 * self.count * other.count / count,
             min(self.low, other.low),
             max(self.high, other.high),
             self.lost + other.lost,
@@ -162,11 +162,11 @@ class PublicSums:
 
     def share(self, measure: str) -> tuple[float, float]:
         """The share that is lost, and the least that is published of it."""
-        lost, least = self._share_of_values(measure)
+        loss, least = self._share_of_values(measure)
         if not self.suppressed:
-            return lost, least
+            return loss, least
         values = self.count / self.cells
-        return 1.0 - values * (1.0 - lost), 1.0 - values * (1.0 - least)
+        return 1.0 - values * (1.0 - loss), 1.0 - values * (1.0 - least)
 
     def _share_of_values(self, measure: str) -> tuple[float, float]:
         if not self.count:
@@ -180,29 +180,37 @@ class PublicSums:
         return (self.lost / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
-def published(sums: Sequence[PublicSums], measure: str) -> Loss:
+def published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
     """The losses of columns and over all that readers may see.
 
     Parameters
     ----------
     measure : as of ``Release``.
     """
-    shares = [one.share(measure) for one in sums]
+    shares = [column_sums.share(measure) for column_sums in sums]
     columns = [
         value
-        if one.exact or not one.cells
-        else rounded(value, step_of(one.largest, one.cells), least)
-        for one, (value, least) in zip(sums, shares, strict=True)
+        if column_sums.exact or not column_sums.cells
+        else rounded(value, step_of(column_sums.largest, column_sums.cells), least)
+        for column_sums, (value, least) in zip(sums, shares, strict=True)
     ]
-    count = sum(one.cells for one in sums)
+    count = sum(column_sums.cells for column_sums in sums)
     if not count:
         return Loss(np.array(columns, np.float64), 0.0)
     total, least = (
-        sum(one.cells * share[which] for one, share in zip(sums, shares, strict=True)) / count
-        for which in (0, 1)
+        sum(
+            column_sums.cells * share[position]
+            for column_sums, share in zip(sums, shares, strict=True)
+        )
+        / count
+        for position in (0, 1)
     )
-    if not all(one.exact for one in sums):
-        step = max(step_of(one.largest, one.cells) for one in sums if one.cells)
+    if not all(column_sums.exact for column_sums in sums):
+        step = max(
+            step_of(column_sums.largest, column_sums.cells)
+            for column_sums in sums
+            if column_sums.cells
+        )
         total = rounded(total, step, least)
     return Loss(np.array(columns, np.float64), float(total))
 
@@ -228,23 +236,23 @@ def public_sums(
     """
     columns = tuple(columns)
     if measure == "iloss":
-        columns = tuple(one for one in columns if one.losses is not None)
-        found = tuple(_of_labels(one, partition) for one in columns)
+        columns = tuple(column for column in columns if column.losses is not None)
+        sums = tuple(_of_labels(column, partition) for column in columns)
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
 
         pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        found = distance_sums(pairs, each_apart)
+        sums = distance_sums(pairs, each_apart)
     else:
-        found = tuple(
-            _of_numbers(microdata, measures, partition, place, column, each_apart)
-            for place, column in enumerate(columns)
+        sums = tuple(
+            _of_numbers(microdata, measures, partition, index, column, each_apart)
+            for index, column in enumerate(columns)
         )
     if not suppressed:
-        return found
+        return sums
     return tuple(
-        _with_suppressed(one, suppressed.get(column.source, 0), measure)
-        for one, column in zip(found, columns, strict=True)
+        _with_suppressed(column_sums, suppressed.get(column.source, 0), measure)
+        for column_sums, column in zip(sums, columns, strict=True)
     )
 
 
@@ -282,13 +290,13 @@ def _of_numbers(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
-    place: int,
+    index: int,
     column: ReleasedColumn,
     each_apart: bool,
 ) -> PublicSums:
-    name = microdata.numeric[place].name
+    name = microdata.numeric[index].name
     down = -measures.numbers[name].exponent
-    original = np.ldexp(microdata.numbers[:, place], down)
+    original = np.ldexp(microdata.numbers[:, index], down)
     released = np.ldexp(column.as_float(), down)
     valid = microdata.valid_column(name)
     return sums_of(original, released, partition, valid, squared=True, each_apart=each_apart)
@@ -327,15 +335,15 @@ def sums_of(
     squared : True for squares of deviations, False for absolute ones.
     each_apart : as of ``public_sums``.
     """
-    own = partition.labels.astype(np.intp)
+    row_labels = partition.labels.astype(np.intp)
     if valid is not None:
-        original, own = original[valid], own[valid]
-    rows = released[own]
-    labels, largest = classes_of(rows, own, each_apart)
+        original, row_labels = original[valid], row_labels[valid]
+    rows = released[row_labels]
+    labels, largest = classes_of(rows, row_labels, each_apart)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
-    deviations = limited(original, rows, labels, largest)
+    deviations = limit_deviations(original, rows, labels, largest)
     mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
     squares = float(np.square(rows - mean).sum()) if high > low else 0.0
     if squared:
@@ -353,18 +361,18 @@ def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, .
 def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums:
     numbers = numbers_of(column)
     cells = pairs.cells([column if numbers is None else numbers])
-    held = None if cells is None else cells[:, 0]
+    present = None if cells is None else cells[:, 0]
     if numbers is not None:
         down = -numbers.scale.exponent
         ends = np.ldexp(numbers.original, down), np.ldexp(numbers.released, down)
-        sums = sums_of(*ends, pairs.partition, held, squared=False, each_apart=each_apart)
+        sums = sums_of(*ends, pairs.partition, present, squared=False, each_apart=each_apart)
         if column.suppressed is None:
             return sums
         # A suppressed cell covers its value.
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     apart = column.apart(np.arange(pairs.n), pairs.rows)
-    count = pairs.n if held is None else int(held.sum())
+    count = pairs.n if present is None else int(present.sum())
     largest = largest_of(pairs, each_apart)
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
 
@@ -398,7 +406,9 @@ def largest_of(pairs: Pairs, each_apart: bool) -> int:
     if not each_apart:
         return int(pairs.partition.sizes.max(initial=0))
     kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
-    return max(int(np.unique(one, return_counts=True)[1].max(initial=0)) for one in kinds)
+    return max(
+        int(np.unique(column_kinds, return_counts=True)[1].max(initial=0)) for column_kinds in kinds
+    )
 
 
 def public_scale(original: Floats, released: Floats) -> Scale:
@@ -409,13 +419,13 @@ def public_scale(original: Floats, released: Floats) -> Scale:
     original : float64 (n,), as far as their deviations count, which the deviation is of.
     released : float64 (n,).
     """
-    own, of_release = Scale.of(original), Scale.of(released)
-    power = own.exponent - of_release.exponent
+    of_original, of_release = Scale.of(original), Scale.of(released)
+    power = of_original.exponent - of_release.exponent
     return Scale(
         of_release.count,
         of_release.least,
         of_release.most,
         of_release.mean,
-        0.0 if of_release.constant else float(np.ldexp(own.deviation, power)),
+        0.0 if of_release.constant else float(np.ldexp(of_original.deviation, power)),
         of_release.whole,
     )
