@@ -1,8 +1,8 @@
-"""What a picture of a released column may show: bins of many rows, labels that many rows share.
+"""Distributions of released columns for pictures: bins and labels that many rows share.
 
-Edges of bins lie on a round grid, never on a value of the data. Neighbours are merged until each
-bin holds none or at least so many rows as the bound says, and the number of rows that is told is a
-multiple of that bound. A label is told where at least so many rows have it.
+Bin edges lie on a round grid, never on data values. Neighbouring bins are merged until each is
+empty or has at least ``bound`` rows, and displayed counts are multiples of the bound. Labels are
+displayed if at least ``bound`` rows have them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Kind
 
-# However small k is.
+# The minimum bound for any k.
 FEWEST = 5
-# Of a picture that can be read.
+# Limits that keep a picture readable.
 MOST_BINS, MOST_LABELS = 20, 12
 
 UNITS = ("number", "date", "label")
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The released values of a column, as far as they may be drawn.
+    """The released values of a column, as far as they may be displayed.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class Distribution:
     bound : the fewest rows of a bin or label.
     bars : in order; those of labels by falling number of rows.
     edges : text of each edge of the grid's steps, from the first to the last; empty for these two.
-    others : of labels, what is not told by itself, in words.
-    note : why nothing is drawn; empty where it is.
+    others : text on labels that are not displayed separately.
+    note : why nothing is drawn; empty otherwise.
     """
 
     name: str
@@ -68,20 +68,20 @@ class Distribution:
 
 
 def bound_of(k: int) -> int:
-    """The fewest rows that a picture may tell of."""
+    """The minimum number of rows that a picture may display."""
     return max(int(k), FEWEST)
 
 
 def require_shown(distribution: Distribution, counts: Sequence[int] | None = None) -> None:
-    """Check that a picture tells of none or of many rows only; before anything is drawn.
+    """Check before drawing that each bar has no rows or at least ``bound`` rows.
 
     Parameters
     ----------
-    counts : the rows of each bar, before they were rounded.
+    counts : the rows of each bar before rounding.
 
     Raises
     ------
-    AssertionError : it would tell more.
+    AssertionError : a bar has fewer rows.
     """
     bound = distribution.bound
     rows_shown = [bar.rows for bar in distribution.bars]
@@ -102,16 +102,15 @@ def drawn(
     values: Callable[[], Sequence[tuple[str, int]] | None],
     labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
 ) -> Distribution:
-    """The distribution of a released column: of values by their place, else of labels.
+    """The distribution of a released column: binned if its values have an order, else by label.
 
     Parameters
     ----------
-    persons : whether k counts persons. A bin of classes holds k of them; how many hold a value of
-        the source is not known.
-    values : gives the values but for NULL as texts, with the rows of each; None where there are
-        too many.
-    labels : gives the labels that at least so many rows have, and how many others there are and
-        their rows.
+    persons : whether k counts persons. Bins of classes have k persons; for source values the
+        number of persons is not known.
+    values : returns the non-NULL values as texts, with row counts; None if there are too many.
+    labels : returns the labels with at least the given number of rows, and the number of other
+        labels and of their rows.
     """
     sensitive, bound = role == "sensitive", bound_of(k)
     if persons and (sensitive or k < bound):
@@ -135,7 +134,7 @@ def of_persons(name: str, role: str, k: int) -> Distribution:
 
 
 def is_placeable(kind: Kind) -> bool:
-    """Whether values of this kind have places on a line, which bins are cut of."""
+    """Whether values of this kind have positions on a line that can be binned."""
     return kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
@@ -224,7 +223,7 @@ def of_labels(
     other_values, other_rows : how many values there are beside them, and their rows.
     """
     bound = bound_of(k)
-    # By what is told: the order of equal ones tells nothing more.
+    # Sort by the displayed count, so that the order reveals nothing more.
     ordered = sorted(
         labels, key=lambda label_rows: (-_rounded_count(label_rows[1], bound), label_rows[0])
     )
@@ -258,7 +257,7 @@ def _build_bins(
     counts: NDArray[np.int64],
     edge: Callable[[int], str],
 ) -> Distribution:
-    """Bins of values whose steps of the grid are known."""
+    """Build bins from the grid steps of values."""
     first, last = int(places.min()), int(places.max())
     rows = np.zeros(last - first + 1, np.int64)
     np.add.at(rows, places - first, counts)
@@ -285,9 +284,9 @@ def _build_bins(
 
 
 def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
-    """Neighbouring bins in one, so that each holds none or at least ``bound`` rows.
+    """Merge neighbouring bins until each is empty or has at least ``bound`` rows.
 
-    Begin, end and rows of each, from the first to the last; at least ``bound`` rows in all.
+    Returns begin, end and rows of each bin. Requires at least ``bound`` rows in total.
     """
     bins: list[tuple[int, int, int]] = []
     for index, count in enumerate(counts):
@@ -304,7 +303,7 @@ def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
 
 
 def _rounded_count(rows: int, bound: int) -> int:
-    """Rows as they are told."""
+    """Round a row count to a multiple of the bound."""
     return (2 * rows + bound) // (2 * bound) * bound
 
 

@@ -40,7 +40,7 @@ from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
 
-# The figures of the source of EM4ADOM by its own names, those that are parts of others aside.
+# The names of EM4ADOM figures in its paper, without those that are parts of others.
 _EM4ADOM = {
     "distance_loss": "IL_h",
     "deviation_loss": "IL_1",
@@ -58,7 +58,7 @@ _EM4ADOM = {
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(WithCard):
-    """Figures of a whole release; no array of records.
+    """Figures of a release as a whole, without arrays of records.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class Evaluation(WithCard):
     losses, risks : by measure, in the catalogue's order; None where a figure has no meaning.
     columns : by column, then by measure.
     parts : by measure, what belongs to it.
-    em4adom : the figures of that model by its own names.
-    parameters : what the caller chose.
-    notes : by measure, why there is no figure or what one has to know about it.
+    em4adom : the figures of that model under their original names.
+    parameters : the parameters of the measures.
+    notes : by measure, why there is no figure, or how to read it.
     """
 
     rows: int
@@ -169,7 +169,7 @@ def pairs_of(
     hierarchies: Hierarchies | None = None,
     measures: Measures | None = None,
 ) -> Pairs:
-    """Originals beside what is written of them.
+    """Pair originals with their written values.
 
     Parameters
     ----------

@@ -98,8 +98,9 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     if isinstance(entry.get("share"), (int, float)):
         parts.append(
             f"{entry.get('below')} of {entry.get('persons')} persons ({entry['share']:.1%})"
-            f" have a joint history over {entry.get('releases')} releases that fewer than {entry.get('k')}"
-            f" persons share, and {entry.get('alone')} have one of their own"
+            f" have a joint history over {entry.get('releases')} releases that"
+            f" fewer than {entry.get('k')} persons share, and"
+            f" {entry.get('alone')} have one of their own"
         )
     if entry.get("not_measured"):
         parts.append(f"not measured: {entry['not_measured']}")

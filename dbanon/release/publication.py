@@ -1,8 +1,8 @@
 """Publication: losses that readers of a release may see.
 
-An exact loss is an equation with the originals in it, and a reader who has the released rows can
-solve it: a loss of labels for the range of the originals, a sum of squares for the one value that
-most of it is due to. So what is published is computed without what would tell that:
+An exact loss is an equation in the originals that a reader of the released rows can solve: a loss
+of labels for the range of the originals, a sum of squares for the single value that dominates it.
+So the published figures avoid what would reveal these:
 
 - labels: widths are shares of the hull of the released labels, not of the originals' range. The
   figure follows from the release alone.
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Limits of deviations, in standard deviations of the released values: the first one at which the
-# other classes lose as much as one class can.
+# Limits of deviations, in standard deviations of the released values. The first limit is used at
+# which the other classes lose as much as one class can.
 _LIMITS = (8.0, 4.0, 2.0)
 
 
 def step_of(largest: int, n: int) -> float:
-    """What figures are rounded to: 1, 2 or 5 times a power of ten, at least the share of a class.
+    """The rounding step of figures: 1, 2 or 5 times a power of ten, at least a class's share.
 
     Parameters
     ----------
-    largest, n : the rows of the largest class, and of all.
+    largest, n : the number of rows of the largest class, and in total.
     """
     share = min(max(largest, 1) / max(n, 1), 1.0)
     power = 10.0 ** floor(log10(share))
@@ -62,20 +62,19 @@ def step_of(largest: int, n: int) -> float:
 
 
 def rounded(value: float, step: float, least: float = 0.0) -> float:
-    """A figure in whole steps, one at least, and no less than ``least``."""
+    """Round a figure to steps, to at least one step and not below ``least``."""
     steps = max(round(value / step), ceil(least / step - 1e-9), 1)
     return float(f"{steps * step:.12g}")
 
 
 @dataclass(frozen=True)
 class LimitedDeviations:
-    """How far the originals of a column are from their released values, as far as that counts.
+    """The limited deviations of a column's originals from their released values.
 
     Parameters
     ----------
-    gaps : float64 (n,), original less released value, within the limit; 0 in the class that loses
-        most.
-    least : the sum of squares that is published at least: that of one class at the limit.
+    gaps : float64 (n,), original minus released value, clipped; 0 in the class that loses most.
+    least : the minimum published sum of squares, that of one class at the limit.
     limit : of an absolute deviation.
     """
 
@@ -87,7 +86,7 @@ class LimitedDeviations:
 def limit_deviations(
     original: Floats, released: Floats, labels: NDArray[np.integer], largest: int
 ) -> LimitedDeviations:
-    """The deviations of n records that count.
+    """Limit the deviations of n records.
 
     Parameters
     ----------
@@ -111,18 +110,18 @@ def limit_deviations(
 
 @dataclass(frozen=True)
 class PublicSums:
-    """What the published loss of a column is made of; those of parts of a table add up.
+    """The sums behind the published loss of a column; sums of parts of a table can be added.
 
     Parameters
     ----------
-    count : the records that count.
-    mean, squares : of their released values, the sum of squares about the mean; 0 for labels.
+    count : the number of records included.
+    mean, squares : of their released values; squares about the mean; 0 for labels.
     low, high : the ends of the released values or labels.
-    lost : what is lost, in the unit of ``squares`` or of ``low`` and ``high``.
-    least : what is published at least.
-    largest : the rows of the largest class.
-    exact : True where all of it follows from the release alone.
-    suppressed : cells that are lost as a whole, which no other field counts.
+    lost : the loss, in the unit of ``squares`` or of ``low`` and ``high``.
+    least : the minimum to publish.
+    largest : the number of rows of the largest class.
+    exact : True if everything follows from the release alone.
+    suppressed : completely lost cells, which no other field includes.
     """
 
     count: int
@@ -138,11 +137,11 @@ class PublicSums:
 
     @property
     def cells(self) -> int:
-        """All that count."""
+        """The number of cells, including suppressed ones."""
         return self.count + self.suppressed
 
     def __add__(self, other: PublicSums) -> PublicSums:
-        """Of the records of both."""
+        """Add the sums of two sets of records."""
         if not (self.count and other.count):
             nonempty, empty = (self, other) if self.count else (other, self)
             return replace(nonempty, suppressed=nonempty.suppressed + empty.suppressed)
@@ -161,7 +160,7 @@ class PublicSums:
         )
 
     def share(self, measure: str) -> tuple[float, float]:
-        """The share that is lost, and the least that is published of it."""
+        """The lost share, and the minimum of it to publish."""
         loss, least = self._share_of_values(measure)
         if not self.suppressed:
             return loss, least
@@ -172,7 +171,7 @@ class PublicSums:
         if not self.count:
             return 0.0, 0.0
         if measure == "sse":
-            # One released value for all says nothing of how they vary.
+            # A constant released column loses all variance.
             if not self.squares > 0:
                 return 1.0, 1.0
             return self.lost / (self.squares + self.lost), self.least / (self.squares + self.least)
@@ -181,7 +180,7 @@ class PublicSums:
 
 
 def published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
-    """The losses of columns and over all that readers may see.
+    """The public losses by column and over all columns.
 
     Parameters
     ----------
@@ -226,13 +225,13 @@ def public_sums(
     *,
     each_apart: bool = False,
 ) -> tuple[PublicSums, ...]:
-    """What the published losses of released records are made of, one each measured column.
+    """Compute the sums behind the published losses, one per measured column.
 
     Parameters
     ----------
-    measure : as of ``Release``.
-    suppressed : cells that are lost as a whole, by column.
-    each_apart : True where each column has classes of its own: those that share its value.
+    measure : as in ``Release``.
+    suppressed : completely lost cells, by column.
+    each_apart : True if each column has its own classes: rows that share its value.
     """
     columns = tuple(columns)
     if measure == "iloss":
@@ -257,8 +256,8 @@ def public_sums(
 
 
 def _with_suppressed(sums: PublicSums, cells: int, measure: str) -> PublicSums:
-    """The same with so many cells that are lost as a whole."""
-    # NULLs are among the cells of labels.
+    """Add completely lost cells to sums."""
+    # Sums of labels already include NULLs.
     count = sums.count - cells if measure == "iloss" else sums.count
     return replace(sums, count=count, suppressed=cells)
 
@@ -279,7 +278,7 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         if not present.any():
             ends = 0.0, 0.0
         return PublicSums(n, 0.0, 0.0, *ends, float(widths.sum()), 0.0, largest, True)
-    # Readers see one number of each interval.
+    # Readers see one number per interval.
     values = column.as_float()[present]
     ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     loss = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
@@ -305,7 +304,7 @@ def _of_numbers(
 def classes_of(
     rows: Floats, labels: NDArray[np.integer], each_apart: bool
 ) -> tuple[NDArray[np.integer], int]:
-    """The class of each record in a column, int (n,), and the records of the largest.
+    """The class of each record in a column, int (n,), and the size of the largest class.
 
     Parameters
     ----------
@@ -326,14 +325,14 @@ def sums_of(
     squared: bool,
     each_apart: bool,
 ) -> PublicSums:
-    """Of a column of numbers.
+    """Compute the public sums of a number column.
 
     Parameters
     ----------
     original, released : float64 (n,) and (n_classes,), in one unit.
-    valid : bool (n,), which count; None for all.
-    squared : True for squares of deviations, False for absolute ones.
-    each_apart : as of ``public_sums``.
+    valid : bool (n,), the records to include; None for all.
+    squared : True for squared deviations, False for absolute ones.
+    each_apart : as in ``public_sums``.
     """
     row_labels = partition.labels.astype(np.intp)
     if valid is not None:
@@ -354,7 +353,7 @@ def sums_of(
 
 
 def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, ...]:
-    """What the published ``direct_loss`` is made of, one each column."""
+    """Compute the sums behind the published ``direct_loss``, one per column."""
     return tuple(_distances(pairs, column, each_apart) for column in pairs.columns)
 
 
@@ -368,7 +367,7 @@ def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums
         sums = sums_of(*ends, pairs.partition, present, squared=False, each_apart=each_apart)
         if column.suppressed is None:
             return sums
-        # A suppressed cell covers its value.
+        # Suppressed cells count in the total.
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     apart = column.apart(np.arange(pairs.n), pairs.rows)
@@ -378,8 +377,8 @@ def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums
 
 
 def numbers_of(column: ColumnPair) -> Numbers | None:
-    """The column as numbers, its suppressed cells withheld; None where it holds labels."""
-    # Most releases need neither: a backend's first call would take a tenth longer.
+    """The column as numbers, with suppressed cells invalid; None if it holds labels."""
+    # Imported here because most releases need neither, and imports slow a backend's first call.
     from dbanon.measures.attributes import Intervals, Numbers
 
     if isinstance(column, Numbers):
@@ -402,7 +401,7 @@ def numbers_of(column: ColumnPair) -> Numbers | None:
 
 
 def largest_of(pairs: Pairs, each_apart: bool) -> int:
-    """The records of the largest class, of any column where each has classes of its own."""
+    """The size of the largest class, over all columns if each has its own classes."""
     if not each_apart:
         return int(pairs.partition.sizes.max(initial=0))
     kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
@@ -412,11 +411,11 @@ def largest_of(pairs: Pairs, each_apart: bool) -> int:
 
 
 def public_scale(original: Floats, released: Floats) -> Scale:
-    """The scale of a column that is published: ends and mean of the released rows.
+    """The public scale of a column: ends and mean of the released rows.
 
     Parameters
     ----------
-    original : float64 (n,), as far as their deviations count, which the deviation is of.
+    original : float64 (n,), with limited deviations; the standard deviation is theirs.
     released : float64 (n,).
     """
     of_original, of_release = Scale.of(original), Scale.of(released)

@@ -231,7 +231,7 @@ class Report(WithCard):
 
     @property
     def homogeneous(self) -> tuple[str, ...]:
-        """Descriptions of sensitive columns whose values classes reveal, without a privacy model."""
+        """Descriptions of sensitive columns with homogeneous classes and no privacy model."""
         homogeneity = unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
         return tuple(finding.describe() for finding in homogeneity)
 
