@@ -217,25 +217,10 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             histories = _with_row_counts(state, histories, row_counts, columns)
         pending.guarantee.require_histories(histories)
         tells: dict[int, tuple[TellingColumn, ...]] = {}
+        # For small later batches this check would single people out, so skip it.
         if admitted and state.sequence == 1:
-            # For small later batches this check would single people out, so skip it.
-            # Rows of waiting newcomers are in the relation, but count as withheld.
-            seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
-            for part in pending.parts:
-                # No message may depend on who of a cell has which value, so only check uniqueness.
-                draft = plan_table(planned, part).draft(seen, release)
-                place_of = {name: column for name, column, _ in columns_of(part, columns)}
-                of_rows = ShownSource(state, part.number, place_of) if state.several else source
-                grouped = partial(of_rows.groups, draft)
-                tells[part.number] = telling_columns(
-                    draft.job, draft.originals, grouped, {}, only_unique=True
-                )
-        linking = {}
-        for part in pending.parts:
-            draft = plan_table(planned, part).draft(microdata, release)
-            bounds = pending.guarantee.bounds_rows
-            displayed = ShownColumns(state, draft, columns_of(part, columns), part.number, bounds)
-            linking[part.number] = linking_columns(displayed, tells.get(part.number, ()))
+            tells = _find_telling_columns(pending, planned, microdata, release, columns)
+        linking = _find_linking_columns(pending, planned, microdata, release, columns, tells)
     planned = replace(planned, policy=replace(policy, k=state.k))
     return ChainUpdate(
         state,
@@ -253,6 +238,47 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         tells,
         linking=linking,
     )
+
+
+def _find_telling_columns(
+    pending: PendingRelease,
+    planned: Plan,
+    microdata: Microdata,
+    release: Release,
+    columns: tuple[tuple[str, str, str], ...],
+) -> dict[int, tuple[TellingColumn, ...]]:
+    """The findings on nearly unique columns of a first release, by table number."""
+    state, tells = pending.state, {}
+    # Rows of waiting newcomers are in the relation, but count as withheld.
+    seen = replace(microdata, withheld=pending.presence.newcomers - microdata.n_records)
+    for part in pending.parts:
+        # No message may depend on who of a cell has which value, so only check uniqueness.
+        draft = plan_table(planned, part).draft(seen, release)
+        place_of = {name: column for name, column, _ in columns_of(part, columns)}
+        of_rows = ShownSource(state, part.number, place_of) if state.several else pending.source
+        grouped = partial(of_rows.groups, draft)
+        tells[part.number] = telling_columns(
+            draft.job, draft.originals, grouped, {}, only_unique=True
+        )
+    return tells
+
+
+def _find_linking_columns(
+    pending: PendingRelease,
+    planned: Plan,
+    microdata: Microdata,
+    release: Release,
+    columns: tuple[tuple[str, str, str], ...],
+    tells: Mapping[int, tuple[TellingColumn, ...]],
+) -> dict[int, tuple[LinkingColumn, ...]]:
+    """The findings on columns that undo cells, by table number."""
+    linking, bounds = {}, pending.guarantee.bounds_rows
+    for part in pending.parts:
+        draft = plan_table(planned, part).draft(microdata, release)
+        own_columns = columns_of(part, columns)
+        displayed = ShownColumns(pending.state, draft, own_columns, part.number, bounds)
+        linking[part.number] = linking_columns(displayed, tells.get(part.number, ()))
+    return linking
 
 
 def _with_target(
