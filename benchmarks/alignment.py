@@ -14,7 +14,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
-from dbanon.release.alignment import unrelated
+from dbanon.release.alignment import is_unrelated
 
 Floats = NDArray[np.float64]
 ROWS = (6, 10, 20, 40, 100, 500, 2000)
@@ -57,7 +57,7 @@ def classified_as_unrelated(before: Floats, after: Floats) -> bool:
         Numbers(name=str(j), original=x, scale=Scale.of(x), released=y)
         for j, (x, y) in enumerate(zip(before.T, after.T, strict=True))
     ]
-    return unrelated(Pairs(tuple(numbers), Partition(np.arange(len(before), dtype=np.int32))))
+    return is_unrelated(Pairs(tuple(numbers), Partition(np.arange(len(before), dtype=np.int32))))
 
 
 def releases(rng: np.random.Generator, times: int) -> Iterator[tuple[str, Floats, Floats]]:

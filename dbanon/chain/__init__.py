@@ -1,1 +1,1 @@
-"""Chains: releases of the same persons, one after the other, safe together."""
+"""Chains: successive releases of the same persons that stay safe when combined."""

@@ -1,4 +1,4 @@
-"""What the first release of a chain was made by, which all later ones keep to."""
+"""The definition of a chain: the settings of its first release, which later releases reuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.chain import reference
-from dbanon.chain.state import ChainKept, require_entity
+from dbanon.chain.state import ChainRecord, require_entity
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
@@ -30,32 +30,34 @@ from dbanon.stores.sql_source import SqlSource
 
 
 def to_plain(measures: Measures) -> dict[str, Any]:
-    """Scales, dictionaries and whitenings as plain values; sensitive columns: ``reference``."""
+    """Scales, dictionaries and whitenings as JSON values; ``reference`` has sensitive columns."""
     return {
         "numbers": {name: asdict(scale) for name, scale in measures.numbers.items()},
         "categories": {
-            name: {"values": list(known.values), "counts": known.counts.tolist()}
-            for name, known in measures.categories.items()
+            name: {"values": list(distribution.values), "counts": distribution.counts.tolist()}
+            for name, distribution in measures.categories.items()
         },
         "whitenings": [
-            {"present": list(present), "factor": found.factor.tolist()}
-            for present, found in measures.whitenings.items()
+            {"present": list(present), "factor": whitening.factor.tolist()}
+            for present, whitening in measures.whitenings.items()
         ],
     }
 
 
 def of_plain(plain: Mapping[str, Any]) -> Measures:
-    """The measures that ``to_plain`` told."""
+    """Rebuild the measures from the output of ``to_plain``."""
     return Measures(
         {name: Scale(**scale) for name, scale in plain["numbers"].items()},
         {
-            name: Distribution(np.array(known["counts"], np.int64), tuple(known["values"]))
-            for name, known in plain["categories"].items()
+            name: Distribution(
+                np.array(distribution["counts"], np.int64), tuple(distribution["values"])
+            )
+            for name, distribution in plain["categories"].items()
         },
         {},
         {
-            tuple(one["present"]): Whitening(np.array(one["factor"], np.float64))
-            for one in plain["whitenings"]
+            tuple(entry["present"]): Whitening(np.array(entry["factor"], np.float64))
+            for entry in plain["whitenings"]
         },
     )
 
@@ -63,25 +65,25 @@ def of_plain(plain: Mapping[str, Any]) -> Measures:
 def as_part(
     microdata: Microdata, measures: Measures, with_trees: Collection[str]
 ) -> tuple[Microdata, Measures]:
-    """Records as a part of the table that was measured: with the codes of its dictionaries.
+    """Recode records with the dictionaries of the table that was measured.
 
-    Sensitive columns are measured by these records alone, for models that look at classes and at
-    nothing else; ``reference`` has what others compare with.
+    Sensitive columns are measured on these records only, for models that look at classes alone;
+    ``reference`` holds the table that other models compare with.
 
     Parameters
     ----------
-    with_trees : columns with a hierarchy, which may have leaves that the table did not hold.
+    with_trees : columns with a hierarchy, whose leaves may be missing from the measured table.
 
     Raises
     ------
-    ChainChanged : a column without one holds a value that the table did not.
+    ChainChanged : a column without a hierarchy has a value that the measured table did not have.
     """
     codes, categories = microdata.codes.copy(), []
-    known = dict(measures.categories)
-    for place, attribute in enumerate(microdata.categorical):
-        values, name = microdata.categories[place], attribute.name
-        before = known[name]
-        new = sorted(set(values) - set(before.values))
+    distributions = dict(measures.categories)
+    for index, attribute in enumerate(microdata.categorical):
+        values, name = microdata.categories[index], attribute.name
+        original = distributions[name]
+        new = sorted(set(values) - set(original.values))
         if new and name not in with_trees:
             raise ChainChanged(
                 f'Column "{name}" holds {len(new)} values that it did not hold when the chain'
@@ -89,20 +91,22 @@ def as_part(
                 hint="Bring them under known ones in a view, or begin another chain, with a"
                 " hierarchy of all values that may come.",
             )
-        together = (*before.values, *new)
-        counts = np.append(before.counts, np.zeros(len(new), np.int64))
-        known[name] = Distribution(counts, together)
-        categories.append(together)
-        place_of = {value: number for number, value in enumerate(together)}
-        # One more place for the code -1 of NULL.
-        places = np.array([*(place_of[value] for value in values), -1], np.int32)
-        codes[:, place] = places[codes[:, place]]
+        all_values = (*original.values, *new)
+        counts = np.append(original.counts, np.zeros(len(new), np.int64))
+        distributions[name] = Distribution(counts, all_values)
+        categories.append(all_values)
+        code_of = {value: number for number, value in enumerate(all_values)}
+        # The extra last entry maps the code -1 (NULL) to itself.
+        new_codes = np.array([*(code_of[value] for value in values), -1], np.int32)
+        codes[:, index] = new_codes[codes[:, index]]
     remapped = replace(microdata, codes=codes, categories=tuple(categories))
-    own = {name: Distribution.of_column(column) for name, column in microdata.sensitive.items()}
-    return remapped, Measures(measures.numbers, known, own, measures.whitenings)
+    sensitive = {
+        name: Distribution.of_column(column) for name, column in microdata.sensitive.items()
+    }
+    return remapped, Measures(measures.numbers, distributions, sensitive, measures.whitenings)
 
 
-# What a later release may say otherwise: it shapes no class, or only those of newcomers.
+# Options that later releases may change: they shape no class, or only classes of newcomers.
 _FREE = (
     "max_suppression",
     "seed",
@@ -116,7 +120,7 @@ _FREE = (
 
 
 def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
-    """What a job says of a release, as far as all releases of a chain have it alike."""
+    """The settings of a job that must be the same in all releases of a chain."""
     relation, policy = planned.relation, job.policy
 
     def typed(names: tuple[str, ...]) -> list[list[str]]:
@@ -124,7 +128,7 @@ def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
 
     trees = {**planned.hierarchies.trees, **policy.hierarchies}
     orders = {name: _digest(list(order)) for name, order in policy.orders.items()}
-    found = {
+    settings = {
         **{name: value for name, value in policy.arguments().items() if name not in _FREE},
         "entity": typed((str(job.entity),)),
         "quasi_identifiers": typed(job.quasi_identifiers),
@@ -138,24 +142,24 @@ def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
             for name, tree in trees.items()
         },
     }
-    return _plain(found)
+    return _plain(settings)
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As they come back from the database."""
-    found: dict[str, Any] = json.loads(json.dumps(values))
-    return found
+    """Round-trip values through JSON, as the database does."""
+    plain: dict[str, Any] = json.loads(json.dumps(values))
+    return plain
 
 
-def require_same(chain: ChainKept, now: Mapping[str, Any]) -> None:
-    """Check that a job is as the chain's first release was.
+def require_same(chain: ChainRecord, now: Mapping[str, Any]) -> None:
+    """Check that a job has the settings of the chain's first release.
 
     Raises
     ------
-    ChainChanged : it is not; the message says in what.
+    ChainChanged : settings differ; the message lists them.
     """
     assert chain.definition is not None
-    # An older version did not know each option: it released as without it.
+    # Options unknown to an older version had their default values.
     unknown = _plain(Policy(2).arguments())
     before = {name: unknown.get(name) for name in now} | chain.definition["job"]
     differing = [name for name in before if before[name] != now.get(name)]
@@ -167,14 +171,14 @@ def require_same(chain: ChainKept, now: Mapping[str, Any]) -> None:
         )
 
 
-def require_source(chain: ChainKept, job: Job, source: SqlSource, relation: Relation) -> None:
-    """Check that a job reads what the chain was made of, and chooses its rows by nothing it keeps.
+def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Relation) -> None:
+    """Check that a job reads the chain's source, and that ``where`` reads no retained column.
 
     Raises
     ------
-    ChainChanged : it reads another relation, or another column says whose a row is.
+    ChainChanged : the job reads another relation or has another entity column.
     UnsupportedType, ChainEntityRows : as ``require_entity``.
-    InvalidParameter : ``where`` reads a column that is kept.
+    InvalidParameter : ``where`` reads a retained column.
     """
     session = source.session
     if (str(relation.name), job.entity) != (chain.source, chain.entity):
@@ -185,36 +189,36 @@ def require_source(chain: ChainKept, job: Job, source: SqlSource, relation: Rela
     require_entity(session, relation, relation.attribute(chain.entity))
     session.require_rights(relation, [chain.entity])
     session.require_equality(relation, [*job.sensitive, *job.keep])
-    kept = (*job.sensitive, *job.keep)
-    if job.where is None or not kept:
+    retained = (*job.sensitive, *job.keep)
+    if job.where is None or not retained:
         return
     words = {word.lower() for word in re.findall(r"\w+", job.where)}
-    others = [a.name for a in relation.schema.attributes if a.name not in kept]
-    reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in kept)
+    others = [a.name for a in relation.schema.attributes if a.name not in retained]
+    reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in retained)
     if not reads_kept and source.takes(relation, others, job.where):
         return
     raise InvalidParameter(
         "In a chain, where may not read a column that is released as it is: a person who"
         " leaves would reveal its value.",
-        detail=f"Released as they are: {', '.join(kept)}.",
+        detail=f"Released as they are: {', '.join(retained)}.",
         hint="Choose rows by quasi-identifiers and others, without the name of the table.",
     )
 
 
-def made(
+def build_definition(
     job: Job,
     planned: Plan,
     release: Release,
     of_tables: Mapping[str, Any],
     typical: float | None,
 ) -> dict[str, Any]:
-    """What is kept of the first release: how it was made, its measures, trees and columns.
+    """The definition to store with the first release: its job, measures, hierarchies and columns.
 
     Parameters
     ----------
-    of_tables : what holds of the chain's further tables.
-    typical : what its classes lose a cell, by which later classes are admitted; of version 0.3 on
-        as ``typical_loss`` has it.
+    of_tables : the settings of the chain's further tables.
+    typical : information loss per cell that later classes are compared with, from
+        ``typical_loss`` (since version 0.3).
     """
     assert release.measures is not None
     return {
@@ -232,54 +236,57 @@ def made(
 
 
 def columns_of(job: Job, relation: Relation, release: Release) -> list[list[str]]:
-    """Columns of a release, in the source's order: name, place in the state, what it stands for."""
+    """Columns of a release, in the source's order: name, state column, source column."""
     shared = [(column.attribute.name, column.source) for column in release.columns]
     shared += [(name, name) for name in job.by]
-    kept = [*job.sensitive, *job.keep]
-    found = []
+    retained = [*job.sensitive, *job.keep]
+    columns = []
     for attribute in relation.schema.attributes:
-        for place, (name, source) in enumerate(shared):
+        for index, (name, source) in enumerate(shared):
             if source == attribute.name:
-                found.append([name, f"v{place}", source])
-        if attribute.name in kept:
-            found.append([attribute.name, f"k{kept.index(attribute.name)}", attribute.name])
-    return found
+                columns.append([name, f"v{index}", source])
+        if attribute.name in retained:
+            columns.append([attribute.name, f"k{retained.index(attribute.name)}", attribute.name])
+    return columns
 
 
-def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hierarchy]:
-    """The hierarchies by quasi-identifier, as the first release had them.
+def trees(chain: ChainRecord, planned: Plan, microdata: Microdata) -> dict[str, Hierarchy]:
+    """The hierarchies of the first release, by quasi-identifier.
 
-    Builders are given these records' values, too: what they make of a value is theirs to say.
+    A builder is run again with the values of these records added.
     """
     assert chain.definition is not None
     attributes = {attribute.name: attribute for attribute in microdata.attributes}
-    found = {}
-    for name, one in chain.definition["trees"].items():
-        tree, given = Hierarchy(one["labels"], one["parents"]), planned.hierarchies.trees.get(name)
-        if isinstance(given, HierarchySpec) and given.kind != ENUM:
-            known = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
-            values = known.union(column_texts(microdata, attributes[name]))
-            tree = build(given, sort_values(values, attributes[name]), name)
-        found[name] = tree
-    return found
+    hierarchies = {}
+    for name, tree_data in chain.definition["trees"].items():
+        tree, builder = (
+            Hierarchy(tree_data["labels"], tree_data["parents"]),
+            planned.hierarchies.trees.get(name),
+        )
+        if isinstance(builder, HierarchySpec) and builder.kind != ENUM:
+            labels = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
+            values = labels.union(column_texts(microdata, attributes[name]))
+            tree = build(builder, sort_values(values, attributes[name]), name)
+        hierarchies[name] = tree
+    return hierarchies
 
 
-def measures(chain: ChainKept) -> Measures:
-    """What the first release measured its table by."""
+def measures(chain: ChainRecord) -> Measures:
+    """The measures of the first release's table."""
     assert chain.definition is not None
     return of_plain(chain.definition["measures"])
 
 
-def typical(chain: ChainKept) -> float | None:
-    """What the classes of the first release lose a cell; None where none was kept."""
+def typical_class_loss(chain: ChainRecord) -> float | None:
+    """Information loss per cell of the first release's classes; None if it was not stored."""
     assert chain.definition is not None
-    found = chain.definition.get("class_loss")
-    return None if found is None else float(found)
+    loss = chain.definition.get("class_loss")
+    return None if loss is None else float(loss)
 
 
-def as_text(told: Mapping[str, Any]) -> str:
-    """A definition as the database keeps it."""
-    return json_text(told)
+def as_text(definition: Mapping[str, Any]) -> str:
+    """Serialize a definition for the database."""
+    return json_text(definition)
 
 
 def _digest(value: Any) -> str:

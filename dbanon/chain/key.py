@@ -1,11 +1,11 @@
-"""Keys of chains: made into a file of their own, read from where a job says they are, and tags.
+"""Keys of chains: create, read and check them, and compute the tags of persons.
 
-Persons of a chain stand under tags, by a key that no database has. A tag is half of the SHA-256 of
-a key of the chain's own and of the value that says who a person is: without the key it names
-nobody, and nobody can go on from half of a digest (M. Bellare, D. J. Bernstein, S. Tessaro,
-"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier builds have
-the HMAC-SHA256 of their identity and of that value, cut to as much, which takes a database twice
-the time. What a chain's key is checked by says which of the two it has.
+A chain stores persons under tags, computed with a key that no database has. A tag is half of the
+SHA-256 of a chain-specific key and the person's identifier. Without the key a tag identifies no
+person, and half a digest cannot be extended (M. Bellare, D. J. Bernstein, S. Tessaro,
+"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier builds use
+a truncated HMAC-SHA256 of their identity and the identifier, which takes a database twice as
+long. The chain's key check shows which of the two it uses.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ _TAG_BYTES = 16
 
 
 def read_key(where: str) -> bytes:
-    """The key of a chain, 32 bytes, from where a job says it is.
+    """Read the key of a chain, 32 bytes, from the location that a job names.
 
     Raises
     ------
-    ChainKeyWrong : there is none, or others may read it. Nothing of it is told.
+    ChainKeyWrong : there is no key, or others may read it. The message reveals none of it.
     """
-    made = "as dbanon chain create makes them"
-    return _read_key(where, ChainKeyWrong, made, "begin another chain")
+    origin = "as dbanon chain create makes them"
+    return _read_key(where, ChainKeyWrong, origin, "begin another chain")
 
 
 def has_file(where: str) -> bool:
-    """Whether the key's file is there; always where the key is in the environment."""
+    """Whether the key's file exists; always True for a key in the environment."""
     return not where.startswith("file:") or os.path.lexists(key_path(where))
 
 
 def last_published(where: str, identity: str) -> int:
-    """The last release of a chain that was noted beside the file of its key; 0 where none was.
+    """The last release of a chain recorded in the note next to its key file; 0 if there is none.
 
     Raises
     ------
-    ChainKeyWrong : there is a note, and it cannot be read.
+    ChainKeyWrong : the note exists but cannot be read.
     """
-    path = _beside(where)
+    path = _note_path(where)
     try:
-        return 0 if path is None else _noted(path).get(identity, 0)
+        return 0 if path is None else _read_note(path).get(identity, 0)
     except (OSError, ValueError):
         raise ChainKeyWrong(
             f"The note {path} beside the key cannot be read.",
@@ -67,26 +67,26 @@ def last_published(where: str, identity: str) -> int:
 
 
 def note_published(where: str, identity: str, sequence: int) -> bool:
-    """Note beside the file of a key that a release counts as published; whether that was done.
+    """Record next to the key file that a release counts as published; False if that failed.
 
-    A restored database does not know of it, and would make as many another time. A key of the
-    environment has no file, and needs no note.
+    A database restored from a backup would otherwise make the same release numbers again. A key
+    in the environment has no file and needs no note.
     """
-    path = _beside(where)
+    path = _note_path(where)
     if path is None:
         return True
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        # Chains that share a key note one after the other.
+        # Chains that share a key take turns writing the note.
         with key_path(where).open("rb") as key:
             fcntl.flock(key, fcntl.LOCK_EX)
-            # One that cannot be read may say more of other chains than this could write: it stays.
-            known = _noted(path)
-            known[identity] = max(sequence, known.get(identity, 0))
+            # Keep an unreadable note: it may record releases of other chains.
+            last_releases = _read_note(path)
+            last_releases[identity] = max(sequence, last_releases.get(identity, 0))
             file = os.open(fresh, flags, 0o600)
             try:
-                os.write(file, json.dumps(known).encode())
+                os.write(file, json.dumps(last_releases).encode())
                 os.fsync(file)
             finally:
                 os.close(file)
@@ -98,31 +98,33 @@ def note_published(where: str, identity: str, sequence: int) -> bool:
     return True
 
 
-def _beside(where: str) -> Path | None:
+def _note_path(where: str) -> Path | None:
     if not where.startswith("file:"):
         return None
     key = key_path(where)
     return key.with_name(f"{key.name}.last")
 
 
-def _noted(path: Path) -> dict[str, int]:
+def _read_note(path: Path) -> dict[str, int]:
     try:
-        found = json.loads(path.read_bytes())
+        last_releases = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    if not isinstance(found, dict) or not all(isinstance(last, int) for last in found.values()):
+    if not isinstance(last_releases, dict) or not all(
+        isinstance(last, int) for last in last_releases.values()
+    ):
         raise ValueError("no list of releases")
-    return found
+    return last_releases
 
 
 @contextmanager
 def new_key(path: Path) -> Iterator[bytes]:
-    """A fresh key, in a file that is the owner's alone; the file goes when the block raises.
+    """Create a key in a file that only its owner can read; remove the file if the block raises.
 
     Raises
     ------
-    OutputExists : there is such a file.
-    InsufficientRights : it cannot be made.
+    OutputExists : the file exists.
+    InsufficientRights : the file cannot be created.
     """
     key = secrets.token_bytes(BYTES)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -150,21 +152,21 @@ def new_key(path: Path) -> Iterator[bytes]:
 
 
 def check_of(key: bytes) -> bytes:
-    """What tells whether a key is that of a chain, and tells nothing of it."""
+    """A value that verifies a chain's key without revealing it."""
     return _keyed(key, _CHECKED)
 
 
 def fits(key: bytes, check: bytes) -> bool:
-    """Whether a key is that of the chain that keeps ``check``."""
+    """Whether a key matches a chain's key check."""
     return _is_of(key, _CHECKED, check) or _is_of(key, _CHECKED_TWICE, check)
 
 
 def blocks(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
-    """What the inner and the outer hash of a tag begin with; the latter empty where there is one.
+    """The prefixes of the inner and outer hash of a tag; the outer one is empty for one hash.
 
     Parameters
     ----------
-    identity, check : the chain's; the key fits.
+    identity, check : of the chain that the key belongs to.
     """
     if _is_of(key, _CHECKED, check):
         return _keyed(key, _TAGS + identity.encode()), b""
@@ -174,10 +176,13 @@ def blocks(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
 
 
 def tags(key: bytes, identity: str, check: bytes, entities: Sequence[str]) -> list[bytes]:
-    """The tags of persons, whom texts name as the database writes them."""
+    """The tags of persons, given their identifiers as the database writes them."""
     inner, outer = blocks(key, identity, check)
-    found = [hashlib.sha256(inner + one.encode()).digest() for one in entities]
-    return [(hashlib.sha256(outer + one).digest() if outer else one)[:_TAG_BYTES] for one in found]
+    digests = [hashlib.sha256(inner + entity.encode()).digest() for entity in entities]
+    return [
+        (hashlib.sha256(outer + entity).digest() if outer else entity)[:_TAG_BYTES]
+        for entity in digests
+    ]
 
 
 def _keyed(key: bytes, message: bytes) -> bytes:

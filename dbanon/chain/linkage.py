@@ -1,10 +1,10 @@
-"""Columns that a chain releases as they are and that undo its cells, by what it shows alone.
+"""Find retained columns that undo the cells of a chain, using only the displayed rows.
 
-Elsewhere the originals say whether a column is another coding of a quasi-identifier. Here they must
-not: what an exchange of two persons of a cell changes is reported to nobody, not even by a refusal.
-So the released values stand in for them. Rows with one value of such a column have released values
-of the quasi-identifier that lie closer together than those of any rows: by their variance if they
-are numbers, and by how many pairs of rows have the same one. From 0, as by chance, to 1.
+Elsewhere the originals show whether a column is another coding of a quasi-identifier. A chain may
+not use them: no message, not even a refusal, may depend on who of a cell has which value. So the
+released values are used instead. Rows that share a value of such a column have released values of
+the quasi-identifier that lie closer together than those of random rows. This is measured by their
+variance if they are numbers, and by the share of row pairs that agree, from 0 (chance) to 1.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from dbanon.sessions import recount_statements
 from dbanon.stores.ports import Draft
 
 _NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL})
-# Of these, labels have ends.
+# Kinds whose labels are intervals with ends.
 _LABELLED = _NUMBERS | {Kind.DATE, Kind.TIMESTAMP}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _END = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# So much of a variance a column explains at least that is another coding: of what it does not, a
-# strong dependence that is studied, as of illnesses on age, leaves more.
+# Another coding explains at least this share of the variance. A strong dependence that is worth
+# studying, such as illness on age, explains less.
 _EXPLAINED = 0.75
 
 
 @dataclass(frozen=True)
 class ShownColumns:
-    """The columns of one table of a chain that are released as they are, beside its cells.
+    """The retained columns of one table of a chain, with the cells of their rows.
 
     Parameters
     ----------
     draft : of the table's release; its relation has the types of the columns.
-    columns : of the release: name, place in the state, and what it stands for.
+    columns : of the release: name, state column, source column.
     part : the number of the table.
-    bounds_cells : whether each cell has k rows of this table; codings are looked for then.
+    bounds_cells : whether each cell has k rows of this table; codings are searched only then.
     """
 
     state: CellState
@@ -74,52 +74,52 @@ class ShownColumns:
 
     @property
     def _released(self) -> list[tuple[str, str]]:
-        """The columns that cells share: place, and what each stands for."""
-        return [(place, of) for _, place, of in self.columns if place.startswith("v")]
+        """The released columns of cells: state column and source column."""
+        return [(column, of) for _, column, of in self.columns if column.startswith("v")]
 
-    def _place(self, name: str) -> str:
-        [place] = [place for own, place, _ in self.columns if own == name]
-        return place
+    def _state_column(self, name: str) -> str:
+        [column] = [column for released_name, column, _ in self.columns if released_name == name]
+        return column
 
     @property
-    def _shown(self) -> SubqueryRelation:
+    def _row_query(self) -> SubqueryRelation:
         """The rows on display."""
-        places = [place for _, place, _ in self.columns]
-        listed = ", ".join(f"{'v' if p.startswith('v') else 'r'}.{p}" for p in places)
-        own = f", r.{WHOSE}" if self.state.several else ""
+        columns = [column for _, column, _ in self.columns]
+        listed = ", ".join(f"{'v' if p.startswith('v') else 'r'}.{p}" for p in columns)
+        person_column = f", r.{WHOSE}" if self.state.several else ""
         of = f" WHERE r.{PART} = {int(self.part)}" if self.state.several else ""
         query = (
-            f"SELECT r.cell{own}, {listed} FROM {self.state.rows} AS r"
+            f"SELECT r.cell{person_column}, {listed} FROM {self.state.rows} AS r"
             f" JOIN {self.state.values} AS v ON v.cell = r.cell{of}"
         )
         name = self.state.chain.table(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
 
-    def _keys(self, places: Sequence[str]) -> list[tuple[str, ...]]:
-        """What tells values apart as readers see them, of the alias s."""
+    def _keys(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
+        """SQL expressions, with the alias s, that distinguish values as readers see them."""
         keys: list[tuple[str, ...]] = []
-        for place in places:
-            table = "value" if place.startswith("v") else "row"
+        for column in columns:
+            table = "value" if column.startswith("v") else "row"
             relation = self.state.chain.table(self.state.session, table)
-            keys += self.state.session.display_keys(relation, [place])
+            keys += self.state.session.display_keys(relation, [column])
         return keys
 
     def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """How far each column and each quasi-identifier follow from one another, as released."""
+        """The strength of dependence between each column and each released quasi-identifier."""
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
             strengths[name] = {}
-            for place, of in self._released if self.bounds_cells else ():
+            for column, of in self._released if self.bounds_cells else ():
                 strength = max(
-                    self._agreement(name, place, both=name in self.draft.job.keep),
-                    self._variance(name, place, of),
+                    self._agreement(name, column, both=name in self.draft.job.keep),
+                    self._variance(name, column, of),
                 )
                 strengths[name][of] = max(strength, strengths[name].get(of, 0.0))
         return strengths
 
-    def _agreement(self, name: str, place: str, *, both: bool) -> float:
-        """By pairs of rows: of one value of the column with ``both`` or of one released value."""
-        [value], [label] = self._keys([self._place(name)]), self._keys([place])
+    def _agreement(self, name: str, column: str, *, both: bool) -> float:
+        """Dependence by pairs of rows that agree on the label, or with ``both`` on either."""
+        [value], [label] = self._keys([self._state_column(name)]), self._keys([column])
         parts = [f"{part} AS g{i}" for i, part in enumerate(value)]
         parts += [f"{part} AS l{i}" for i, part in enumerate(label)]
         values = ", ".join(f"g{i}" for i in range(len(value)))
@@ -135,58 +135,60 @@ class ShownColumns:
             f" FROM (SELECT n, sum(n) OVER (PARTITION BY {values}) AS of_value,"
             f" sum(n) OVER (PARTITION BY {labels}) AS of_label FROM"
             f" (SELECT {values}, {labels}, count(*) AS n FROM (SELECT {', '.join(parts)}"
-            f" FROM {self._shown.quoted} AS s WHERE {value[0]} IS NOT NULL) AS shown"
+            f" FROM {self._row_query.quoted} AS s WHERE {value[0]} IS NOT NULL) AS shown"
             f" GROUP BY {values}, {labels}) AS cells) AS sized"
         )
         n = int(rows or 0)
         if n < 2:
             return 0.0
-        same_label, same_value, *rest = (float(one or 0.0) for one in counted)
+        same_label, same_value, *sums = (float(total or 0.0) for total in counted)
         pairs = n * (n - 1.0)
-        strength = _excess(n, same_label / pairs, *rest[:3])
-        return max(strength, _excess(n, same_value / pairs, *rest[3:])) if both else strength
+        strength = _excess(n, same_label / pairs, *sums[:3])
+        return max(strength, _excess(n, same_value / pairs, *sums[3:])) if both else strength
 
-    def _variance(self, name: str, place: str, of: str) -> float:
-        """By the share of the variance of released numbers, or of middles of labels."""
+    def _variance(self, name: str, column: str, of: str) -> float:
+        """Dependence by explained variance of released numbers, or of midpoints of labels."""
         session = self.state.session
         relation = session.find_source(self.state.chain.table(session, "value"))
-        [value] = self._keys([self._place(name)])
-        rows = f"FROM {self._shown.quoted} AS s"
-        rows += f" WHERE {value[0]} IS NOT NULL AND s.{place} IS NOT NULL"
-        if relation.attribute(place).kind not in _NUMBERS:
+        [value] = self._keys([self._state_column(name)])
+        rows = f"FROM {self._row_query.quoted} AS s"
+        rows += f" WHERE {value[0]} IS NOT NULL AND s.{column} IS NOT NULL"
+        if relation.attribute(column).kind not in _NUMBERS:
             if self.draft.relation.attribute(of).kind not in _LABELLED:
                 return 0.0
-            # Labels are released. Of the column there are only numbers that tell its values apart.
+            # Released values are labels; values of the column are numbered.
             counted = session.rows(
                 "SELECT code, label, count(*) FROM (SELECT dense_rank() OVER (ORDER BY"
-                f" {', '.join(value)}) AS code, CAST(s.{place} AS VARCHAR) AS label {rows})"
+                f" {', '.join(value)}) AS code, CAST(s.{column} AS VARCHAR) AS label {rows})"
                 " AS labelled GROUP BY code, label"
             )
             return _explained_by_codes(counted)
         parts = ", ".join(f"{part} AS g{i}" for i, part in enumerate(value))
         values = ", ".join(f"g{i}" for i in range(len(value)))
-        shown = f"(SELECT {parts}, CAST(s.{place} AS DOUBLE PRECISION) AS x {rows}) AS shown"
+        numbers = f"(SELECT {parts}, CAST(s.{column} AS DOUBLE PRECISION) AS x {rows}) AS shown"
         [(groups, n, between, total)] = session.rows(
             "SELECT count(*), sum(n), sum(n * mean * mean), sum(squares) FROM"
             " (SELECT count(*) AS n, avg(x - middle) AS mean,"
-            f" sum((x - middle) * (x - middle)) AS squares FROM {shown}"
-            f" CROSS JOIN (SELECT avg(x) AS middle FROM {shown}) AS overall GROUP BY {values})"
+            f" sum((x - middle) * (x - middle)) AS squares FROM {numbers}"
+            f" CROSS JOIN (SELECT avg(x) AS middle FROM {numbers}) AS overall GROUP BY {values})"
             " AS of_values"
         )
         return _explained(int(n or 0), int(groups), float(between or 0.0), float(total or 0.0))
 
     def coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
-        strongest = max(strengths, key=lambda one: strengths[one], default=None)
+        strongest = max(
+            strengths, key=lambda quasi_identifier: strengths[quasi_identifier], default=None
+        )
         if strongest is None or not is_coding(strengths[strongest]):
             return None
-        places = [*(place for place, _ in self._released), self._place(name)]
-        parts = [part for key in self._keys(places) for part in key]
+        state_columns = [*(column for column, _ in self._released), self._state_column(name)]
+        parts = [part for key in self._keys(state_columns) for part in key]
         named = ", ".join(f"{part} AS c{i}" for i, part in enumerate(parts))
         columns = ", ".join(f"c{i}" for i in range(len(parts)))
-        # Rows of one person are no company for one another.
+        # Several rows of one person count once.
         person = f", s.cell, s.{WHOSE}" if self.state.several else ""
-        counted = f"SELECT {named}, count(*) AS n FROM {self._shown.quoted} AS s"
+        counted = f"SELECT {named}, count(*) AS n FROM {self._row_query.quoted} AS s"
         counted += f" GROUP BY {', '.join(parts)}{person}"
         persons = "count(*)" if self.state.several else "sum(n)"
         query = f"SELECT sum(n) AS n, {persons} AS persons FROM ({counted}) AS p GROUP BY {columns}"
@@ -200,36 +202,38 @@ class ShownColumns:
         return LinkingColumn(name, strongest, share)
 
     def group_number(self, name: str) -> LinkingColumn | None:
-        """The finding on a column that numbers groups of rows."""
+        """The finding on a column that numbers groups of rows, such as households."""
         if not may_be_group_number(self.job, self.draft.relation, name):
             return None
-        [group] = self._keys([self._place(name)])
+        [group] = self._keys([self._state_column(name)])
         keys = ", ".join(group)
-        found = self.state.session.rows(
+        size_counts = self.state.session.rows(
             "SELECT size, count(*) FROM (SELECT count(*) AS size"
-            f" FROM {self._shown.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
+            f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
             " AS of_values GROUP BY size"
         )
-        sizes = np.array([[int(one) for one in row] for row in found], np.int64).reshape(-1, 2)
-        none = np.zeros((len(sizes), 0), np.int64)
-        if not may_number_groups(ValueGroups(sizes[:, 0], sizes[:, 1], sizes[:, 1], none)):
+        sizes = np.array([[int(value) for value in row] for row in size_counts], np.int64).reshape(
+            -1, 2
+        )
+        no_matches = np.zeros((len(sizes), 0), np.int64)
+        if not may_number_groups(ValueGroups(sizes[:, 0], sizes[:, 1], sizes[:, 1], no_matches)):
             return None
-        profile = self._keys([place for place, _ in self._released])
-        query = recount_statements.unique_profiles(self._shown, profile, group, MEMBERS)
+        profile = self._keys([column for column, _ in self._released])
+        query = recount_statements.unique_profiles(self._row_query, profile, group, MEMBERS)
         [(several, unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(unique), int(several))
         return LinkingColumn(name, None, share) if share >= WARNED else None
 
 
 def _excess(n: int, chance: float, together: float, rows: float, pairs: float) -> float:
-    """How far rows agree more than by chance; 0 where too few can disagree to say so.
+    """Agreement in excess of chance, 0 to 1; 0 if too few rows could disagree.
 
     Parameters
     ----------
     n : all rows.
-    chance : that two of them agree.
-    together : the sum over rows of the share of the others of their group that agree with them.
-    rows, pairs : rows in groups of several; the sum of n / (n - 1) over these groups of n.
+    chance : the probability that two of them agree.
+    together : the sum over rows of the share of other rows in their group that agree.
+    rows, pairs : rows in groups of two or more; the sum of n / (n - 1) over these groups of n.
     """
     if rows * (1.0 - chance) < COMPARABLE * n:
         return 0.0
@@ -240,7 +244,7 @@ def _excess(n: int, chance: float, together: float, rows: float, pairs: float) -
 
 
 def _explained_by_codes(counted: Sequence[Sequence[Any]]) -> float:
-    """The same of labels: rows of a code, a label and how often both occur together."""
+    """The same for labels: rows of a code, a label and how often they occur together."""
     middles = np.array([_middle(str(label)) for _, label, _ in counted], np.float64)
     sizes = np.array([int(n) for *_, n in counted], np.float64)
     has_ends = np.isfinite(middles)
@@ -257,7 +261,7 @@ def _explained_by_codes(counted: Sequence[Sequence[Any]]) -> float:
 
 
 def _explained(n: int, groups: int, between: float, total: float) -> float:
-    """How far groups of n rows explain a variance: .5 from ``_EXPLAINED`` on, 0 as by chance.
+    """Explained variance as a strength: 0 at chance, 0.5 at ``_EXPLAINED``, 1 if complete.
 
     Parameters
     ----------
@@ -265,8 +269,8 @@ def _explained(n: int, groups: int, between: float, total: float) -> float:
     """
     if groups < 2 or n - groups < COMPARABLE * n or total <= 0.0:
         return 0.0
-    within = max(1.0 - between / total, 0.0)
-    explained = 1.0 - within * (n - 1) / (n - groups)
+    residual = max(1.0 - between / total, 0.0)
+    explained = 1.0 - residual * (n - 1) / (n - groups)
     chance = sqrt(2.0 * (groups - 1) / ((n - groups) * (n + 1.0)))
     if explained < DEVIATIONS * chance:
         return 0.0
@@ -274,7 +278,7 @@ def _explained(n: int, groups: int, between: float, total: float) -> float:
 
 
 def _middle(label: str) -> float:
-    """The middle of the ends that a label shows, dates as days; NaN where it shows none."""
+    """The midpoint of a label's ends, dates as days; NaN if it has none."""
     ends: list[float] = []
     try:
         ends = [float(date.fromisoformat(day).toordinal()) for day in _DAY.findall(label)]

@@ -1,4 +1,4 @@
-"""Chains beside their releases: made, listed, shown, measured, withdrawn from and closed."""
+"""Manage chains: create, list, show, measure and close them, and withdraw persons."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import new_key, read_key
 from dbanon.chain.membership import CellState
-from dbanon.chain.outside import releases_outside, same_persons, told_outside
+from dbanon.chain.outside import (
+    describe_releases_outside,
+    describe_shared_persons,
+    releases_outside,
+)
 from dbanon.chain.staging import require_one_table, stage_entity
-from dbanon.chain.state import ChainKept
+from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import tables_of
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
@@ -25,23 +29,23 @@ from dbanon.sessions.names import parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
-__all__ = ["ChainShown", "Measured", "Rules", "close", "create", "list_chains", "measured", "shown",
+__all__ = ["ChainShown", "Measured", "Rules", "close", "create", "list_chains", "measure", "show",
            "withdraw"]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ChainShown:
-    """A chain as people see it; no tag, no key and no value of a column is in it.
+    """A chain as it is displayed, without tags, keys or column values.
 
     Parameters
     ----------
     state : ``new``, ``open`` or ``closed``.
-    releases : what was counted of each, from the first; only where one chain is shown.
-    forecast : what is to be expected; None before the second release, and of one that measures.
-    beside : in words, what else is known to be published of its persons; nothing takes it into
-        account. Only where a chain is made or shown.
-    held_back : in words, what its rules would hold back of the source as it is. Only where a chain
-        is made.
+    releases : the counts of each release, from the first; only if a single chain is shown.
+    forecast : the forecast; None before the second release and for chains that measure.
+    beside : text on other publications about its persons, which no count includes. Only when a
+        chain is created or shown.
+    held_back : text on rows of the current source that its rules would withhold. Only when a chain
+        is created.
     """
 
     name: str
@@ -65,7 +69,7 @@ class ChainShown:
     def pairs(self) -> list[tuple[str, str]]:
         """The chain as pairs of label and text, for people."""
         rules = ", ".join(f"{name} {value}" for name, value in self.rules.items() if value)
-        found = [
+        lines = [
             ("chain", f"{self.name}, {self.state}"),
             ("source", f'{self.source}, persons by "{self.entity}"'),
             ("rules", rules),
@@ -73,25 +77,25 @@ class ChainShown:
             ("releases", str(self.sequence)),
             ("created", self.created_at + (f" by {self.created_by}" if self.created_by else "")),
         ]
-        for one in self.releases:
-            found.append((f"release {one['sequence']}", _describe_release(one)))
+        for release in self.releases:
+            lines.append((f"release {release['sequence']}", _describe_release(release)))
         if self.forecast is not None:
-            found += describe_forecast(self.forecast)
-        found += [("held back", text) for text in self.held_back]
-        return [*found, *(("not covered", text) for text in self.beside)]
+            lines += describe_forecast(self.forecast)
+        lines += [("held back", text) for text in self.held_back]
+        return [*lines, *(("not covered", text) for text in self.beside)]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """How many persons share a joint history over the releases of a chain.
+    """Counts of persons by the joint history they share over the releases of a chain.
 
     Parameters
     ----------
-    persons : who ever had a row in a release, or was kept out for good; those present only, too,
-        where the chain measures.
-    histories : how many there are that differ.
-    smallest : the persons who share the rarest.
-    exposed : the persons whose history fewer than k share; ``alone``: whose is theirs alone.
+    persons : all who ever had a row in a release or were excluded permanently; with mode measure
+        also those who were only present in the source.
+    histories : the number of distinct histories.
+    smallest : the persons who share the rarest history.
+    exposed, alone : persons whose history fewer than k share, and persons with a unique history.
     """
 
     name: str
@@ -132,13 +136,13 @@ def create(
     key_of: str | None = None,
     file: Store | None = None,
 ) -> ChainShown:
-    """Make a chain and its key; the key's file goes when the chain cannot be made.
+    """Create a chain and its key; remove the key file if the chain cannot be created.
 
     Parameters
     ----------
-    store : of the database that keeps the chain.
-    key_of : where the key of the chain is that this one follows, which is this one's, too.
-    file : the store of the files that its releases read; None where they read the database.
+    store : of the database that stores the chain.
+    key_of : the location of the key of the closed chain that this one follows and shares.
+    file : the store of the files that its releases read; None if they read the database.
 
     Raises
     ------
@@ -175,43 +179,43 @@ def create(
             require_one_table(rules.tables)
         session.require_rights(relation, [entity])
         rules = replace(rules, tables=tables_of(session, relation, entity, rules.tables))
-        chain_pair.require_alone(session, name, relation, rules, key)
-        made = chain_state.create(session, name, relation, entity, rules, key)
-        told = same_persons(session, name, relation, entity)
+        chain_pair.require_no_other_chain(session, name, relation, rules, key)
+        chain = chain_state.create(session, name, relation, entity, rules, key)
+        overlaps = describe_shared_persons(session, name, relation, entity)
         return replace(
-            shown_of(made),
-            beside=(*_outside(session, made), *told),
-            held_back=_held_back(session, made, relation),
+            summarize_chain(chain),
+            beside=(*_describe_outside(session, chain), *overlaps),
+            held_back=_describe_withheld(session, chain, relation),
         )
 
 
 def list_chains(store: Store) -> list[ChainShown]:
     """All chains, by name."""
     with store.session(write=False) as session:
-        return [shown_of(chain) for chain in chain_state.list_chains(session)]
+        return [summarize_chain(chain) for chain in chain_state.list_chains(session)]
 
 
-def shown(store: Store, name: str) -> ChainShown:
-    """A chain with its releases."""
+def show(store: Store, name: str) -> ChainShown:
+    """Summarize a chain with its releases."""
     with store.session(write=False) as session:
         chain = chain_state.find(session, name)
-        found = shown_of(chain, chain_state.history(session, chain))
-        return replace(found, beside=_outside(session, chain))
+        summary = summarize_chain(chain, chain_state.history(session, chain))
+        return replace(summary, beside=_describe_outside(session, chain))
 
 
-def _outside(session: Session, chain: ChainKept) -> tuple[str, ...]:
-    told = told_outside(releases_outside([session], chain.source), chain.source)
-    return (told,) if told else ()
+def _describe_outside(session: Session, chain: ChainRecord) -> tuple[str, ...]:
+    text = describe_releases_outside(releases_outside([session], chain.source), chain.source)
+    return (text,) if text else ()
 
 
-def _held_back(session: Session, chain: ChainKept, first: Relation) -> tuple[str, ...]:
-    """In words, of each table whose rows a release would withhold, or would be refused for.
+def _describe_withheld(session: Session, chain: ChainRecord, first: Relation) -> tuple[str, ...]:
+    """Describe each table whose rows a release would withhold, or that would make it fail.
 
     Parameters
     ----------
     first : the table that the chain reads.
     """
-    told, most = [], chain.rules.max_rows_per_person
+    notes, most = [], chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
     others = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
     for relation in (first, *others):
@@ -227,39 +231,39 @@ def _held_back(session: Session, chain: ChainKept, first: Relation) -> tuple[str
         [(nobodys,)] = session.rows(f"SELECT count(*) - count({entity}) FROM {source} AS s")
         has = "has" if many == 1 else "have"
         if many and most is None:
-            told.append(
+            notes.append(
                 f"{table}: {counted(int(many), 'person')} {has} more than one row, so a release"
                 " would be refused (chain_entity_rows)"
             )
         elif many:
-            told.append(
+            notes.append(
                 f"{table}: {counted(int(many), 'person')} {has} more than {most} rows; a release"
                 f" would withhold {int(rows)} of their rows"
             )
         if nobodys:
-            told.append(
+            notes.append(
                 f'{table}: {counted(int(nobodys), "row")} without a value of "{chain.entity}", so a'
                 " release would be refused (null_in_entity)"
             )
-    return tuple(told)
+    return tuple(notes)
 
 
-def expected(chain: ChainKept, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
-    """What is to be expected of a chain that keeps histories."""
+def forecast_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
+    """Forecast a chain that guarantees histories; None for one that measures."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
-    made = {} if chain.definition is None else chain.definition["job"]
-    return forecast(chain.rules, chain.k, releases, models=bool(made.get("models")))
+    job = {} if chain.definition is None else chain.definition["job"]
+    return forecast(chain.rules, chain.k, releases, models=bool(job.get("models")))
 
 
 def close(store: Store, name: str) -> ChainShown:
     """End a chain."""
     with store.session(write=True) as session:
         chain_state.close(session, chain_state.find(session, name))
-        return shown_of(chain_state.find(session, name))
+        return summarize_chain(chain_state.find(session, name))
 
 
-def measured(store: Store, name: str, key: str) -> Measured:
+def measure(store: Store, name: str, key: str) -> Measured:
     """Count the histories of a chain."""
     require_key_form(key)
     secret = read_key(key)
@@ -268,7 +272,7 @@ def measured(store: Store, name: str, key: str) -> Measured:
         chain_state.require_key(chain, secret)
         k = chain.k or 0
         state = _state(session, chain)
-        sizes = recount.sizes(state)
+        sizes = recount.count_histories(state)
         return Measured(
             name=chain.name,
             mode=chain.rules.mode,
@@ -277,17 +281,17 @@ def measured(store: Store, name: str, key: str) -> Measured:
             persons=sum(size * many for size, many in sizes.items()),
             histories=sum(sizes.values()),
             smallest=min(sizes, default=0),
-            exposed=recount.exposed(sizes, k),
+            exposed=recount.count_exposed(sizes, k),
             alone=sizes.get(1, 0),
         )
 
 
 def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
-    """Take the cells of some persons out of later releases, for good; how many cells."""
+    """Withdraw the cells of some persons from all later releases; the number of cells."""
     require_key_form(key)
     secret = read_key(key)
-    given = [one for one in (text.strip() for text in entities) if one]
-    if not given:
+    identifiers = [identifier for identifier in (text.strip() for text in entities) if identifier]
+    if not identifiers:
         raise InvalidParameter("Nobody was named.", hint="Write one person a line.")
     with (
         cast(ClientStore, store).job_lock(f"chain-{name}"),
@@ -296,16 +300,16 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain = chain_state.find(session, name)
         chain_state.require_key(chain, secret)
         chain_state.require_open(chain)
-        # With the next release: the last one had them, and others may have left with it.
+        # Date it to the next release: the last one showed them, and others may have left with it.
         state = replace(_state(session, chain), sequence=chain.sequence + 1)
-        return state.withdraw(chain.tags(secret, given))
+        return state.withdraw(chain.tags(secret, identifiers))
 
 
-def _describe_release(one: Mapping[str, Any]) -> str:
-    """What is told of a release of a chain, in a line."""
-    words = [f"{one['persons']} persons", f"{one['joined']} joined"]
+def _describe_release(release: Mapping[str, Any]) -> str:
+    """Describe a release of a chain in one line."""
+    words = [f"{release['persons']} persons", f"{release['joined']} joined"]
     words += [
-        f"{one[name]} {word}"
+        f"{release[name]} {word}"
         for name, word in (
             ("absent", "shown who left"),
             ("waiting", "wait"),
@@ -321,17 +325,17 @@ def _describe_release(one: Mapping[str, Any]) -> str:
             ("exposed", "exposed"),
             ("pair_exposed", "exposed together with the chain before"),
         )
-        if one.get(name)
+        if release.get(name)
     ]
-    return ", ".join(words) + ("" if one["confirmed"] else "; PENDING: it counts as published")
+    return ", ".join(words) + ("" if release["confirmed"] else "; PENDING: it counts as published")
 
 
-def _state(session: Session, chain: ChainKept) -> CellState:
+def _state(session: Session, chain: ChainRecord) -> CellState:
     return CellState(session, chain, chain.sequence, chain.k or 0)
 
 
-def shown_of(chain: ChainKept, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:
-    """A chain, and these of its releases, as people see it."""
+def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:
+    """Summarize a chain and some of its releases for display."""
     state = "closed" if chain.closed_at else "open" if chain.sequence else "new"
     return ChainShown(
         chain.name,
@@ -344,5 +348,5 @@ def shown_of(chain: ChainKept, releases: Sequence[Mapping[str, Any]] = ()) -> Ch
         chain.created_at,
         chain.created_by,
         tuple(releases),
-        expected(chain, releases),
+        forecast_chain(chain, releases),
     )

@@ -1,8 +1,8 @@
-"""The cells of a chain: who is in the source, what becomes of each cell, and the rows for it.
+"""The cells of a chain: stage newcomers, decide the state of each cell, and admit new cells.
 
-A cell is the persons whom one run put into one class and who, if they left, left with the same
-release. It always stands whole under the values that it was admitted with. Nothing here looks at
-what kept columns hold, but for whether as many rows of a cell changed as ``changes: hold`` asks.
+A cell is the set of persons whom one run put into one class and who, if they left, left with the
+same release. It is always released with the values that it was admitted with. This module ignores
+the contents of retained columns, except to count changed rows for ``changes: hold``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import Matched
-from dbanon.chain.state import ChainKept
+from dbanon.chain.arrays import MatchedPersons
+from dbanon.chain.state import ChainRecord
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
@@ -34,9 +34,9 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
-# What becomes of those that were ever on display.
+# The states of cells that were ever displayed.
 STATES = ("live", "held", "gone", "withdrawn")
-# Of VERDICT, as v: cells of which some left, with a release that shows it.
+# Condition on VERDICT, as v: cells that some members leave visibly with this release.
 PARTED = "v.state = 'live' AND v.present < v.members"
 
 
@@ -48,28 +48,28 @@ class CellState:
     ----------
     sequence : the number of the release that is being made.
     k : of the chain.
-    matched : the persons in the source, where they were brought; of members those alone are staged
-        then whose cells may be shown anew.
+    matched : the persons in the source if they were fetched; then only members whose cells may
+        change are staged.
     """
 
     session: Session
-    chain: ChainKept
+    chain: ChainRecord
     sequence: int
     k: int
-    matched: Matched | None = None
+    matched: MatchedPersons | None = None
 
     def name(self, table: str) -> str:
-        """A table of all chains, as SQL has it."""
+        """The quoted name of a table shared by all chains."""
         return self.session.ledger_name(table).quoted
 
     @property
     def of_chain(self) -> str:
-        """The condition of rows of this chain."""
+        """The SQL condition for rows of this chain."""
         return f"chain_id = {int(self.chain.chain_id)}"
 
     @property
     def rows(self) -> str:
-        """The table with the rows of its cells."""
+        """The table of displayed rows, by cell."""
         return self.chain.table(self.session, "row").quoted
 
     @property
@@ -79,16 +79,16 @@ class CellState:
 
     @property
     def displayed(self) -> str:
-        """What has one row for each person on display: cell, and what is shown of them."""
+        """A table with one row for each displayed person: the cell, and the displayed columns."""
         return quote(DISPLAYED) if self.several else self.rows
 
     @property
     def values(self) -> str:
-        """The table with the released values of its cells."""
+        """The table of released values, by cell."""
         return self.chain.table(self.session, "value").quoted
 
     def make(self, name: str, query: str, kind: str = "TABLE") -> None:
-        """Stage what a query gives; a view goes with the table that it is of."""
+        """Stage the result of a query as a temporary table or view."""
         suffix = self.session.staging_suffix if kind == "TABLE" else ""
         self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
         if suffix:
@@ -97,28 +97,28 @@ class CellState:
     # -- persons ----------------------------------------------------------------------------------
 
     def stage_newcomers(self) -> str:
-        """Stage who is new; the condition of their rows in the source."""
+        """Stage the newcomers; return the SQL condition that selects their rows in the source."""
         keys = [] if self.matched is None else [f"key{i}" for i in range(self.matched.n_keys)]
-        own = ", ".join(["person", "tag", *keys])
-        self.make(NEWCOMERS, f"SELECT {own} FROM {quote(PRESENT)} WHERE cell IS NULL")
+        columns = ", ".join(["person", "tag", *keys])
+        self.make(NEWCOMERS, f"SELECT {columns} FROM {quote(PRESENT)} WHERE cell IS NULL")
         return f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(NEWCOMERS)} AS p)"
 
     @property
     def arrivals(self) -> str:
-        """The staging table of newcomers: at the first release everybody is one."""
+        """The staging table of newcomers: at the first release, all persons."""
         return quote(NEWCOMERS if self.sequence > 1 else PRESENT)
 
     def in_order(
         self, relation: Relation, microdata: Microdata
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The records by the tags of their persons, int64 (n,); and how long each has waited.
+        """The records in the order of their tags, int64 (n,), and how long each has waited.
 
-        In the order in which rows lie, a tie of quasi-identifiers, and the last digit of a mean,
-        would tell whose row an UPDATE has moved. Waited, int64 (n,), is a number of releases.
+        In storage order, ties of quasi-identifiers and the last digits of means would reveal whose
+        row an UPDATE has moved. Waiting time, int64 (n,), is a number of releases.
 
         Parameters
         ----------
-        relation : what the records were read of.
+        relation : the relation that the records were read from.
         """
         if self.matched is not None and self.sequence == 1:
             order = self.matched.in_order(microdata.keys)
@@ -130,59 +130,65 @@ class CellState:
             f" ON w.{self.of_chain} AND w.tag = p.tag"
         )
         if self.several:
-            # Persons are numbered by their tags, and one record each was read.
+            # Persons are numbered by tag and have one record each.
             rows = self.session.rows(f"SELECT {waited} FROM {joined % ''} ORDER BY p.tag")
             of_person = np.array(rows, np.int64).reshape(-1)
             return np.arange(microdata.n_records), of_person[microdata.keys[:, 0] - 1]
         person = f" ON p.person = s.{quote(self.chain.entity)}"
         if self.matched is not None:
-            own = [f"p.key{i} = {sql}" for i, sql in enumerate(relation.located.expressions)]
-            person = f" ON {' AND '.join(own)}"
+            key_conditions = [
+                f"p.key{i} = {sql}" for i, sql in enumerate(relation.located.expressions)
+            ]
+            person = f" ON {' AND '.join(key_conditions)}"
         with self.session.sorting() if self.sequence == 1 else nullcontext():
-            found = self.session.keys_in_order(relation, f"JOIN {joined % person}", waited, "p.tag")
-        return find_records(microdata.keys, found[:, :-1]), found[:, -1]
+            ordered_keys = self.session.keys_in_order(
+                relation, f"JOIN {joined % person}", waited, "p.tag"
+            )
+        return find_records(microdata.keys, ordered_keys[:, :-1]), ordered_keys[:, -1]
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def decide(self, whole: str, batches: bool, kept: int = 0) -> None:
-        """Stage what becomes of each cell, by who is there; beside it whether rows are as shown.
+    def decide(self, whole_cells: str, batches: bool, n_staged: int = 0) -> None:
+        """Stage the state of each cell, by who is present, and whether its rows are unchanged.
 
         Parameters
         ----------
-        whole : SQL of the cells that no k persons may leave together, each once: ``whole_cells``.
-        kept : how many columns are staged beside the persons.
-        batches : whether k persons may leave a cell in which k stay: not where models are kept,
-            which the values of those who left can no more be held against.
+        whole_cells : SQL of distinct cells that k persons may not leave, from ``returns``.
+        batches : whether k persons may leave a cell in which k stay; False with privacy models,
+            which can no longer be checked against the values of those who left.
+        n_staged : how many columns are staged with the persons.
         """
         rules, k = self.chain.rules, int(self.k)
         left = "(c.members - c.present)"
         cases = ["WHEN c.present = c.members THEN 'live'", "WHEN c.present = 0 THEN 'gone'"]
         joined = ""
         if rules.changes == SHOW and batches:
-            # Held values and those of new rows would tell who left, if some could leave apart.
+            # If fewer than k could leave, frozen and new rows together would reveal who left.
             cases.append(f"WHEN {left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'")
-            joined = f" LEFT JOIN ({whole}) AS w ON w.cell = c.cell"
+            joined = f" LEFT JOIN ({whole_cells}) AS w ON w.cell = c.cell"
         if rules.departures == WITHDRAW:
             cases.append("WHEN c.present < c.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:
             cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * c.members"
                          " THEN 'withdrawn'")  # fmt: skip
-        brought = self.matched is not None and self.sequence > 1
-        counted = f"SELECT * FROM {quote(COUNTED)}" if brought else self._counted(kept)
+        is_matched = self.matched is not None and self.sequence > 1
+        counted = (
+            f"SELECT * FROM {quote(COUNTED)}" if is_matched else self._count_cells_query(n_staged)
+        )
         verdict = (
             f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
             f" AS state FROM ({counted}) AS c{joined}"
         )
-        with nullcontext() if brought else self.session.sorting():
+        with nullcontext() if is_matched else self.session.sorting():
             self.make(VERDICT, verdict)
 
-    def _counted(self, kept: int) -> str:
-        """SQL of each cell on display: members, who of them is there, whether rows are as shown."""
-        total, same = "", "1" if not kept else "0"
-        names = [statements.kept_column(i) for i in range(kept)]
+    def _count_cells_query(self, n_staged: int) -> str:
+        """SQL of displayed cells: members, present members, whether rows are unchanged."""
+        total, same = "", "1" if not n_staged else "0"
+        names = [statements.kept_column(i) for i in range(n_staged)]
         hashed = (
             self.session.row_hash(self.chain.table(self.session, "row"), names)
-            if kept and not self.several
+            if n_staged and not self.several
             else None
         )
         if hashed is not None:
@@ -190,7 +196,7 @@ class CellState:
             same = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
         return (
             f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same FROM"
-            # A cell that is shown has a row for each of its members.
+            # A displayed cell has one row for each member.
             f" (SELECT s.cell, count(*) AS members{total} FROM {self.displayed} AS s"
             " GROUP BY s.cell) AS m LEFT JOIN"
             f" (SELECT s.cell, count(*) AS present{total} FROM {quote(PRESENT)} AS s"
@@ -198,27 +204,27 @@ class CellState:
             " ON p.cell = m.cell"
         )
 
-    def verdicts(self, whole: str, batches: bool) -> dict[str, int]:
-        """What would become of the cells on display: how many of each; asked as ``decide``.
+    def verdicts(self, whole_cells: str, batches: bool) -> dict[str, int]:
+        """Count the displayed cells by the state that ``decide`` would give them.
 
-        Nothing is staged that ``decide`` does not, and nothing written.
+        Stages what ``decide`` stages and writes nothing.
         """
         if self.chain.definition is None:
             return {}
-        self.decide(whole, batches)
-        found = dict(self.session.rows(
+        self.decide(whole_cells, batches)
+        counts = dict(self.session.rows(
             f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state"
         ))  # fmt: skip
-        return {state: int(found[state]) for state in STATES if state in found}
+        return {state: int(counts[state]) for state in STATES if state in counts}
 
     def apply(self) -> None:
-        """Write what was decided into the state."""
+        """Write the decided states of cells into the chain."""
         session, verdict = self.session, quote(VERDICT)
         member, cell = self.name("chain_member"), self.name("chain_cell")
         left = f"UPDATE {member} AS m SET left_at_release = {int(self.sequence)}"
         of = f"WHERE m.{self.of_chain} AND m.left_at_release IS NULL AND m.cell IN"
         ended, parted = "v.state IN ('gone', 'withdrawn')", PARTED
-        # Most releases have none of either, and everybody would be looked through for them.
+        # Most releases have neither; checking first avoids a scan of all members.
         [(any_ended, any_parted)] = session.rows(
             f"SELECT count(CASE WHEN {ended} THEN 1 END), count(CASE WHEN {parted} THEN 1 END)"
             f" FROM {verdict} AS v"
@@ -242,7 +248,7 @@ class CellState:
 
     @property
     def last_cell(self) -> int:
-        """The number of the last cell; 0 where there is none."""
+        """The number of the last cell; 0 if there is none."""
         [(last,)] = self.session.rows(
             f"SELECT coalesce(max(cell), 0) FROM {self.name('chain_cell')} WHERE {self.of_chain}"
         )
@@ -255,15 +261,15 @@ class CellState:
         partition: Partition,
         columns: Sequence[ReleasedColumn],
         by: Sequence[Attribute],
-        many: bool,
+        large_batch: bool,
     ) -> int:
-        """Make the classes of newcomers cells of their own; the number of the first one.
+        """Add the classes of newcomers as new cells; return the number of the first one.
 
         Parameters
         ----------
         relation : the rows of newcomers.
-        columns : what the classes are released with, with the types that these have here.
-        many : True where they change how large the state is.
+        columns : the released columns of the classes, with their types in this database.
+        large_batch : True if the state grows enough to need new planner statistics.
         """
         session, first = self.session, self.last_cell + 1
         matched = self.matched if self.sequence == 1 else None
@@ -280,7 +286,7 @@ class CellState:
         source = f"{classes} AS c"
         distinct = ""
         if by:
-            # All of a class have the same.
+            # All rows of a class have the same strata.
             source, distinct = f"{rows} JOIN {classes} AS c ON c.class = l.class", "DISTINCT "
             expressions += [session.kept_value(attribute) for attribute in by]
         session.run(
@@ -288,37 +294,37 @@ class CellState:
             f" SELECT {distinct}c.class + {first}, {', '.join(expressions)} FROM {source}"
         )
         if matched is None:
-            self._insert_members(rows, first, many)
+            self._insert_members(rows, first, large_batch)
         else:
             self._append_members(matched, microdata, partition, first)
-        if many:
-            # Planners take what was just filled for small, and would look rows up one by one.
+        if large_batch:
+            # Without statistics, planners take the filled tables for empty and use nested loops.
             for table in ("chain_member", "chain_cell"):
                 session.analyze(session.ledger_name(table))
             session.analyze(self.chain.table(session, "value"))
         return first
 
-    def _insert_members(self, rows: str, first: int, many: bool) -> None:
-        """Keep the cells of classes, and the members of each, as they are staged."""
+    def _insert_members(self, rows: str, first: int, large_batch: bool) -> None:
+        """Store the staged classes as cells, with their members."""
         session, chain = self.session, int(self.chain.chain_id)
         session.run(
             f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
             f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
-        with session.sorting() if many else nullcontext():
+        with session.sorting() if large_batch else nullcontext():
             session.run(
                 f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
                 f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
-                # As their index has them: it is filled from one end, in less than half the time.
+                # Insert in index order, which takes less than half the time.
                 " ORDER BY p.tag"
             )
 
     def _append_members(
-        self, matched: Matched, microdata: Microdata, partition: Partition, first: int
+        self, matched: MatchedPersons, microdata: Microdata, partition: Partition, first: int
     ) -> None:
-        """The same from arrays; records come in the order of their tags, as the index has them."""
+        """Store cells and members from arrays, in the order of their tags (the index order)."""
         session, chain = self.session, int(self.chain.chain_id)
         cells = np.arange(partition.n_classes) + first
         live, released = np.full(len(cells), b"live"), np.full(len(cells), self.sequence)
@@ -335,20 +341,20 @@ class CellState:
         )  # fmt: skip
 
     @property
-    def counted(self) -> dict[str, int]:
-        """Cells by what became of them with this release."""
-        found = dict(self.session.rows(
+    def cell_counts(self) -> dict[str, int]:
+        """The number of cells in each state after this release."""
+        counts = dict(self.session.rows(
             f"SELECT state, count(*) FROM {self.name('chain_cell')}"
             f" WHERE {self.of_chain} GROUP BY state"
         ))  # fmt: skip
-        return {state: int(found.get(state, 0)) for state in STATES}
+        return {state: int(counts.get(state, 0)) for state in STATES}
 
     def withdraw(self, tags: Sequence[bytes]) -> int:
-        """Take the cells of some persons out of later releases, for good; how many cells.
+        """Withdraw the cells of some persons from all later releases; the number of cells.
 
         Parameters
         ----------
-        tags : of the persons; those whom the chain does not show are passed over.
+        tags : of the persons; those not displayed are ignored.
         """
         session, member = self.session, self.name("chain_member")
         session.run(
@@ -375,7 +381,7 @@ class CellState:
 
         Parameters
         ----------
-        part : the table that they are of, where persons have rows in several.
+        part : the number of the table, if persons have rows in several.
         """
         joined, shuffled = self.session.shuffled_by_cell(
             self.rows, self.chain.table(self.session, "value")

@@ -1,4 +1,4 @@
-"""Newcomers of a chain: who waits, who is kept out for good, and the classes of the others."""
+"""Newcomers of a chain: decide who waits and who is excluded, and cluster the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
 from dbanon.chain.quality import GOOD, class_losses, typical_loss
-from dbanon.chain.reference import References, beside, of_plain
+from dbanon.chain.reference import References, of_plain, place_values
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
@@ -30,33 +30,33 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @dataclass(frozen=True, eq=False)
-class Newcomers:
-    """The newcomers of a release.
+class NewcomerClasses:
+    """The newcomers that a release admits or refuses.
 
     Parameters
     ----------
-    microdata : those who are admitted.
-    policy : with the hierarchies that they are recoded by.
-    found : their classes.
-    measures : of the first release; None when this is it.
-    refused : int64 (m, c), the row keys of those whom privacy models keep out, for good.
-    typical : where this is the first release, what its classes lose, as ``typical_loss`` has it.
+    microdata : the admitted records.
+    policy : with the hierarchies for recoding them.
+    clustering : the classes of the admitted records.
+    measures : of the first release; None if this is the first release.
+    refused : int64 (m, c), row keys of persons whom privacy models exclude permanently.
+    typical : at the first release, the ``typical_loss`` of its classes.
     """
 
     microdata: Microdata
     policy: Policy
-    found: Found
+    clustering: Found
     measures: Measures | None
     refused: NDArray[np.int64]
     typical: float | None = None
 
 
 def is_due(state: CellState) -> bool:
-    """Whether a release admits newcomers at all, however many and whoever they are."""
+    """Whether this release admits newcomers at all."""
     return (state.sequence - 1) % state.chain.rules.admit_every == 0
 
 
-def admitted(
+def select_classes(
     rules: Rules,
     k: int,
     losses: NDArray[np.float64],
@@ -64,41 +64,41 @@ def admitted(
     pool: int,
     typical: float | None,
 ) -> NDArray[np.bool_]:
-    """Which classes of newcomers are let in, bool (n_classes,); nothing else is looked at.
+    """Select the classes of newcomers to admit, bool (n_classes,), using only these arguments.
 
-    Few newcomers are alone for those who know all others of them, such as whoever made these up;
-    and classes of few lose much. So both wait, for as many releases as the rules say.
+    In a small batch, an attacker who knows (or invented) all other newcomers could single out the
+    remaining one, and classes of small batches lose much information. Such newcomers wait, for at
+    most as many releases as the rules say.
 
     Parameters
     ----------
-    losses : float64 (n_classes,), as ``class_losses`` gives them.
-    waited : int64 (n_classes,), for how many releases the longest-waiting of each has waited.
-    pool : newcomers in all, whatever their stratum.
-    typical : what the classes of the first release lost, as ``typical_loss`` has it; None of a
-        chain that does not know.
+    losses : float64 (n_classes,), from ``class_losses``.
+    waited : int64 (n_classes,), releases that the longest-waiting member has waited.
+    pool : the number of newcomers in all strata.
+    typical : ``typical_loss`` of the first release; None if the chain has not stored it.
     """
-    long = waited >= rules.max_wait
+    waited_long = waited >= rules.max_wait
     if pool < rules.fewest(k):
-        return long
+        return waited_long
     if typical is None:
         return np.ones(len(losses), np.bool_)
-    # A tie is good, whatever the last digits of its floats.
-    return long | (losses <= GOOD * typical * (1 + 1e-9) + 1e-12)
+    # Admit ties despite rounding errors.
+    return waited_long | (losses <= GOOD * typical * (1 + 1e-9) + 1e-12)
 
 
-def newcomers(
+def classify_newcomers(
     job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
-) -> Newcomers:
-    """The newcomers who are admitted now, in classes; the others wait, or stay out for good.
+) -> NewcomerClasses:
+    """Cluster the newcomers who are admitted now; the others wait or are excluded permanently.
 
-    Who waits, quasi-identifiers decide, and who waits since when: classes are found before anybody
-    looks at a sensitive value. Whom a model keeps out is never clustered again: else values would
-    decide who shares a class with whom.
+    Only quasi-identifiers and waiting times decide who waits: newcomers are clustered before any
+    sensitive value is read. A person whom a model excludes is never clustered again; otherwise
+    sensitive values would decide who shares a class with whom.
 
     Raises
     ------
-    TooFewRecords : nobody can be admitted to the first release.
-    ModelInfeasible : a stratum of the first release does not keep to the models.
+    TooFewRecords : the first release has too few persons to admit any.
+    ModelInfeasible : a stratum of the first release cannot satisfy the models.
     """
     chain = state.chain
     size = chain.rules.size(state.k)
@@ -111,117 +111,124 @@ def newcomers(
             waiting = microdata.n_read
             order, waited = state.in_order(planned.relation, microdata)
         microdata = take_records(microdata, order)
-        records = _admissible(microdata, size if is_due(state) else None)
+        records = _select_admissible(microdata, size if is_due(state) else None)
         if not len(records) and first:
             raise TooFewRecords(
                 f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
                 hint="Its first release needs as many persons as a class has.",
             )
-        pool, waited = _of(microdata, records), waited[records]
-    nobody = Newcomers(
+        pool, waited = _take(microdata, records), waited[records]
+    no_newcomers = NewcomerClasses(
         take_records(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))),
         measures, microdata.keys[:0],
     )  # fmt: skip
     if not pool.n_records:
-        return nobody
-    known, policy, seen = _as_known(planned, state, pool, policy, measures)
+        return no_newcomers
+    coded, policy, seen = _recode_as_first(planned, state, pool, policy, measures)
     by_points = replace(policy, models=(), withhold_failing=False)
-    found = cluster_records(planned, by_points, known, clock, measures=seen)
-    assert found.measures is not None
+    clustering = cluster_records(planned, by_points, coded, clock, measures=seen)
+    assert clustering.measures is not None
     losses, typical = np.empty(0), None
     if first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = class_losses(known, found.measures, found, policy)
+            losses = class_losses(coded, clustering.measures, clustering, policy)
     if first:
         typical = typical_loss(losses)
     elif chain.rules.max_wait:
-        classes = partition_of(found)
+        classes = partition_of(clustering)
         longest = np.maximum.reduceat(waited[classes.members], classes.starts)
-        let_in = admitted(
-            chain.rules, state.k, losses, longest, waiting, definition.typical(chain)
+        let_in = select_classes(
+            chain.rules, state.k, losses, longest, waiting, definition.typical_class_loss(chain)
         )  # fmt: skip
         records = np.flatnonzero(let_in[classes.labels])
-        pool, found = _of(pool, records), classes_of(found, records)
+        pool, clustering = _take(pool, records), classes_of(clustering, records)
     refused = pool.keys[:0]
     references = of_plain(chain.definition, policy.models, planned.sensitive)
     if not first and pool.n_records:
-        keeping = _keeping(pool, policy.models, references)
-        found = classes_of(found, keeping)
-        pool, refused = _parted(pool, keeping)
+        keeping = _select_satisfying(pool, policy.models, references)
+        clustering = classes_of(clustering, keeping)
+        pool, refused = _split_records(pool, keeping)
     if not pool.n_records:
-        return replace(nobody, refused=refused)
-    if pool.n_records < known.n_records:
-        known, policy, seen = _as_known(planned, state, pool, policy, measures)
+        return replace(no_newcomers, refused=refused)
+    if pool.n_records < coded.n_records:
+        coded, policy, seen = _recode_as_first(planned, state, pool, policy, measures)
     if seen is not None:
-        found = replace(found, measures=seen)
-    made = Newcomers(known, policy, found, seen, refused, typical)
-    return _protected(made, planned, state, pool, references, clock) if policy.models else made
+        clustering = replace(clustering, measures=seen)
+    batch = NewcomerClasses(coded, policy, clustering, seen, refused, typical)
+    return (
+        _enforce_models(batch, planned, state, pool, references, clock) if policy.models else batch
+    )
 
 
-def classes_of(found: Found, records: NDArray[np.int64]) -> Found:
-    """The classes of some of the records, int64 (m,), which are all or none of each class."""
-    partition = partition_of(found)
+def classes_of(clustering: Found, records: NDArray[np.int64]) -> Found:
+    """Restrict a clustering to some records, int64 (m,), which must be whole classes."""
+    partition = partition_of(clustering)
     if len(records) == len(partition.labels):
-        return found
-    if found.levels is not None:
-        # Where classes follow from levels, they are these as yet.
-        levels = found.levels.of(records)
-        return replace(found, classes=levels, levels=levels)
+        return clustering
+    if clustering.levels is not None:
+        # With full-domain levels, classes follow from the levels.
+        levels = clustering.levels.of(records)
+        return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
-    return replace(found, classes=Partition(labels.reshape(-1), partition.told))
+    return replace(clustering, classes=Partition(labels.reshape(-1), partition.told))
 
 
-def _protected(
-    made: Newcomers,
+def _enforce_models(
+    batch: NewcomerClasses,
     planned: Plan,
     state: CellState,
     pool: Microdata,
     references: References,
     clock: Clock,
-) -> Newcomers:
-    """Newcomers whose classes keep to the models; whom these withhold is kept out for good.
+) -> NewcomerClasses:
+    """Enforce the models on the classes, and exclude withheld newcomers permanently.
 
     Parameters
     ----------
-    pool : the records of ``made`` as they were read.
-    references : what models compare classes with, after the first release.
+    pool : the records of ``batch`` before recoding.
+    references : the tables that models compare classes with, after the first release.
     """
     first = state.chain.definition is None
     with clock.phase("cluster") as tick:
-        found = protect_classes(
-            made.microdata,
-            made.found,
-            made.policy,
+        clustering = protect_classes(
+            batch.microdata,
+            batch.clustering,
+            batch.policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            compared=beside(references, made.microdata.sensitive),
+            compared=place_values(references, batch.microdata.sensitive),
         )
-    classes = partition_of(found)
+    classes = partition_of(clustering)
     if not classes.n_suppressed:
-        return replace(made, found=found)
-    # As if those who are withheld had never come.
+        return replace(batch, clustering=clustering)
+    # Continue as if the withheld records had never existed.
     records = np.flatnonzero(classes.labels >= 0)
-    microdata, withheld = _parted(pool, records)
-    microdata, policy, measures = _as_known(
-        planned, state, microdata, made.policy, None if first else made.measures
+    microdata, withheld = _split_records(pool, records)
+    microdata, policy, measures = _recode_as_first(
+        planned, state, microdata, batch.policy, None if first else batch.measures
     )
-    levels = None if found.levels is None else found.levels.of(records)
-    found = Found(classes.of(records), levels, measures, found.told)
-    refused = np.concatenate([made.refused, withheld])
+    levels = None if clustering.levels is None else clustering.levels.of(records)
+    clustering = Found(classes.of(records), levels, measures, clustering.told)
+    refused = np.concatenate([batch.refused, withheld])
     return replace(
-        made, microdata=microdata, policy=policy, found=found, measures=measures, refused=refused
+        batch,
+        microdata=microdata,
+        policy=policy,
+        clustering=clustering,
+        measures=measures,
+        refused=refused,
     )
 
 
-def _as_known(
+def _recode_as_first(
     planned: Plan,
     state: CellState,
     microdata: Microdata,
     policy: Policy,
     measures: Measures | None,
 ) -> tuple[Microdata, Policy, Measures | None]:
-    """The records with hierarchies and measures: those of the first release, after it."""
+    """Recode records with the hierarchies and measures of the first release, if there was one."""
     if measures is None:
         return microdata, replace(policy, hierarchies=planned.trees(microdata)), None
     policy = replace(policy, hierarchies=definition.trees(state.chain, planned, microdata))
@@ -229,50 +236,52 @@ def _as_known(
     return microdata, policy, measures
 
 
-def _apart(microdata: Microdata) -> list[NDArray[np.int64]]:
+def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:
     """The records of each stratum and pattern of NULLs."""
     parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
     return groups(np.column_stack(parts) if parts else np.zeros(microdata.n_records, np.int64))
 
 
-def _together(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _merge_records(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-def _of(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+def _take(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
-def _admissible(microdata: Microdata, size: int | None) -> NDArray[np.int64]:
-    """The records of strata and patterns of NULLs that have as many as a class; None: of none."""
+def _select_admissible(microdata: Microdata, size: int | None) -> NDArray[np.int64]:
+    """The records of strata and NULL patterns of at least ``size`` records; none for None."""
     if size is None or not microdata.n_records:
         return np.empty(0, np.int64)
-    return _together([group for group in _apart(microdata) if len(group) >= size])
+    return _merge_records([group for group in _split_by_stratum(microdata) if len(group) >= size])
 
 
-def _keeping(
+def _select_satisfying(
     microdata: Microdata, models: Sequence[Model], references: References
 ) -> NDArray[np.int64]:
-    """The records of strata and patterns of NULLs that, as one class, keep to the models."""
-    known = beside(references, microdata.sensitive)
+    """The records of strata and NULL patterns that satisfy the models as a single class."""
+    placed = place_values(references, microdata.sensitive)
 
     def keeps(group: NDArray[np.int64]) -> bool:
         for model in models:
-            # NULL, -1, is a value, too.
-            codes, whole = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
-            if model.attribute in known:
-                # As classes are counted that are merged: values that are new are one.
-                codes, table = known[model.attribute]
-                whole = table.shares
-            counts = np.bincount(codes[group], minlength=len(whole))
-            if not model.satisfied(counts[None], whole)[0]:
+            # NULL (-1) counts as a value.
+            codes, shares = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
+            if model.attribute in placed:
+                # Count as for merged classes, where all new values are one value.
+                codes, table = placed[model.attribute]
+                shares = table.shares
+            counts = np.bincount(codes[group], minlength=len(shares))
+            if not model.satisfied(counts[None], shares)[0]:
                 return False
         return True
 
-    return _together([group for group in _apart(microdata) if len(group) and keeps(group)])
+    return _merge_records(
+        [group for group in _split_by_stratum(microdata) if len(group) and keeps(group)]
+    )
 
 
-def _parted(
+def _split_records(
     microdata: Microdata, records: NDArray[np.int64]
 ) -> tuple[Microdata, NDArray[np.int64]]:
     """These records, and the row keys of the others."""

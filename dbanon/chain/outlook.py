@@ -1,7 +1,6 @@
-"""What the next release of a chain would come to: who came and left, and what becomes of classes.
+"""Preview the next release of a chain: arrivals, departures and the states of classes.
 
-Nothing is written that lasts. Persons are counted exactly, as rows are: who is in the
-source is taken as known.
+Writes only temporary tables. Counts are exact, because the caller can read the source anyway.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 from dbanon.chain import definition
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
-from dbanon.chain.manage import ChainShown, shown_of
+from dbanon.chain.manage import ChainShown, summarize_chain
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import is_due
 from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
-from dbanon.chain.several import Part, require_several, staged
+from dbanon.chain.several import Part, require_several, stage_source
 from dbanon.chain.staging import stage_job
-from dbanon.chain.state import ChainKept
-from dbanon.chain.tables import parts_of, source_of, told_of
+from dbanon.chain.state import ChainRecord
+from dbanon.chain.tables import describe_tables, parts_of, source_of
 from dbanon.chain.waiting import longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
@@ -32,18 +31,18 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @dataclass(frozen=True)
-class Coming:
-    """What is known of the next release before it is made.
+class NextRelease:
+    """Counts for the next release before it is made.
 
     Parameters
     ----------
     came : persons who are in the source for the first time.
-    left : persons on display who are not in the source.
-    returned : persons whose leaving was published, and who are back: they stay out.
-    waited : for how many releases the one who waits longest has waited; 0 where nobody has.
+    left : displayed persons who are no longer in the source.
+    returned : persons who came back after their departure was published; they stay out.
+    waited : releases that the longest-waiting newcomer has waited; 0 if none waits.
     due : whether newcomers can be admitted with this release.
-    cells : classes by what would become of them, by who is there. Values may hold more of them
-        back. Empty before the first release, and where the chain measures.
+    cells : classes by the state they would have, judged by presence only; values may freeze more.
+        Empty before the first release and for chains that measure.
     """
 
     sequence: int
@@ -58,22 +57,22 @@ class Coming:
         """As pairs of label and text, for people."""
         wait = f"; newcomers wait for up to {self.waited} releases" if self.waited else ""
         wait += "" if self.due else "; newcomers are not due, and wait"
-        found = [
+        lines = [
             (f"release {self.sequence} would have",
              f"{self.came} persons who came, {self.left} shown who left,"
              f" {self.returned} returned{wait}"),
         ]  # fmt: skip
         if self.cells:
-            told = ", ".join(f"{count} {state}" for state, count in self.cells.items())
-            found.append(("classes would be", told))
-        return found
+            states = ", ".join(f"{count} {state}" for state, count in self.cells.items())
+            lines.append(("classes would be", states))
+        return lines
 
 
 @dataclass(frozen=True)
 class PlannedChain(ChainShown):
-    """A chain, and what its next release would come to."""
+    """A chain with a preview of its next release."""
 
-    coming: Coming | None = None
+    coming: NextRelease | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
         """The chain as pairs of label and text, for people."""
@@ -81,11 +80,11 @@ class PlannedChain(ChainShown):
 
 
 def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
-    """What the next release of the chain that a job names reads.
+    """The source that the next release of a job's chain reads.
 
     Parameters
     ----------
-    reads : the source of the job; the rows of a file are staged in the database of its chain.
+    reads : the source of the job; rows of files are staged in the chain's database.
     session : on the database that the release goes to.
 
     Raises
@@ -101,50 +100,56 @@ def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
     return source_of(session, chain_state.find(session, job.chain.name).rules)
 
 
-def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
-    """The chain that a job names, after the refusals of its next release that need no classes.
+def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain:
+    """Preview the next release of a job's chain, with all checks that need no classes.
 
     Parameters
     ----------
-    session : one that takes temporary tables.
+    session : a session that allows temporary tables.
 
     Raises
     ------
-    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : it would be refused.
-    NullInEntity, ChainEntityRows, ChainTurnover : so it would, for who is in the source.
+    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : the chain cannot go on.
+    NullInEntity, ChainEntityRows, ChainTurnover : the persons in the source prevent it.
     """
     assert job.chain is not None
     secret = read_key(job.chain.key)
     chain = chain_state.find(session, job.chain.name)
-    chain_state.require_asked(session, chain, job.chain, secret)
+    chain_state.require_request(session, chain, job.chain, secret)
     source = source_of(session, chain.rules)
     definition.require_source(chain, job, source, planned.relation)
     require_several(chain, job)
     parts = parts_of(session, job, planned.relation, chain.rules)
     if chain.definition is not None and chain.rules.mode != MEASURE:
-        definition.require_same(chain, definition.definition_of(job, planned) | told_of(parts))
+        definition.require_same(
+            chain, definition.definition_of(job, planned) | describe_tables(parts)
+        )
     history = chain_state.history(session, chain)
-    shown = shown_of(chain, history)
-    told: dict[str, Any] = {one.name: getattr(shown, one.name) for one in fields(ChainShown)}
-    return PlannedChain(**told, coming=_coming(job, planned, session, chain, secret, parts))
+    summary = summarize_chain(chain, history)
+    values: dict[str, Any] = {
+        attribute.name: getattr(summary, attribute.name) for attribute in fields(ChainShown)
+    }
+    return PlannedChain(
+        **values, coming=_count_next_release(job, planned, session, chain, secret, parts)
+    )
 
 
-def _coming(
+def _count_next_release(
     job: Job,
     planned: Plan,
     session: Session,
-    chain: ChainKept,
+    chain: ChainRecord,
     secret: bytes,
     parts: Sequence[Part],
-) -> Coming:
+) -> NextRelease:
     assert job.chain is not None
     state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
     blocks = chain.blocks(secret)
-    presence = staged(state, parts, blocks, rows=False)
+    presence = stage_source(state, parts, blocks, rows=False)
     if not job.chain.accept_turnover:
         require_turnover(state, presence, chain_state.absent_before(session, chain))
     measures = chain.rules.mode == MEASURE
-    return Coming(
+    return NextRelease(
         state.sequence,
         presence.newcomers,
         presence.absent,

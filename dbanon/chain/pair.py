@@ -1,14 +1,14 @@
-"""Two chains over the same persons: what their histories tell together.
+"""Joint histories of a chain and the closed chain that it follows.
 
-The earlier one was closed, and both have one key: a person's tags differ by the chains' identities,
-and only who is in the source can be found in both.
+Both share one key, but a person's tags differ between chains, so only persons in the source can be
+matched.
 """
 
 from __future__ import annotations
 
 from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
-from dbanon.chain.state import ChainKept
+from dbanon.chain.state import ChainRecord
 from dbanon.errors import ChainSamePersons
 from dbanon.job.chain import Rules
 from dbanon.sessions.base import Relation
@@ -17,21 +17,21 @@ from dbanon.sessions.pseudonym_session import BEFORE, PRESENT
 from dbanon.sessions.session import Session
 
 
-def require_alone(
+def require_no_other_chain(
     session: Session, name: str, relation: Relation, rules: Rules, key: bytes
 ) -> None:
-    """Check that a new chain is the first over its persons, or follows the ones that were closed.
+    """Check that a new chain is the first over its persons, or follows those that were closed.
 
-    Chains over the same relation are over the same persons; of others ``outside`` tells.
+    Chains over the same relation have the same persons; ``outside`` describes the others.
 
     Raises
     ------
-    ChainSamePersons : there is one that it does not follow, or what it follows is still open.
-    ChainNotFound, ChainKeyWrong : the one that is named cannot be followed.
+    ChainSamePersons : there is one that it does not follow, or its predecessor is still open.
+    ChainNotFound, ChainKeyWrong : the named predecessor cannot be followed.
     """
-    followed = _followed(session, rules)
-    if followed:
-        chain = chain_state.find(session, followed[0])
+    predecessors = _predecessors(session, rules)
+    if predecessors:
+        chain = chain_state.find(session, predecessors[0])
         chain_state.require_key(chain, key)
         if chain.closed_at is None:
             raise ChainSamePersons(
@@ -40,16 +40,16 @@ def require_alone(
                 hint="dbanon chain close ends it.",
             )
     source, sources = str(relation.name), {str(relation.name), *rules.tables}
-    known = [
+    existing = [
         chain.name
         for chain in chain_state.list_chains(session)
         if sources & {chain.source, *chain.rules.tables}
-        and chain.name not in (name, *followed)
+        and chain.name not in (name, *predecessors)
         and (chain.sequence or chain.closed_at is None)
     ]
-    if known:
+    if existing:
         raise ChainSamePersons(
-            f"There is a chain over the persons of {source} already: {', '.join(known)}.",
+            f"There is a chain over the persons of {source} already: {', '.join(existing)}.",
             detail="Whoever sees the releases of both knows a person's class in each, and few"
             " share both.",
             hint="Go on with it. Or close it, and name it when a new chain is made, as the one"
@@ -57,29 +57,29 @@ def require_alone(
         )
 
 
-def _followed(session: Session, rules: Rules) -> list[str]:
-    """The chain that rules name, the one that it followed, and so on."""
-    found: list[str] = []
+def _predecessors(session: Session, rules: Rules) -> list[str]:
+    """The chain that the rules name as predecessor, its predecessor, and so on."""
+    names: list[str] = []
     while rules.new_chain_from is not None:
-        found.append(rules.new_chain_from)
-        rules = chain_state.find(session, found[-1]).rules
-    return found
+        names.append(rules.new_chain_from)
+        rules = chain_state.find(session, names[-1]).rules
+    return names
 
 
 def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:
-    """How many joint histories of both chains are shared by each number of persons.
+    """Count the joint histories over both chains by the number of persons who share them.
 
-    Exact with the first release, when everybody in the chain is in the source.
+    Exact at the first release, when all persons of the chain are in the source.
 
     Parameters
     ----------
-    relation : what they are read of; they are staged.
+    relation : the source of the persons, who are staged.
     """
-    session, earlier = state.session, _earlier(state)
-    session.stage_other_key(*earlier.blocks(key))
+    session, predecessor = state.session, _predecessor(state)
+    session.stage_other_key(*predecessor.blocks(key))
     entity = relation.attribute(state.chain.entity)
     tag, member = session.keyed_tag(session.text_of(entity)), state.name("chain_member")
-    before, of_earlier = quote(BEFORE), f"chain_id = {int(earlier.chain_id)}"
+    before, of_earlier = quote(BEFORE), f"chain_id = {int(predecessor.chain_id)}"
     with session.tagging():
         state.make(
             BEFORE,
@@ -89,8 +89,8 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
             f"{session.computed_once}) AS t ON t.tag = m.tag"
             f" WHERE m.{of_earlier}",
         )
-    # Of everybody who is in the later chain, and of those who are in the earlier one alone.
-    found = session.rows(
+    # Persons of the later chain, and persons of the earlier chain only.
+    size_counts = session.rows(
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM ("
         "SELECT b.cell AS c1, b.left_at AS l1, n.cell AS c2, n.left_at_release AS l2"
         f" FROM {member} AS n LEFT JOIN {quote(PRESENT)} AS p ON p.tag = n.tag"
@@ -101,9 +101,9 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
         f" JOIN {member} AS n ON n.{state.of_chain} AND n.tag = p.tag WHERE b.tag = m.tag)"
         ") AS persons GROUP BY c1, l1, c2, l2) AS joint GROUP BY size"
     )
-    return {int(size): int(many) for size, many in found}
+    return {int(size): int(many) for size, many in size_counts}
 
 
-def _earlier(state: CellState) -> ChainKept:
+def _predecessor(state: CellState) -> ChainRecord:
     assert state.chain.rules.new_chain_from is not None
     return chain_state.find(state.session, state.chain.rules.new_chain_from)

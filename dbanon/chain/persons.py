@@ -1,4 +1,4 @@
-"""Newcomers of a chain whose persons have several rows: one record each, by what is theirs."""
+"""Newcomers of a chain with several rows per person: stage one record for each person."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ORDINAL = "dbanon_ordinal"
 
 
 def stage_newcomers(
-    state: CellState, whole: Relation, parts: Sequence[Part], columns: Sequence[str]
+    state: CellState, relation: Relation, parts: Sequence[Part], columns: Sequence[str]
 ) -> Relation:
-    """Stage who is new, one row a person, with what classes are made by; read in their place.
+    """Stage newcomers with one row per person, and return the relation that reads these rows.
 
-    Persons are numbered by their tags, which are their keys then.
+    Row keys are the ranks of persons by tag.
 
     Parameters
     ----------
-    whole : the first table, with all of these columns.
-    columns : quasi-identifiers and strata, all of the first table. One that other tables have, too,
-        is the same.
+    relation : the first table, with all of these columns.
+    columns : quasi-identifiers and strata, all in the first table. Other tables may repeat them
+        with equal values.
 
     Raises
     ------
@@ -37,16 +37,16 @@ def stage_newcomers(
     InvalidParameter : tables have a column with other types.
     """
     entity = quote(state.chain.entity)
-    found: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     for name in columns:
         having = [p for p in parts if name in {a.name for a in p.relation.schema.attributes}]
-        _require_alike(having, name)
-        _require_one(state, having, name)
-        found[name] = [f"p{part.number}.{quote(name)}" for part in having]
+        _require_same_type(having, name)
+        _require_single_value(state, having, name)
+        sources[name] = [f"p{part.number}.{quote(name)}" for part in having]
     joins = ""
     for part in parts:
-        own = [name for name in columns if f"p{part.number}.{quote(name)}" in found[name]]
-        values = "".join(f", s.{quote(name)}" for name in own)
+        own_columns = [name for name in columns if f"p{part.number}.{quote(name)}" in sources[name]]
+        values = "".join(f", s.{quote(name)}" for name in own_columns)
         numbered = (
             f"SELECT s.{entity}{values}, row_number() OVER (PARTITION BY s.{entity}"
             f" ORDER BY s.{entity}) AS {_ORDINAL} FROM {part.relation.relation.quoted} AS s"
@@ -56,7 +56,7 @@ def stage_newcomers(
             f" AND p{part.number}.{_ORDINAL} = 1"
         )
     values = ""
-    for name, where in found.items():
+    for name, where in sources.items():
         value = where[0] if len(where) == 1 else f"coalesce({', '.join(where)})"
         values += f", {value} AS {quote(name)}"
     state.make(
@@ -65,10 +65,10 @@ def stage_newcomers(
         f" FROM {state.arrivals} AS n{joins}",
     )
     locator = Locator((f"s.{_ORDINAL}",), ("bigint",))
-    return replace(whole, copy=RelationName(None, PERSONS), filtered=None, locator=locator)
+    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=locator)
 
 
-def _require_alike(parts: Sequence[Part], name: str) -> None:
+def _require_same_type(parts: Sequence[Part], name: str) -> None:
     types = {part.relation.attribute(name).sql_type for part in parts}
     if len(types) > 1:
         raise InvalidParameter(
@@ -78,8 +78,8 @@ def _require_alike(parts: Sequence[Part], name: str) -> None:
         )
 
 
-def _require_one(state: CellState, parts: Sequence[Part], name: str) -> None:
-    """Check that no newcomer has two values of a column that classes are made by."""
+def _require_single_value(state: CellState, parts: Sequence[Part], name: str) -> None:
+    """Check that no newcomer has two values of a quasi-identifier or stratum."""
     session = state.session
     values = " UNION ALL ".join(
         f"SELECT a.person, {session.told_apart(part.relation.attribute(name), name)} AS value"

@@ -1,4 +1,4 @@
-"""Who is in the source of a chain: everybody is tagged, and found among its members or not."""
+"""Match the persons in the source of a chain with its members, by their tags."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dbanon.sessions.pseudonym_session import MISSING, PRESENT
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
 
-# More members than this share leave in one run, and half as many come: ids are written otherwise.
+# If more than this share of members leave and at least half as many come, ids may have changed.
 _TURNOVER = 0.2
 
 
 @dataclass(frozen=True)
 class Presence:
-    """Who is in the source, by count.
+    """Counts of the persons in the source.
 
     Parameters
     ----------
     rows : all persons, one row each.
-    newcomers : those without a tag in the chain.
-    returned : those whose leaving was published, and who are back.
-    members : those on display before this release.
-    absent : of these, those who are not in the source.
+    newcomers : persons without a tag in the chain.
+    returned : persons who came back after their departure was published.
+    members : persons displayed before this release.
+    absent : members who are not in the source.
     """
 
     rows: int
@@ -41,35 +41,37 @@ class Presence:
 
 
 def stage_persons(
-    state: CellState, relation: Relation, blocks: tuple[bytes, bytes], kept: Sequence[Attribute]
+    state: CellState, relation: Relation, blocks: tuple[bytes, bytes], retained: Sequence[Attribute]
 ) -> Presence:
-    """Tag everybody in the source, and find their cells.
+    """Tag all persons in the source, and look up their cells.
 
     Parameters
     ----------
-    kept : columns that rows are released with as they are, staged beside the persons.
+    retained : retained columns to stage with the persons.
 
     Raises
     ------
-    NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
+    NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     session, entity = state.session, relation.attribute(state.chain.entity)
     session.stage_key(*blocks)
     column = f"s.{quote(entity.name)}"
     tag = session.keyed_tag(session.text_of(entity))
-    names = [statements.kept_column(i) for i in range(len(kept))]
-    given = [f"{column} AS person", f"{tag} AS tag"]
-    given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
-    stage_tagged(state, f"SELECT {', '.join(given)} FROM {relation.relation.quoted} AS s", names)
-    return presence(state, relation)
+    names = [statements.kept_column(i) for i in range(len(retained))]
+    columns = [f"{column} AS person", f"{tag} AS tag"]
+    columns += [
+        f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
+    ]
+    stage_tagged(state, f"SELECT {', '.join(columns)} FROM {relation.relation.quoted} AS s", names)
+    return count_presence(state, relation)
 
 
 def stage_tagged(state: CellState, persons: str, names: Sequence[str]) -> None:
-    """Stage persons with their cells, and the members who are not among them.
+    """Stage persons with their cells, and the members who are missing.
 
     Parameters
     ----------
-    persons : SQL of them, once a key is staged: ``person``, ``tag`` and columns of these names.
+    persons : SELECT of ``person``, ``tag`` and the columns ``names``, valid once a key is staged.
     """
     session = state.session
     members = (
@@ -81,78 +83,78 @@ def stage_tagged(state: CellState, persons: str, names: Sequence[str]) -> None:
             state.make(name, query, kind)
 
 
-def presence(state: CellState, relation: Relation) -> Presence:
-    """Who is in the source, once they are staged.
+def count_presence(state: CellState, relation: Relation) -> Presence:
+    """Count the staged persons.
 
     Raises
     ------
-    NullInEntity : a row is nobody's.
-    ChainEntityRows : a row is one of several of a person, or two persons have one text.
+    NullInEntity : a row has no person.
+    ChainEntityRows : a person has several rows, or two persons have the same text.
     """
     session, present = state.session, quote(PRESENT)
-    # Members have one tag each: who of them is not missing is there, and is not told apart again.
+    # Members have distinct tags, so count DISTINCT only over the other persons.
     [(members,)] = session.rows(
         f"SELECT count(*) FROM {state.name('chain_member')}"
         f" WHERE {state.of_chain} AND left_at_release IS NULL"
     )
     [(missing,)] = session.rows(f"SELECT count(*) FROM {quote(MISSING)}")
     others = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
-    rows, whose, tags, newcomers, left = session.rows(
+    rows, n_identified, tags, newcomers, left = session.rows(
         f"SELECT count(*), count(person), count(DISTINCT {others}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
     tags += members - missing
-    require_one_row(state, relation, rows, rows - whose, tags, lambda: _rows_a_person(state))
-    back = returned(state) if left else 0
-    there = int(rows) - int(newcomers) - int(left)
-    return Presence(int(rows), int(newcomers), back, int(members), int(members) - there)
+    require_one_row(state, relation, rows, rows - n_identified, tags, lambda: _rows_a_person(state))
+    back = count_returned(state) if left else 0
+    n_displayed = int(rows) - int(newcomers) - int(left)
+    return Presence(int(rows), int(newcomers), back, int(members), int(members) - n_displayed)
 
 
-def returned(state: CellState) -> int:
-    """How many of those who are staged are back after their leaving was published."""
-    [(found,)] = state.session.rows(
+def count_returned(state: CellState) -> int:
+    """Count the staged persons who are back after their departure was published."""
+    [(count,)] = state.session.rows(
         f"SELECT count(*) FROM {quote(PRESENT)} AS p JOIN {state.name('chain_cell')} AS c"
         f" ON c.{state.of_chain} AND c.cell = p.cell"
         " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
     )
-    return int(found)
+    return int(count)
 
 
 def require_one_row(
     state: CellState,
     relation: Relation,
     rows: int,
-    nobodys: int,
+    n_unidentified: int,
     tags: int,
     rows_a_person: Callable[[], Sequence[tuple[int, int]]],
 ) -> None:
-    """Check that each row is of another person.
+    """Check that each row belongs to a different person.
 
     Parameters
     ----------
-    nobodys, tags : of the rows those of nobody, and how many persons they are of.
-    rows_a_person : gives how many rows persons have, from the fewest, and how many have as many.
+    n_unidentified, tags : the number of rows without a person, and of distinct persons.
+    rows_a_person : returns pairs, ascending: a number of rows, and how many persons have it.
 
     Raises
     ------
-    NullInEntity : a row is nobody's.
-    ChainEntityRows : a row is one of several of a person, or two persons have one text.
+    NullInEntity : a row has no person.
+    ChainEntityRows : a person has several rows, or two persons have the same text.
     """
     entity = state.chain.entity
-    if nobodys:
-        raise null_in_entity(entity, nobodys, rows)
+    if n_unidentified:
+        raise null_in_entity(entity, n_unidentified, rows)
     if tags != rows:
         raise ChainEntityRows(
             f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
             " every person has one row.",
-            detail=_most_rows(rows_a_person()),
+            detail=_describe_row_counts(rows_a_person()),
             hint="Make a chain of several rows a person (max_rows_per_person), or bring the rows of"
             " each person into one in a view.",
         )
 
 
 def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
-    """The error of rows of a chain of which nobody knows whose they are."""
+    """The error for rows of a chain without a person identifier."""
     return NullInEntity(
         f'The entity column "{entity}" holds NULL in {missing} of {rows} rows.',
         hint="A chain has to know whose each row is: leave these rows out in a view.",
@@ -166,28 +168,28 @@ def _rows_a_person(state: CellState) -> Sequence[tuple[int, int]]:
     )
 
 
-def _most_rows(found: Sequence[tuple[int, int]]) -> str:
-    """How many rows nearly all persons have, in words."""
-    persons, known, most = sum(int(many) for _, many in found), 0, 0
-    for n, many in found:
-        known, most = known + int(many), int(n)
-        if 100 * known >= 99 * persons:
+def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
+    """Describe how many rows 99 % of persons have at most."""
+    persons, cumulative, most = sum(int(many) for _, many in row_counts), 0, 0
+    for n, many in row_counts:
+        cumulative, most = cumulative + int(many), int(n)
+        if 100 * cumulative >= 99 * persons:
             break
     return f"99 of 100 persons have at most {most}."
 
 
-def require_turnover(state: CellState, found: Presence, absent_before: int) -> None:
-    """Check that not many left and as many came, as when ids are written in another form.
+def require_turnover(state: CellState, presence: Presence, absent_before: int) -> None:
+    """Check that departures and arrivals do not suggest that ids have changed form.
 
     Raises
     ------
-    ChainTurnover : so it was.
+    ChainTurnover : many members left, and at least half as many newcomers came.
     """
-    left = max(found.absent - absent_before, 0)
-    if left > _TURNOVER * found.members and 2 * found.newcomers >= left:
+    left = max(presence.absent - absent_before, 0)
+    if left > _TURNOVER * presence.members and 2 * presence.newcomers >= left:
         raise ChainTurnover(
-            f"{left} of {found.members} members of chain {state.chain.name} left since the last"
-            f" release, and {found.newcomers} newcomers came: their ids may be written in"
+            f"{left} of {presence.members} members of chain {state.chain.name} left since the last"
+            f" release, and {presence.newcomers} newcomers came: their ids may be written in"
             " another form.",
             hint="If they really are other people, accept the turnover for this release.",
         )

@@ -1,10 +1,9 @@
-"""Who is in the source, by arrays in this process, where a database hands tags over at little cost.
+"""Match the persons in the source with members by arrays, for databases that export tags cheaply.
 
-What comes here of a person is the row key, the tag, and a code of the kept columns under a secret
-of the database's own, which tells rows that are equal; of members, tags and cells; of the rows
-last shown, cells and codes. What goes back are counts of each cell, and those persons alone whom
-later statements ask for: newcomers, whoever is back, and the members of cells that may be shown
-anew. Nothing is decided here.
+Fetched per person: the row key, the tag, and a code of the retained columns under a secret of the
+database, which identifies equal rows. Fetched per member: tag and cell. Fetched per displayed row:
+cell and code. Loaded back: counts per cell, and only the persons that later statements need, namely
+newcomers, returned persons, and members of cells that may change. No decision is made here.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import Matched, find_tags, order_of, sums
+from dbanon.chain.arrays import MatchedPersons, find_tags, order_of, sums
 from dbanon.chain.membership import CellState
-from dbanon.chain.presence import Presence, require_one_row, returned
+from dbanon.chain.presence import Presence, count_returned, require_one_row
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import MEASURE
@@ -33,18 +32,18 @@ from dbanon.sessions.pseudonym_session import (
     PRESENT,
 )
 
-# What the columns of row keys begin with in a copy of rows, where no column of theirs does.
+# Prefix of row key columns in a copy of rows; lengthened if a copied column starts with it.
 _KEY = "dbanon_key"
-# At most, of a person, while they are found among the members.
+# Upper bound of memory per person during matching.
 _BYTES = 200
 
 
 def stage_others(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
-    """Stage who is in the source and in no row of these keys; at a first release none is a member.
+    """Stage the persons whose row keys are not among these, at a first release.
 
     Parameters
     ----------
-    keys : int64 (c, m), some of those that were brought.
+    keys : int64 (c, m), a subset of the fetched keys.
     """
     persons = state.matched
     assert persons is not None
@@ -56,11 +55,11 @@ def stage_others(state: CellState, relation: Relation, keys: NDArray[np.int64]) 
 
 
 def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -> Relation:
-    """Copy the rows of newcomers, who are staged, and read them in the place of all.
+    """Copy the rows of staged newcomers, and return the relation that reads the copy.
 
     Parameters
     ----------
-    names : the columns that are read of them.
+    names : the columns to copy.
     """
     locator = relation.located
     key = _KEY
@@ -68,34 +67,34 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
         key += "_"
     keys = [f"{key}{i}" for i in range(len(locator.expressions))]
     values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
-    own = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
+    columns = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
     on = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
     with state.session.seeking():
         state.make(
             PERSONS,
-            f"SELECT {own} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p ON {on}",
+            f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p ON {on}",
         )
-    found = replace(locator, expressions=tuple(f"s.{name}" for name in keys))
-    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=found)
+    key_locator = replace(locator, expressions=tuple(f"s.{name}" for name in keys))
+    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=key_locator)
 
 
 def match_persons(
     state: CellState,
     relation: Relation,
     blocks: tuple[bytes, bytes],
-    kept: Sequence[Attribute],
+    retained: Sequence[Attribute],
     memory_limit: int | None,
-) -> tuple[Matched, Presence] | None:
-    """Bring everybody in the source, and find their cells; None where statements do that.
+) -> tuple[MatchedPersons, Presence] | None:
+    """Fetch all persons in the source, and look up their cells; None if SQL has to do that.
 
     Parameters
     ----------
-    kept : columns that rows are released with as they are, as ``stage_persons`` has them.
-    memory_limit : bytes that this may take; statements take none here.
+    retained : retained columns, as in ``stage_persons``.
+    memory_limit : bytes that matching may take; SQL takes none in this process.
 
     Raises
     ------
-    NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
+    NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     session, rules, locator = state.session, state.chain.rules, relation.located
     first = state.chain.definition is None
@@ -103,11 +102,11 @@ def match_persons(
         return None
     if state.several or (first and rules.new_chain_from is not None):
         return None
-    # Of a key on the caller's word, only newcomers' are looked at; the entity's is counted here.
+    # Keys that only the caller vouches for are checked for newcomers only, except the entity.
     if locator.unchecked not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
-        # Whoever was a member once is brought, too.
+        # Former members are fetched, too.
         members = f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}"
         counted = [f"{relation.relation.quoted} AS s", members]
         most = max(session.rows(f"SELECT count(*) FROM {rows}")[0][0] for rows in counted)
@@ -115,28 +114,32 @@ def match_persons(
             return None
     session.stage_key(*blocks)
     entity = relation.attribute(state.chain.entity)
-    # Where that is NULL the tag is nobody's, which is refused before a key is used.
-    known = [f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions]
-    keys = [f"{sql} AS key{i}" for i, sql in enumerate(known)]
+    # A NULL key has the tag for "no person", which is refused before the key is used.
+    key_expressions = [
+        f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions
+    ]
+    keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.nobodys_tag}) AS tag"
-    names = [statements.kept_column(i) for i in range(len(kept))]
-    values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
-    asked = [(f"s.key{i}", kind) for i, kind in enumerate(locator.types)] + [("s.tag", "bytea")]
+    names = [statements.kept_column(i) for i in range(len(retained))]
+    values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)]
+    columns = [(f"s.key{i}", kind) for i, kind in enumerate(locator.types)] + [("s.tag", "bytea")]
     code = None
-    if kept and not first:
+    if retained and not first:
         hashed = session.row_hash(state.chain.table(session, "row"), names)
         assert hashed is not None
         code = session.secret_code(hashed)
-        asked.append((code, "bigint"))
-    given = ", ".join([*keys, tag, *(values if code else [])])
+        columns.append((code, "bigint"))
+    select_list = ", ".join([*keys, tag, *(values if code else [])])
     with session.tagging():
-        found = session.fetch(asked, f"(SELECT {given} FROM {relation.relation.quoted} AS s) AS s")
+        arrays = session.fetch(
+            columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
+        )
     width = len(locator.types)
-    by_key = _ascending(found[:width])
+    by_key = _ascending(arrays[:width])
     key, tags, *codes = (
-        column[by_key] for column in (np.column_stack(found[:width]), *found[width:])
+        column[by_key] for column in (np.column_stack(arrays[:width]), *arrays[width:])
     )
-    persons = Matched(key, tags, order_of(tags), tuple(kept))
+    persons = MatchedPersons(key, tags, order_of(tags), tuple(retained))
     _require_one_row(state, relation, tags[persons.order])
     if first:
         session.load(MISSING, [("tag", "bytea", persons.tags[:0])])
@@ -145,90 +148,101 @@ def match_persons(
 
 
 def _ascending(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | slice:
-    """What puts rows in the order of their keys; they are read in it, unless others wrote."""
+    """The index that sorts rows by key; a full slice if they are sorted (the usual case)."""
     if len(keys) == 1 and bool((keys[0][1:] > keys[0][:-1]).all()):
         return slice(None)
     return np.lexsort(keys[::-1])
 
 
 def _require_one_row(state: CellState, relation: Relation, tags: NDArray[np.uint64]) -> None:
-    """Check that each row is of another person, by the tags in order."""
+    """Check, using sorted tags, that each row belongs to a different person."""
     begins = np.flatnonzero(np.r_[True, (tags[1:] != tags[:-1]).any(axis=1)][: len(tags)])
-    nobodys = int((tags[:1] == 0).all(axis=1).sum())
-    nobodys = nobodys and int((tags == 0).all(axis=1).sum())
+    n_unidentified = int((tags[:1] == 0).all(axis=1).sum())
+    n_unidentified = n_unidentified and int((tags == 0).all(axis=1).sum())
     sizes, many = np.unique(np.diff(begins, append=len(tags)), return_counts=True)
     rows_a_person = list(zip(sizes.tolist(), many.tolist(), strict=True))
-    require_one_row(state, relation, len(tags), nobodys, len(begins), lambda: rows_a_person)
+    require_one_row(state, relation, len(tags), n_unidentified, len(begins), lambda: rows_a_person)
 
 
 def _with_members(
     state: CellState,
     relation: Relation,
-    persons: Matched,
+    persons: MatchedPersons,
     code: str | None,
     codes: Sequence[NDArray[np.int64]],
 ) -> Presence:
-    """Stage what later statements ask for, once persons are found among the members."""
+    """Match persons with members, and stage what later statements need."""
     session = state.session
     tags, cells, left = session.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}",
     )
     at = find_tags(tags, persons.tags, persons.order)
-    known = at >= 0
-    in_cell, left_at = np.where(known, cells[at], 0), np.where(known, left[at], 0)
+    is_member = at >= 0
+    in_cell, left_at = np.where(is_member, cells[at], 0), np.where(is_member, left[at], 0)
     absent = left == 0
     members = int(absent.sum())
-    absent[at[known]] = False
+    absent[at[is_member]] = False
     session.load(MISSING, [("tag", "bytea", tags[absent])])
-    here = known & (left_at == 0)
-    own = [("s.cell", "integer"), *([(code, "bigint")] if code else [])]
-    shown, *shown_codes = session.fetch(own, f"{state.rows} AS s")
-    n = int(max(cells.max(initial=0), shown.max(initial=0))) + 1
-    size, present = np.bincount(shown, minlength=n), np.bincount(in_cell[here], minlength=n)
+    is_present = is_member & (left_at == 0)
+    cell_columns = [("s.cell", "integer"), *([(code, "bigint")] if code else [])]
+    displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.rows} AS s")
+    n = int(max(cells.max(initial=0), displayed_cells.max(initial=0))) + 1
+    size, present = (
+        np.bincount(displayed_cells, minlength=n),
+        np.bincount(in_cell[is_present], minlength=n),
+    )
     same = np.ones(n, np.bool_)
     if code:
-        same = sums(in_cell[here], codes[0][here], n) == sums(shown, shown_codes[0], n)
-    kept = np.flatnonzero(size)
-    counted = {"cell": kept, "members": size[kept], "present": present[kept], "same": same[kept]}
+        same = sums(in_cell[is_present], codes[0][is_present], n) == sums(
+            displayed_cells, displayed_codes[0], n
+        )
+    nonempty = np.flatnonzero(size)
+    counted = {
+        "cell": nonempty,
+        "members": size[nonempty],
+        "present": present[nonempty],
+        "same": same[nonempty],
+    }
     session.load(COUNTED, [(name, "integer", values) for name, values in counted.items()])
-    # Cells that are shown anew, if any: whole and with other rows, or parted.
+    # Cells that may change: complete with changed rows, or left by k while k stay.
     k = int(state.k)
-    anew = np.where(present == size, ~same, (present >= k) & (size - present >= k))
-    wanted = ~known | (left_at > 0) | anew[in_cell]
-    _stage(state, relation, persons, wanted, in_cell[wanted], left_at[wanted])
+    may_change = np.where(present == size, ~same, (present >= k) & (size - present >= k))
+    selected = ~is_member | (left_at > 0) | may_change[in_cell]
+    _stage(state, relation, persons, selected, in_cell[selected], left_at[selected])
     out = int((left_at > 0).sum())
-    newcomers = int((~known).sum())
-    back = returned(state) if out else 0
-    return Presence(len(known), newcomers, back, members, members - int(here.sum()))
+    newcomers = int((~is_member).sum())
+    back = count_returned(state) if out else 0
+    return Presence(len(is_member), newcomers, back, members, members - int(is_present.sum()))
 
 
 def _stage(
     state: CellState,
     relation: Relation,
-    persons: Matched,
-    wanted: NDArray[np.bool_],
+    persons: MatchedPersons,
+    selected: NDArray[np.bool_],
     cells: NDArray[np.int64],
     left_at: NDArray[np.int64],
 ) -> None:
-    """Stage some of the persons, bool (n,), with their cells and what they left; 0 for none."""
+    """Stage the selected persons, bool (n,), with cell and release they left at; 0 for none."""
     session, locator = state.session, relation.located
-    keys = [(f"key{i}", kind, persons.keys[wanted, i]) for i, kind in enumerate(locator.types)]
+    keys = [(f"key{i}", kind, persons.keys[selected, i]) for i, kind in enumerate(locator.types)]
     session.load(
         MATCHED,
-        [*keys, ("tag", "bytea", persons.tags[wanted]), ("cell", "integer", cells),
+        [*keys, ("tag", "bytea", persons.tags[selected]), ("cell", "integer", cells),
          ("left_at", "integer", left_at)],
     )  # fmt: skip
-    names = [statements.kept_column(i) for i in range(len(persons.kept))]
+    names = [statements.kept_column(i) for i in range(len(persons.retained))]
     values = "".join(
-        f", {session.kept_value(a)} AS {name}" for a, name in zip(persons.kept, names, strict=True)
+        f", {session.kept_value(a)} AS {name}"
+        for a, name in zip(persons.retained, names, strict=True)
     )
     on = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))
-    own = "".join(f", t.key{i}" for i in range(len(keys)))
+    key_columns = "".join(f", t.key{i}" for i in range(len(keys)))
     with session.seeking():
         state.make(
             PRESENT,
             f"SELECT s.{quote(state.chain.entity)} AS person, t.tag, nullif(t.cell, 0) AS cell,"
-            f" nullif(t.left_at, 0) AS left_at{own}{values} FROM {relation.from_clause}"
+            f" nullif(t.left_at, 0) AS left_at{key_columns}{values} FROM {relation.from_clause}"
             f" JOIN {quote(MATCHED)} AS t ON {on}",
         )

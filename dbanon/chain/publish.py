@@ -1,4 +1,4 @@
-"""The releases that a chain's state says, one of each table: written, counted, published."""
+"""Write, recount and publish the releases of a chain's state, one for each table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
 from dbanon.chain.outside import releases_outside
 from dbanon.chain.recount import ChainTarget
-from dbanon.chain.report import told_of_chain
+from dbanon.chain.report import add_chain_summary
 from dbanon.chain.several import Part
-from dbanon.chain.step import Advanced
-from dbanon.chain.tables import columns_of, planned_of, recount_joined, source_of
+from dbanon.chain.step import ChainUpdate
+from dbanon.chain.tables import columns_of, plan_table, recount_joined, source_of
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import Expected
@@ -32,7 +32,7 @@ from dbanon.stores.sql_target import SqlTarget
 
 @dataclass(frozen=True)
 class FreshTarget(SqlTarget):
-    """What one transaction writes of a chain that measures: as of any release.
+    """The target of a chain that measures, which writes as for any release.
 
     Parameters
     ----------
@@ -44,27 +44,27 @@ class FreshTarget(SqlTarget):
     def count(
         self, written: SqlWritten, questions: Questions, rows: Recount | None = None
     ) -> Counts:
-        """The answers; rows are counted by their combinations alone: there are no cells."""
+        """Recount the release; without cells, rows are counted by their combinations only."""
         return replace(super().count(written, questions, rows), histories=self.histories)
 
 
 def publish_tables(
-    made: Advanced,
+    update: ChainUpdate,
     reads: Session,
     writes: Session,
     clock: Clock,
     export: ExportFiles | None = None,
 ) -> Report:
-    """Write the releases of all tables that the state says, count them, and publish them.
+    """Write, recount and publish the releases of all tables.
 
-    The report of the first, whose chain names the others.
+    Returns the report of the first table, which lists the others.
 
     Parameters
     ----------
-    reads : on the chain's database.
+    reads : a session on the chain's database.
     """
-    state = replace(made.state, session=reads)
-    if reads is not made.state.session and (
+    state = replace(update.state, session=reads)
+    if reads is not update.state.session and (
         chain_state.find(reads, state.chain.name).sequence != state.sequence
     ):
         raise SourceChanged(
@@ -77,57 +77,59 @@ def publish_tables(
     for source in (state.chain.source, *state.chain.rules.tables):
         outside |= releases_outside(sessions, source)
     others, written = [], []
-    for part in made.parts[1:]:
-        own = _of_table(made, part)
+    for part in update.parts[1:]:
+        table_update = _table_update(update, part)
 
-        def of_part(_: RelationName, report: Report, own: Advanced = own) -> Report:
-            return told_of_chain(own, outside, report)
+        def of_part(
+            _: RelationName, report: Report, table_update: ChainUpdate = table_update
+        ) -> Report:
+            return add_chain_summary(table_update, outside, report)
 
-        place, report = _publish_one(own, state, writes, clock, of_part, part.number)
-        written.append(place)
+        relation, report = _publish_one(table_update, state, writes, clock, of_part, part.number)
+        written.append(relation)
         others.append({"output": report.output, "rows": report.rows_out})
 
-    def complete(place: RelationName, report: Report) -> Report:
+    def complete(relation: RelationName, report: Report) -> Report:
         joined = None
-        if others and reads is writes and made.state.session is reads:
-            joined = require_joined(made, state, [place, *written])
-        return told_of_chain(made, outside, report, others, joined)
+        if others and reads is writes and update.state.session is reads:
+            joined = require_joined(update, state, [relation, *written])
+        return add_chain_summary(update, outside, report, others, joined)
 
-    _, report = _publish_one(made, state, writes, clock, complete, 0, export)
+    _, report = _publish_one(update, state, writes, clock, complete, 0, export)
     if reads is writes:
-        chain_state.confirmed(reads, state.chain, state.sequence)
+        chain_state.confirm_release(reads, state.chain, state.sequence)
     return report
 
 
-def _of_table(made: Advanced, part: Part) -> Advanced:
-    """What the release of one of the further tables is made of."""
-    shown = made.shown
-    assert shown is not None
-    rows, beyond = shown.rows.get(part.number, 0), shown.beyond.get(part.number, 0)
+def _table_update(update: ChainUpdate, part: Part) -> ChainUpdate:
+    """The update for the release of one of the further tables."""
+    row_counts = update.row_counts
+    assert row_counts is not None
+    rows, beyond = row_counts.rows.get(part.number, 0), row_counts.beyond.get(part.number, 0)
     return replace(
-        made,
-        planned=replace(planned_of(made.planned, part), release_id=str(uuid.uuid4())),
-        columns=columns_of(part, made.columns),
-        histories=replace(made.histories, rows=rows, beyond=beyond),
-        tells=made.more_tells.get(part.number, ()),
+        update,
+        planned=replace(plan_table(update.planned, part), release_id=str(uuid.uuid4())),
+        columns=columns_of(part, update.columns),
+        histories=replace(update.histories, rows=rows, beyond=beyond),
+        tells=update.more_tells.get(part.number, ()),
     )
 
 
-def require_joined(made: Advanced, state: CellState, written: Sequence[RelationName]) -> int:
-    """Check that nobody can be told apart by a join; the combinations that there are.
+def require_joined(update: ChainUpdate, state: CellState, written: Sequence[RelationName]) -> int:
+    """Check that joining the tables singles out no person; return the number of combinations.
 
     Raises
     ------
     RecountFailed : a combination of one of the tables is shared by fewer than k persons.
     """
-    shared = [(name, place) for name, place, _ in made.columns if place.startswith("v")]
-    found, apart = recount_joined(state, written, shared)
-    made.guarantee.require_histories(replace(made.histories, apart=apart))
-    return found
+    shared = [(name, column) for name, column, _ in update.columns if column.startswith("v")]
+    n_combinations, apart = recount_joined(state, written, shared)
+    update.guarantee.require_histories(replace(update.histories, apart=apart))
+    return n_combinations
 
 
 def _publish_one(
-    made: Advanced,
+    update: ChainUpdate,
     state: CellState,
     writes: Session,
     clock: Clock,
@@ -135,49 +137,49 @@ def _publish_one(
     part: int,
     export: ExportFiles | None = None,
 ) -> tuple[RelationName, Report]:
-    """Write the release of one table, count it and publish it; where it stands, and its report.
+    """Write, recount and publish the release of one table; return its relation and report.
 
     Parameters
     ----------
-    complete : given where it was written, what the chain has to say.
+    complete : adds the chain's summary to the report of a written relation.
     part : the number of the table.
     """
-    histories, reads, job = made.histories, state.session, made.planned.job
-    counted_here = reads is made.state.session
+    histories, reads, job = update.histories, state.session, update.planned.job
+    counted_here = reads is update.state.session
     target: ChainTarget | FreshTarget = ChainTarget(
-        writes, state, made.columns, histories, counted_here, part
+        writes, state, update.columns, histories, counted_here, part
     )
-    if made.guarantee.only_measured:
+    if update.guarantee.only_measured:
         target = FreshTarget(writes, histories)
     with clock.phase("write") as tick:
         tick(0.0)
-        planned = replace(made.planned, output=target.plan(job, made.planned.release_id))
+        planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
 
     def check(written: SqlWritten, counts: Counts) -> Counted:
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = Expected(histories.persons, nulls, planned.sensitive)
-        rows_in, suppressed = made.presence.rows, max(made.presence.rows - histories.persons, 0)
+        rows_in, suppressed = update.presence.rows, max(update.presence.rows - histories.persons, 0)
         if histories.rows is not None:
-            # How many rows there are in the source, an exchange may change while somebody is out.
+            # The source's row count could reveal absences, so count displayed and withheld rows.
             rows_in, suppressed = histories.rows + histories.beyond, histories.beyond
         return Counted(
             rows_in=rows_in,
             suppressed=suppressed,
             rows=counts.rows,
-            verdict=made.guarantee.check(counts, expected),
-            telling=made.tells,
-            few_persons=made.spellings,
-            identifiers=kept_identifiers(made.planned),
-            linking=_linking(made, reads, target, written, part),
+            verdict=update.guarantee.check(counts, expected),
+            telling=update.tells,
+            few_persons=update.spellings,
+            identifiers=kept_identifiers(update.planned),
+            linking=_linking(update, reads, target, written, part),
             homogeneity=homogeneity_of(
-                planned, made.release.names, partial(target.homogeneity, written)
+                planned, update.release.names, partial(target.homogeneity, written)
             ),
         )
 
     report = publish(
         planned,
-        made.found,
-        planned.draft(made.microdata, made.release),
+        update.clustering,
+        planned.draft(update.microdata, update.release),
         source_of(reads, state.chain.rules),
         target,
         clock,
@@ -189,12 +191,12 @@ def _publish_one(
 
 
 def _linking(
-    made: Advanced, reads: Session, target: SqlTarget, written: SqlWritten, part: int
+    update: ChainUpdate, reads: Session, target: SqlTarget, written: SqlWritten, part: int
 ) -> tuple[LinkingColumn, ...]:
-    """The findings on columns that undo classes: the state has counted them, where it has cells."""
-    if not made.guarantee.only_measured:
-        return made.linking.get(part, ())
+    """The findings on columns that undo classes; chains with cells have them already."""
+    if not update.guarantee.only_measured:
+        return update.linking.get(part, ())
     draft = written.draft
     stored = StoredCounts(draft, SqlSource(reads), target, written)
-    columns = KeptColumns(made.planned, draft.originals, stored, draft.release.names)
-    return linking_columns(columns, made.tells)
+    columns = KeptColumns(update.planned, draft.originals, stored, draft.release.names)
+    return linking_columns(columns, update.tells)

@@ -1,8 +1,8 @@
-"""How good the classes of a chain are: by their quasi-identifiers alone, each class as a set.
+"""The information loss of each class of a chain, from its quasi-identifiers only.
 
-Means, medians and other values of a column: the mean squared deviation from the class's mean, on
-the z-scores of the chain's first release. Labels and ranges: the loss of a cell, as reports have
-it. Representatives of mixed columns: the distance of a cell from what is released of it.
+For means, medians and other numbers: the mean squared deviation from the class mean, on z-scores
+of the chain's first release. For labels and ranges: the loss per value, as in reports. For
+representatives of mixed columns: the distance of each value from the released one.
 """
 
 from __future__ import annotations
@@ -23,62 +23,66 @@ from dbanon.partitioning.partition_for import partition_of
 from dbanon.recoding import ReleasedColumn, find_recoding
 from dbanon.release.evaluation import pairs_of
 
-# A class of newcomers is good when it loses at most so many times what the median of the first
-# release's classes lost, or no more than their mean.
+# A class of newcomers is good if it loses at most this many times the median loss of the first
+# release's classes, or no more than their mean.
 GOOD = 4.0
 
 
 def typical_loss(losses: NDArray[np.float64]) -> float:
-    """What the first release's classes lost, of which ``GOOD`` times is good for a later class.
+    """The typical loss of the first release's classes; ``GOOD`` times it is good for later ones.
 
-    The median; where few classes lose most, as many as make ``GOOD`` times it the mean: the first
-    release has such classes, too, and newcomers would wait in vain for better ones.
+    This is the median, or mean / ``GOOD`` if that is larger: if few classes carry most of the
+    loss, newcomers would wait in vain for classes that the first release did not have either.
 
     Parameters
     ----------
-    losses : float64 (n_classes,), as ``class_losses`` gives them, of one class or more.
+    losses : float64 (n_classes,), from ``class_losses``; one class or more.
     """
     return max(float(np.median(losses)), float(losses.mean()) / GOOD)
 
 
 def class_losses(
-    microdata: Microdata, measures: Measures, found: Found, policy: Policy
+    microdata: Microdata, measures: Measures, clustering: Found, policy: Policy
 ) -> NDArray[np.float64]:
-    """What each class loses a cell, float64 (n_classes,); NULLs lose nothing and count for nothing.
+    """The loss per value of each class, float64 (n_classes,); NULLs are not counted.
 
     Parameters
     ----------
-    measures : of the table that the records are a part of.
+    measures : of the table that contains the records.
     policy : with the hierarchies of the records.
     """
-    recoding, partition = find_recoding(str(policy.recoding)), partition_of(found)
+    recoding, partition = find_recoding(str(policy.recoding)), partition_of(clustering)
     if not partition.n_classes:
         return np.empty(0)
     if recoding.measure == "sse":
         return _deviations(microdata, measures, partition)
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=found.levels)
+        settings = replace(settings, levels=clustering.levels)
     columns = recoding.run(
-        microdata, measures, partition, lambda own, wide: _totals(microdata, own, wide), settings
+        microdata,
+        measures,
+        partition,
+        lambda classes, wide: _totals(microdata, classes, wide),
+        settings,
     )
     if recoding.measure == "iloss":
-        lost = sum(column.losses for column in columns if column.losses is not None)
-        return np.asarray(lost / _cells(microdata, partition), np.float64)
+        losses = sum(column.losses for column in columns if column.losses is not None)
+        return np.asarray(losses / _cells(microdata, partition), np.float64)
     return _distances(microdata, measures, partition, policy, columns)
 
 
 def _deviations(
     microdata: Microdata, measures: Measures, partition: Partition
 ) -> NDArray[np.float64]:
-    """The mean squared deviation of a cell from its class's mean, on z-scores of the table."""
+    """The mean squared deviation of values from their class mean, on z-scores of the table."""
     transform = Standardization.of([measures.numbers[a.name] for a in microdata.numeric])
     members, starts = partition.members, partition.starts
     points = transform.apply(microdata.numbers)[members]
     valid = microdata.numeric_valid()
     if valid is not None:
         points = np.where(valid[members], points, 0.0)
-    # A class has one pattern of NULLs, so that each column has all of its values or none.
+    # A class has a single NULL pattern, so each column has all of its values or none.
     means = np.add.reduceat(points, starts, axis=0) / partition.sizes[:, None]
     points -= means[np.repeat(np.arange(partition.n_classes), partition.sizes)]
     squares = np.add.reduceat((points**2).sum(axis=1), starts)
@@ -92,34 +96,34 @@ def _distances(
     policy: Policy,
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
-    """The mean distance of a cell from what is released of it, from 0 to 1."""
+    """The mean distance of values from the released ones, from 0 to 1."""
     spelled = [column.spelled() for column in columns]
     pairs = pairs_of(microdata, partition, spelled, policy.hierarchies, measures)
-    lost = np.zeros(partition.n_classes)
+    distances = np.zeros(partition.n_classes)
     for column in pairs.columns:
         for part in pairs.chunks():
             labels = partition.labels[part]
             records = np.arange(part.start, part.stop)
-            np.add.at(lost, labels, column.apart(records, labels))
-    return np.asarray(lost / _cells(microdata, partition), np.float64)
+            np.add.at(distances, labels, column.apart(records, labels))
+    return np.asarray(distances / _cells(microdata, partition), np.float64)
 
 
 def _cells(microdata: Microdata, partition: Partition) -> NDArray[np.int64]:
-    """How many values each class has, int64 (n_classes,); at least one."""
+    """The number of values of each class, int64 (n_classes,); at least 1."""
     if microdata.valid is None:
         return np.maximum(partition.sizes * len(microdata.attributes), 1)
-    held = microdata.valid.sum(axis=1)[partition.members]
-    return np.maximum(np.add.reduceat(held, partition.starts), 1)
+    n_values = microdata.valid.sum(axis=1)[partition.members]
+    return np.maximum(np.add.reduceat(n_values, partition.starts), 1)
 
 
 def _totals(
     microdata: Microdata, partition: Partition, wide: Sequence[Attribute]
 ) -> Mapping[str, NDArray[np.object_]]:
-    """The sums of classes, in place of exact ones: to the digits that floats have."""
-    found = {}
+    """Class sums in floating point, in place of exact ones."""
+    totals = {}
     for attribute in wide:
         unit = 10**attribute.scale if attribute.kind is Kind.DECIMAL else 1
         values = microdata.numbers[:, microdata.numeric.index(attribute)][partition.members]
         sums = np.add.reduceat(values, partition.starts)
-        found[attribute.name] = np.array([int(x * unit) for x in sums.tolist()], object)
-    return found
+        totals[attribute.name] = np.array([int(x * unit) for x in sums.tolist()], object)
+    return totals

@@ -1,6 +1,6 @@
-"""What a chain's state and release hold, counted again by statements of its own.
+"""Recount a chain's state and release with independent SQL.
 
-Nothing that was staged to make them is believed, but who is in the source and under which tag.
+Of the staged data, only the tags of persons in the source are trusted.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from dbanon.stores.sql_target import SqlTarget
 _SLACK = 1e-9
 
 
-def sizes(state: CellState, staged: bool = False) -> dict[int, int]:
-    """How many histories are shared by each number of persons.
+def count_histories(state: CellState, staged: bool = False) -> dict[int, int]:
+    """Count the histories by the number of persons who share them.
 
-    A history is a cell, and the release that it was left with.
+    A history is a cell together with the release at which the person left it.
 
     Parameters
     ----------
-    staged : True where ``stage_histories`` has counted them.
+    staged : True if ``stage_histories`` has staged them.
     """
-    found = state.session.rows(
-        f"SELECT size, count(*) FROM {_counted(state, staged)} AS histories GROUP BY size"
+    rows = state.session.rows(
+        f"SELECT size, count(*) FROM {_histories_source(state, staged)} AS histories GROUP BY size"
     )
-    return {int(size): int(many) for size, many in found}
+    return {int(size): int(many) for size, many in rows}
 
 
 def stage_histories(state: CellState) -> None:
-    """Stage how many persons share each history."""
+    """Stage the number of persons who share each history."""
     with state.session.sorting():
         state.make(HISTORIES, _histories(state))
 
 
-def _counted(state: CellState, staged: bool) -> str:
+def _histories_source(state: CellState, staged: bool) -> str:
     return quote(HISTORIES) if staged else f"({_histories(state)})"
 
 
@@ -63,41 +63,41 @@ def _histories(state: CellState) -> str:
     )
 
 
-def exposed(found: dict[int, int], k: int) -> int:
-    """The persons whose history fewer than k share; ``found`` as ``sizes`` gives them."""
-    return sum(size * many for size, many in found.items() if size < k)
+def count_exposed(sizes: dict[int, int], k: int) -> int:
+    """Count the persons whose history fewer than k share; ``sizes`` is from ``count_histories``."""
+    return sum(size * many for size, many in sizes.items() if size < k)
 
 
-def on_display(state: CellState) -> tuple[int, int]:
-    """The persons whom the release shows, and how many of them are not in the source.
+def count_displayed(state: CellState) -> tuple[int, int]:
+    """Count the displayed persons, and how many of them are not in the source.
 
-    Asked once ``stage_histories`` and ``remember`` have staged both.
+    Requires ``stage_histories`` and ``stage_displayed_rows``.
     """
-    [(shown,)] = state.session.rows(
+    [(displayed,)] = state.session.rows(
         f"SELECT coalesce(sum(size), 0) FROM {quote(HISTORIES)} WHERE left_at IS NULL"
     )
     [(absent,)] = state.session.rows(f"SELECT coalesce(sum(size), 0) FROM {quote(ABSENT)}")
-    return int(shown), int(absent)
+    return int(displayed), int(absent)
 
 
-def stale(state: CellState) -> int:
-    """The persons on display whose class is shown as it was: it is held.
+def count_stale(state: CellState) -> int:
+    """Count the displayed persons in frozen cells.
 
-    Asked once ``stage_histories`` has staged the persons.
+    Requires ``stage_histories``.
     """
-    [(found,)] = state.session.rows(
+    [(persons,)] = state.session.rows(
         f"SELECT coalesce(sum(h.size), 0) FROM {quote(HISTORIES)} AS h"
         f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = h.cell"
         " AND c.state = 'held' WHERE h.left_at IS NULL"
     )
-    return int(found)
+    return int(persons)
 
 
-def misplaced(state: CellState) -> int:
-    """Cells that have other rows than persons who are shown, or no values, or are not to be shown.
+def count_misplaced(state: CellState) -> int:
+    """Count cells whose rows do not match their displayed persons, or that may not be displayed.
 
-    Where persons have several rows, those whose rows are counted, and persons with too many, too.
-    Counted on the rows that were written, once ``stage_histories`` has staged the persons.
+    With several rows per person, compares persons instead of rows, and adds persons with too many
+    rows. Counts the written rows; requires ``stage_histories``.
     """
     members = (
         "SELECT h.cell, h.size AS persons, 0 AS written, 0 AS valued"
@@ -127,14 +127,14 @@ def misplaced(state: CellState) -> int:
     return int(apart) + int(above)
 
 
-def remember(state: CellState, kept: int) -> None:
-    """Stage the cells of which some are shown and not in the source, with the rows that they have.
+def stage_displayed_rows(state: CellState, n_retained: int) -> None:
+    """Stage the cells with displayed persons who are not in the source, and their current rows.
 
-    Asked before the rows that were shown are replaced.
+    Must run before displayed rows are replaced.
 
     Parameters
     ----------
-    kept : how many columns they have.
+    n_retained : the number of retained columns.
     """
     with state.session.seeking():
         state.make(
@@ -143,31 +143,31 @@ def remember(state: CellState, kept: int) -> None:
             f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
             f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p) GROUP BY m.cell",
         )
-    state.make(SHOWN, _of_absent(state, kept))
+    state.make(SHOWN, _absent_rows(state, n_retained))
 
 
-def rewritten(state: CellState, kept: int) -> int:
-    """Rows of held cells that differ from those that ``remember`` staged: as multisets.
+def count_rewritten(state: CellState, n_retained: int) -> int:
+    """Count rows of frozen cells that differ, as multisets, from ``stage_displayed_rows``.
 
-    A cell is held when some of those it shows are not in the source.
+    A cell is frozen while some of its displayed persons are not in the source.
     """
-    columns = _columns(state, kept)
+    columns, current_rows = _columns(state, n_retained), _absent_rows(state, n_retained)
     [(apart,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {columns} FROM"
         f" (SELECT {columns}, 1 AS weight FROM {quote(SHOWN)}"
-        f" UNION ALL SELECT {columns}, -1 FROM ({_of_absent(state, kept)}) AS now) AS both_ways"
+        f" UNION ALL SELECT {columns}, -1 FROM ({current_rows}) AS now) AS both_ways"
         f" GROUP BY {columns} HAVING sum(weight) <> 0) AS apart"
     )
     return int(apart)
 
 
-def _of_absent(state: CellState, kept: int) -> str:
+def _absent_rows(state: CellState, n_retained: int) -> str:
     absent = f"SELECT a.cell FROM {quote(ABSENT)} AS a"
-    return f"SELECT {_columns(state, kept)} FROM {state.rows} WHERE cell IN ({absent})"
+    return f"SELECT {_columns(state, n_retained)} FROM {state.rows} WHERE cell IN ({absent})"
 
 
-def _columns(state: CellState, kept: int) -> str:
-    return ", ".join(row_columns(state, kept))
+def _columns(state: CellState, n_retained: int) -> str:
+    return ", ".join(row_columns(state, n_retained))
 
 
 def combinations(
@@ -177,22 +177,22 @@ def combinations(
     staged: bool = False,
     part: int = 0,
 ) -> tuple[Recount, int]:
-    """The rows that share each combination of released values, and how many are uneven.
+    """Recount the rows by combination of released values, and count mismatched combinations.
 
-    Those have other rows than the cells that share them.
+    A combination is mismatched if the release has more or fewer rows of it than the state's cells.
 
     Parameters
     ----------
-    release : the relation that was written, in the same database.
-    combination : its columns that classes share, with the place of each in the cells' values.
-    staged : as of ``sizes``.
-    part : the table that its rows are of, where persons have rows in several.
+    release : the written relation, in the same database.
+    combination : its columns that classes share, each with its state column.
+    staged : as in ``count_histories``.
+    part : the number of the table, if persons have rows in several.
     """
-    values = ", ".join(f"v.{place} AS {place}" for _, place in combination)
-    places = ", ".join(place for _, place in combination)
+    values = ", ".join(f"v.{column} AS {column}" for _, column in combination)
+    places = ", ".join(column for _, column in combination)
     names = quote_list(name for name, _ in combination)
     of_cells = (
-        f"SELECT {values}, 0 AS written, h.size AS n FROM {_counted(state, staged)} AS h"
+        f"SELECT {values}, 0 AS written, h.size AS n FROM {_histories_source(state, staged)} AS h"
         f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     if state.several:
@@ -200,27 +200,27 @@ def combinations(
             f"SELECT {values}, 0 AS written, 1 AS n FROM {state.rows} AS r"
             f" JOIN {state.values} AS v ON v.cell = r.cell WHERE r.{PART} = {int(part)}"
         )
-    null = statements.any_null(place for _, place in combination)
-    found = state.session.rows(
+    null = statements.any_null(column for _, column in combination)
+    class_counts = state.session.rows(
         "SELECT size, null_in_class, count(*), sum(apart) FROM (SELECT sum(written) AS size,"
         f" ({null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END AS apart FROM"
         f" ({of_cells} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
         f" GROUP BY {places}) AS classes GROUP BY size, null_in_class"
     )
-    counted = Recount.of_sizes(row[:3] for row in found if row[0])
-    return counted, sum(int(apart) for *_, apart in found)
+    counted = Recount.of_sizes(row[:3] for row in class_counts if row[0])
+    return counted, sum(int(apart) for *_, apart in class_counts)
 
 
-def fewest(state: CellState, places: Sequence[str]) -> int | None:
-    """The persons who share the rarest combination on display; None where nobody is.
+def count_rarest(state: CellState, places: Sequence[str]) -> int | None:
+    """Count the persons who share the rarest displayed combination; None if none is displayed.
 
-    Asked once ``stage_histories`` has staged the persons.
+    Requires ``stage_histories``.
 
     Parameters
     ----------
-    places : the columns of the cells' values.
+    places : the state columns of released values.
     """
-    shared = ", ".join(f"v.{place}" for place in places)
+    shared = ", ".join(f"v.{column}" for column in places)
     [(least,)] = state.session.rows(
         f"SELECT min(c.persons) FROM (SELECT sum(h.size) AS persons FROM"
         f" {quote(HISTORIES)} AS h LEFT JOIN {state.values} AS v ON v.cell = h.cell"
@@ -229,19 +229,20 @@ def fewest(state: CellState, places: Sequence[str]) -> int | None:
     return None if least is None else int(least)
 
 
-def failing(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> int:
-    """Cells on display whose rows, as they were written, do not keep to a privacy model.
+def count_failing(state: CellState, retained: Sequence[Attribute], models: Sequence[Model]) -> int:
+    """Count the displayed cells whose written rows break a privacy model.
 
-    A cell counts once for each model it breaks; ``reference.recounted`` has those beside a table.
+    A cell counts once for each model it breaks. ``reference.recount_models`` counts those of models
+    that compare with a table.
 
     Parameters
     ----------
-    kept : the columns that they have.
+    retained : the retained columns of the rows.
     """
-    names, found = [attribute.name for attribute in kept], 0
+    names, n_failing = [attribute.name for attribute in retained], 0
     for model in (model for model in models if not model.compares_with_table):
-        place = names.index(model.attribute)
-        value = state.session.told_apart(kept[place], statements.kept_column(place))
+        index = names.index(model.attribute)
+        value = state.session.told_apart(retained[index], statements.kept_column(index))
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
             " AS place FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
@@ -250,25 +251,25 @@ def failing(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]
         )
         [(broken,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT v.cell FROM ({counts}) AS v GROUP BY v.cell"
-            f" HAVING NOT ({_keeps(state.session, model)})) AS broken"
+            f" HAVING NOT ({_satisfies(state.session, model)})) AS broken"
         )
-        found += int(broken)
-    return found
+        n_failing += int(broken)
+    return n_failing
 
 
-def _keeps(session: Session, model: Model) -> str:
-    """SQL of whether a cell keeps to a model, of its values by how many rows have each.
+def _satisfies(session: Session, model: Model) -> str:
+    """SQL condition that a cell satisfies a model, given its distinct values as rows.
 
-    ``size`` is that number, and ``place`` 1 of the most frequent. Rounding fails no level that is
-    reached exactly.
+    ``size`` is the number of rows with a value, and ``place`` its rank, 1 for the most frequent.
+    Tolerates rounding errors at the exact level.
     """
     if model.kind == "distinct_l":
         return f"count(*) >= {model.level - _SLACK!r}"
     if model.kind == "alpha_k":
         return f"max(v.size) / sum(v.size) <= {model.level + _SLACK!r}"
     if model.kind == "recursive_cl":
-        rest = f"sum(CASE WHEN v.place >= {int(model.l)} THEN v.size END)"
-        return f"coalesce(max(v.size) / {rest} < {float(model.level)!r}, 1 = 0)"
+        tail = f"sum(CASE WHEN v.place >= {int(model.l)} THEN v.size END)"
+        return f"coalesce(max(v.size) / {tail} < {float(model.level)!r}, 1 = 0)"
     assert model.kind == "entropy_l"
     ln, least = session.logarithm, max(model.level - _SLACK, _SLACK)
     entropy = f"{ln('sum(v.size)')} - sum(v.size * {ln('v.size')}) / sum(v.size)"
@@ -280,25 +281,25 @@ _CHUNK_ROWS = 65_536
 
 @dataclass(frozen=True)
 class ChainTarget(SqlTarget):
-    """What one transaction writes of a chain.
+    """The target that writes a release of a chain in one transaction.
 
     Parameters
     ----------
-    state : as the chain's database has it.
-    released_columns : the columns: name, place in the state, and what it stands for.
-    histories : as they were counted on the state.
-    counted : whether it was in the same transaction.
-    part : the table that its rows are of, where persons have rows in several.
+    state : on the chain's database.
+    released_columns : name, state column and source column of each.
+    histories : counted on the state.
+    same_transaction : whether they were counted in the transaction that writes.
+    part : the number of the table, if persons have rows in several.
     """
 
     state: CellState
     released_columns: tuple[tuple[str, str, str], ...]
     histories: Histories
-    counted: bool
+    same_transaction: bool
     part: int = 0
 
     @property
-    def _here(self) -> bool:
+    def _is_local(self) -> bool:
         return self.state.session is self.session
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> SqlWritten:
@@ -307,15 +308,15 @@ class ChainTarget(SqlTarget):
         session.make_schema(output.name)
         attributes = self._attributes()
         columns = [
-            (a.name, a.sql_type if self._here else session.type_of(a), "") for a in attributes
+            (a.name, a.sql_type if self._is_local else session.type_of(a), "") for a in attributes
         ]
         typed = [(name, sql_type) for name, sql_type, _ in columns]
         session.create_released(output, typed, output.release_id)
-        written = SqlWritten(draft, tuple(columns), not self._here)
-        if self._here:
+        written = SqlWritten(draft, tuple(columns), not self._is_local)
+        if self._is_local:
             places = ", ".join(
-                f"{'v' if place.startswith('v') else 'r'}.{place}"
-                for _, place, _ in self.released_columns
+                f"{'v' if column.startswith('v') else 'r'}.{column}"
+                for _, column, _ in self.released_columns
             )
             names = ", ".join(quote(name) for name, _, _ in self.released_columns)
             session.run(
@@ -324,12 +325,14 @@ class ChainTarget(SqlTarget):
             )
         else:
             session.load_rows(attributes, self._pieces(attributes))
-            nobody = Partition(np.zeros(1, np.int32))
-            session.stage_classes(nobody, [])
-            kept = {a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)}
-            session.insert(output.written, kept, None)
+            unsuppressed = Partition(np.zeros(1, np.int32))
+            session.stage_classes(unsuppressed, [])
+            expressions = {
+                a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
+            }
+            session.insert(output.written, expressions, None)
             if self.part:
-                # The first table's are staged in their place.
+                # Free the names: the first table's rows are staged under them next.
                 for staged in (statements.ROWS, statements.CLASSES):
                     session.run(f"DROP TABLE {quote(staged)}")
         progress(0.9)
@@ -339,36 +342,36 @@ class ChainTarget(SqlTarget):
     def count(
         self, written: SqlWritten, questions: Questions, rows: Recount | None = None
     ) -> Counts:
-        """The answers; where the state is here, whether combinations have the rows that it says."""
+        """Recount the release; also compare it with the state if that is in the same database."""
         histories = self.histories
-        if self._here:
-            place_of = {name: place for name, place, _ in self.released_columns}
-            shared = [(name, place_of[name]) for name in questions.columns]
+        if self._is_local:
+            column_of = {name: column for name, column, _ in self.released_columns}
+            shared = [(name, column_of[name]) for name in questions.columns]
             rows, uneven = combinations(
-                self.state, written.relation, shared, self.counted, self.part
+                self.state, written.relation, shared, self.same_transaction, self.part
             )
             histories = replace(histories, uneven=uneven)
         return replace(super().count(written, questions, rows), histories=histories)
 
     def _attributes(self) -> list[Attribute]:
-        """The columns of the release, with the types that the state has."""
+        """The columns of the release, with their types in the state."""
         session, chain = self.state.session, self.state.chain
-        found: dict[str, Attribute] = {}
-        for what in ("value", "row"):
-            relation = session.find_source(chain.table(session, what))
-            held = session.inspect(relation, relation.schema.attributes)
-            found |= {attribute.name: attribute for attribute in held}
-        return [replace(found[place], name=name) for name, place, _ in self.released_columns]
+        attributes: dict[str, Attribute] = {}
+        for table in ("value", "row"):
+            relation = session.find_source(chain.table(session, table))
+            inspected = session.inspect(relation, relation.schema.attributes)
+            attributes |= {attribute.name: attribute for attribute in inspected}
+        return [replace(attributes[column], name=name) for name, column, _ in self.released_columns]
 
     def _pieces(
         self, attributes: Sequence[Attribute]
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-        """The rows of the state, in a random order that nobody keeps."""
+        """The rows of the state, in a random order that is not stored."""
         session = self.state.session
         name = self.state.chain.table(session, "row")
         places = ", ".join(
-            f"{'v' if place.startswith('v') else 'r'}.{place} AS {quote(name)}"
-            for name, place, _ in self.released_columns
+            f"{'v' if column.startswith('v') else 'r'}.{column} AS {quote(name)}"
+            for name, column, _ in self.released_columns
         )
         query = f"SELECT {places} {self.state.in_random_order(self.part)}"
         rows = SubqueryRelation(name.schema, name.name, query)
@@ -386,7 +389,7 @@ class ChainTarget(SqlTarget):
 
 @dataclass(frozen=True)
 class SubqueryRelation(FilteredRelation):
-    """A query that is read like a relation."""
+    """A query that can be read like a relation."""
 
     @property
     def quoted(self) -> str:

@@ -1,32 +1,32 @@
-"""What the report of a release says of its chain."""
+"""The chain's part in the report of a release."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbanon.chain.outside import told_outside
-from dbanon.chain.step import Advanced
+from dbanon.chain.outside import describe_releases_outside
+from dbanon.chain.step import ChainUpdate
 from dbanon.errors import counted
 from dbanon.release.report import Report
 
 
-def told_of_chain(
-    made: Advanced,
+def add_chain_summary(
+    update: ChainUpdate,
     outside: dict[str, str],
     report: Report,
     others: Sequence[Mapping[str, Any]] = (),
     joined: int | None = None,
 ) -> Report:
-    """The report with what the chain has to say, and the rows of all its persons.
+    """Add the summary of the chain to the report.
 
     Parameters
     ----------
-    outside : the releases of the same source that are of no chain.
-    others, joined : the releases of further tables, and the combinations that the tables were
-        joined by, where they were.
+    outside : the releases of the same source outside of any chain.
+    others, joined : the releases of further tables, and the number of combinations if the tables
+        were checked by a join.
     """
-    state, histories = made.state, made.histories
+    state, histories = update.state, update.histories
     chain: dict[str, Any] = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
@@ -38,69 +38,73 @@ def told_of_chain(
         "refused": histories.refused,
     }
     line = f"chain {state.chain.name}, release {histories.sequence}"
-    for more, words in (_of_histories(made), _on_display(made), _kept_back(made)):
+    for more, words in (
+        _describe_histories(update),
+        _describe_displayed(update),
+        _describe_withheld(update),
+    ):
         chain |= more
         line += words
     if others:
         chain |= {"tables": list(others), "combinations": joined}
-        line += f"; released with it: {', '.join(str(one['output']) for one in others)}"
+        line += f"; released with it: {', '.join(str(table['output']) for table in others)}"
         if joined is not None:
             line += f"; each of {joined} combinations in any of them is at least {state.k} persons'"
     if outside:
         chain["outside"] = len(outside)
-        line += f"; {told_outside(outside, state.chain.source)}"
-    report = report.requested(guarantee=made.guarantee.sentence(made.release.names))
+        line += f"; {describe_releases_outside(outside, state.chain.source)}"
+    report = report.requested(guarantee=update.guarantee.sentence(update.release.names))
     return report.found(chain=chain).made(earlier_releases=line)
 
 
-Told = tuple[dict[str, Any], str]
+_Summary = tuple[dict[str, Any], str]
 
 
-def _of_histories(made: Advanced) -> Told:
-    """How many share a history, over the chain and over the one that it follows."""
-    histories, k, chain = made.histories, made.state.k, made.state.chain
+def _describe_histories(update: ChainUpdate) -> _Summary:
+    """Describe how many persons share a history, over this chain and its predecessor."""
+    histories, k, chain = update.histories, update.state.k, update.state.chain
     over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
-    told: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     line = f": every history over {over} is shared by at least {k} persons"
-    if made.guarantee.only_measured:
-        told |= {"exposed": histories.exposed, "known": histories.known}
+    if update.guarantee.only_measured:
+        entries |= {"exposed": histories.exposed, "known": histories.known}
         line = (
             f", measured: of {histories.known} persons {histories.exposed} have a joint history"
             f" over {over} that fewer than {k} share, {histories.told['more']} more than before"
         )
     if "pair_known" in histories.told:
         pair = {name: histories.told[name] for name in ("pair_exposed", "pair_known")}
-        told |= {"new_chain_from": chain.rules.new_chain_from, **pair}
+        entries |= {"new_chain_from": chain.rules.new_chain_from, **pair}
         line += (
             f"; with the releases of chain {chain.rules.new_chain_from}, of"
             f" {pair['pair_known']} persons {pair['pair_exposed']} have a joint history that fewer"
             f" than {k} share"
         )
-    return told, line
+    return entries, line
 
 
-def _on_display(made: Advanced) -> Told:
-    """Of a later release: who joined, and what is shown of those who left or were held."""
-    histories = made.histories
-    if made.guarantee.only_measured or histories.sequence == 1:
+def _describe_displayed(update: ChainUpdate) -> _Summary:
+    """Describe who joined a later release, and the displayed persons who left or are frozen."""
+    histories = update.histories
+    if update.guarantee.only_measured or histories.sequence == 1:
         return {}, ""
-    told = {"joined": histories.told["joined"], "left": histories.told["absent"]}
-    whose = "rows are of persons who left" if histories.rows is None else "persons shown left"
-    line = f"; {told['left']} of {histories.persons} {whose}"
-    # What models hold back is told to nobody but the owner of the ledger.
-    if not made.planned.policy.models:
-        told["stale"] = histories.told["stale"]
-        line += f", {told['stale']} are of classes that are shown as they were"
+    entries = {"joined": histories.told["joined"], "left": histories.told["absent"]}
+    subject = "rows are of persons who left" if histories.rows is None else "persons shown left"
+    line = f"; {entries['left']} of {histories.persons} {subject}"
+    # Only the owner of the ledger may see what models withhold.
+    if not update.planned.policy.models:
+        entries["stale"] = histories.told["stale"]
+        line += f", {entries['stale']} are of classes that are shown as they were"
     line += (
-        f"; the loss is that of the {told['joined']} persons who joined, as they were then,"
+        f"; the loss is that of the {entries['joined']} persons who joined, as they were then,"
         " not of all rows"
     )
-    return told, line
+    return entries, line
 
 
-def _kept_back(made: Advanced) -> Told:
-    """Who waits, returned or is kept out, and rows beyond the limit of a person."""
-    histories, line = made.histories, ""
+def _describe_withheld(update: ChainUpdate) -> _Summary:
+    """Describe who waits, returned or is excluded, and rows beyond the limit per person."""
+    histories, line = update.histories, ""
     longest = histories.told.get("longest", 0)
     if histories.waiting:
         line += f"; {histories.waiting} wait"
@@ -112,11 +116,11 @@ def _kept_back(made: Advanced) -> Told:
         line += f"; {many} {words}" if many else ""
     if histories.rows is None:
         return {}, line
-    told = {"persons": histories.persons, "outlying": histories.told["outlying"]}
-    if told["outlying"]:
+    entries = {"persons": histories.persons, "outlying": histories.told["outlying"]}
+    if entries["outlying"]:
         line += (
-            f"; {told['outlying']} persons have more than"
-            f" {made.state.chain.rules.max_rows_per_person} rows, of which {histories.beyond} are"
+            f"; {entries['outlying']} persons have more than"
+            f" {update.state.chain.rules.max_rows_per_person} rows, of which {histories.beyond} are"
             " withheld"
         )
-    return told, line
+    return entries, line

@@ -1,11 +1,11 @@
-"""Persons who were out of the source and are back: their rows cannot have changed meanwhile.
+"""Persons who left the source and returned: their rows cannot have changed while they were absent.
 
-A reader who knows that somebody was out rules out the rows that changed meanwhile, and never
-forgets. So each member of a cell has a count: how many rows of the cell changed, at most, at times
-at which hers could not. A cell shows new rows after a return only where these counts leave k rows
-to each person, and k persons to each row: docs/chains.md has the proof. Else it is held.
-Persons leave a cell in a group only while no member has such a count and nobody is back. Who is in
-the source decides, and the rows of cells whose persons are all in, as a multiset.
+A reader who knows of an absence can exclude the rows that changed during it. So each member of a
+cell has a count of excluded rows: an upper bound of the rows that changed while hers could not. A
+cell shows new rows after a return only if these counts leave k rows to each person and k persons to
+each row (docs/chains.md has the proof); otherwise it is frozen. Groups may leave a cell only while
+no member has excluded rows and none has returned. Decisions depend only on presence, and on the
+rows, as multisets, of cells whose members are all present.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def _out_since_shown(member: str, cell: str) -> str:
-    """The condition of members who were out since their held cell was last shown as it was.
+    """SQL condition for members who were absent since their frozen cell was last up to date.
 
-    What an earlier build recorded is the first absence, which may not have been the last one.
+    Earlier builds recorded only the first absence, so their records always count.
     """
     return (
         f"({member}.missed >= {cell}.since_release"
@@ -33,18 +33,18 @@ def _out_since_shown(member: str, cell: str) -> str:
 
 
 def _excluded_rows(member: str, cell: str) -> str:
-    """SQL of how many rows of a cell cannot be a member's, at most.
+    """SQL of the maximum number of a cell's rows that are excluded for a member.
 
-    Earlier builds forgot whose they were, and some of them: one of the members' is all of theirs.
+    Earlier builds stored only one count per cell, which then counts for every member.
     """
     legacy = f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1"
     return f"coalesce({member}.excluded_rows, {legacy} ELSE {cell}.loose END)"
 
 
 def whole_cells(state: CellState) -> str:
-    """SQL of the cells that k persons may not leave: some are back, or a row is ruled out.
+    """SQL of the cells that groups may not leave: a member has returned, or rows are excluded.
 
-    A plan reads the ledger as an earlier build left it, which may lack the counts.
+    A plan may read a ledger of an earlier build, which lacks the counts.
     """
     member = state.session.ledger_name("chain_member")
     if "excluded_rows" not in {name for name, _ in state.session.columns_of(member)}:
@@ -60,26 +60,26 @@ def whole_cells(state: CellState) -> str:
     )
 
 
-def hold_returned(state: CellState, kept: int) -> int:
-    """Hold the cells whose new rows would tell of those who are back; how many cells.
+def hold_returned(state: CellState, n_staged: int) -> int:
+    """Freeze the cells whose new rows would reveal rows of returned persons; count these cells.
 
-    Asked once it is staged which cells have other rows than were shown.
+    Requires that cells with changed rows are staged.
 
     Parameters
     ----------
-    kept : how many columns they have; 1, a digest, where it is of all rows of a person.
+    n_staged : the number of staged columns; 1 (a digest) if persons have several rows.
     """
     session, k = state.session, int(state.k)
-    names = [statements.kept_column(i) for i in range(kept)]
-    # Where there is a hash, rows that differ in a byte are other rows, as for their readers.
+    names = [statements.kept_column(i) for i in range(n_staged)]
+    # With a hash, rows are compared byte by byte, as readers see them.
     hashed = None
     if not state.several:
         hashed = session.row_hash(state.chain.table(session, "row"), names)
-    told = {"told": hashed} if hashed is not None else {n: f"s.{n}" for n in names}
-    row = ", ".join(["s.cell", *(f"{sql} AS {name}" for name, sql in told.items())])
-    columns = ", ".join(["cell", *told])
-    # Of a cell that nobody was out of since it was shown, a model had the rows held.
-    of_those = (
+    row_expressions = {"told": hashed} if hashed is not None else {n: f"s.{n}" for n in names}
+    row = ", ".join(["s.cell", *(f"{sql} AS {name}" for name, sql in row_expressions.items())])
+    columns = ", ".join(["cell", *row_expressions])
+    # Frozen cells without absences were frozen by a model; HAVING drops them below.
+    frozen = (
         f"SELECT v.cell, v.members FROM {quote(VERDICT)} AS v"
         f" JOIN {quote(DIFFERING)} AS d ON d.cell = v.cell"
         f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = v.cell"
@@ -92,11 +92,11 @@ def hold_returned(state: CellState, kept: int) -> int:
     unchanged = (
         "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS n"
         f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier FROM ({rows}) AS r"
-        f" WHERE r.cell IN (SELECT o.cell FROM ({of_those}) AS o) GROUP BY {columns}) AS e"
+        f" WHERE r.cell IN (SELECT o.cell FROM ({frozen}) AS o) GROUP BY {columns}) AS e"
         " GROUP BY e.cell"
     )
     changed = (
-        f"SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed FROM ({of_those}) AS o"
+        f"SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed FROM ({frozen}) AS o"
         f" LEFT JOIN ({unchanged}) AS u ON u.cell = o.cell"
     )
     out = _out_since_shown("m", "c")
@@ -119,16 +119,16 @@ def hold_returned(state: CellState, kept: int) -> int:
         differing = f"SELECT d.cell FROM {quote(DIFFERING)} AS d WHERE d.differ < {k}"
         few += f" OR r.cell IN ({differing})"
     few = f"SELECT r.cell FROM {quote(RETURNED)} AS r WHERE {few}"
-    [(held,)] = session.rows(f"SELECT count(*) FROM ({few}) AS few")
-    if held:
+    [(n_held,)] = session.rows(f"SELECT count(*) FROM ({few}) AS few")
+    if n_held:
         session.run(f"UPDATE {quote(VERDICT)} SET state = 'held' WHERE cell IN ({few})")
-    return int(held)
+    return int(n_held)
 
 
 def record_absences(state: CellState) -> None:
-    """Record who is out, and of how many rows a return shows whose they are not; before ``apply``.
+    """Record absences, and the rows that returns exclude; must run before ``apply``.
 
-    Only an absence during which no shown row changed leaves nothing.
+    An absence during which no displayed row changed excludes nothing.
     """
     if state.chain.rules.changes == FREEZE:
         return
@@ -154,5 +154,5 @@ def record_absences(state: CellState) -> None:
             f" FROM {cell} AS c WHERE {of_cell} AND c.{state.of_chain} AND c.cell = m.cell"
             f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p)"
         )
-    # Planners take nobody to be out, and would go through all cells for each who is.
+    # Without statistics, planners expect no absences and would scan all cells for each one.
     session.analyze(session.ledger_name("chain_member"))

@@ -1,9 +1,9 @@
-"""A release of a chain: the state goes on first, and the release is what the state says.
+"""Run a release of a chain: advance the state first, then release what the state says.
 
-In one database both are one transaction, with files of this machine: until the commit only their
-owner can read them, under names of their own. Where the release goes elsewhere, or into objects and
-tables that others may see before, the state is committed before anything leaves the source's
-database: from then on the release counts as published, whether or not it is confirmed.
+In one database, both happen in one transaction, together with local files: until the commit these
+have temporary names and only their owner can read them. If the release goes to another database, or
+to objects and tables that others may see early, the state is committed before anything leaves the
+source's database. From then on the release counts as published, even if it is never confirmed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.publish import publish_tables
 from dbanon.chain.staging import chain_session, keeper
-from dbanon.chain.state import ChainKept
-from dbanon.chain.step import Advanced, Begun, advance, begin
-from dbanon.chain.tables import planned_of
+from dbanon.chain.state import ChainRecord
+from dbanon.chain.step import ChainUpdate, PendingRelease, advance, begin
+from dbanon.chain.tables import plan_table
 from dbanon.data.counts import Histories
 from dbanon.data.microdata import Microdata
 from dbanon.errors import (
@@ -62,7 +62,7 @@ from dbanon.sessions.store import ClientStore, Store
 
 
 def refine(state: CellState, relation: Relation, microdata: Microdata, release: Release) -> None:
-    """Refine everybody's history by the combination that they have in this release."""
+    """Refine the history of each person by the combination of this release."""
     session, member, partition = state.session, state.name("chain_member"), release.partition
     session.stage_labels(microdata, partition, relation.located.types)
     combined = combinations(microdata, release)
@@ -92,15 +92,20 @@ def refine(state: CellState, relation: Relation, microdata: Microdata, release: 
     )
 
 
-def advance_measured(begun: Begun, clock: Clock) -> Advanced:
-    """Find the classes of everybody in the source, and count whose histories few share then.
+def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
+    """Cluster all persons in the source, and count the histories that few share.
 
     Raises
     ------
     ChainChanged : another k than that of the first release.
     ChainExposed : more persons than allowed would be exposed.
     """
-    state, planned, source, chain = begun.state, begun.planned, begun.source, begun.state.chain
+    state, planned, source, chain = (
+        pending.state,
+        pending.planned,
+        pending.source,
+        pending.state.chain,
+    )
     session = state.session
     if chain.k is None:
         row = (chain.chain_id, state.k, json.dumps({"job": {}}))
@@ -108,14 +113,14 @@ def advance_measured(begun: Begun, clock: Clock) -> Advanced:
         session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
     elif chain.k != state.k:
         raise ChainChanged(f"Chain {chain.name} counts by k = {chain.k}.", hint="Begin another.")
-    before = recount.exposed(recount.sizes(state), state.k)
-    microdata, policy, found = read_and_cluster(planned, source, clock)
+    before = recount.count_exposed(recount.count_histories(state), state.k)
+    microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write"):
-        release = recode_release(planned, policy, source, microdata, found)
+        release = recode_release(planned, policy, source, microdata, clustering)
     with clock.phase("verify"):
         refine(state, planned.relation, microdata, release)
-        sizes = recount.sizes(state)
-        exposed = recount.exposed(sizes, state.k)
+        sizes = recount.count_histories(state)
+        exposed = recount.count_exposed(sizes, state.k)
         histories = Histories(
             sequence=state.sequence,
             persons=int(release.partition.sizes.sum()),
@@ -123,15 +128,25 @@ def advance_measured(begun: Begun, clock: Clock) -> Advanced:
             smallest=min(sizes, default=0),
             exposed=exposed,
             told={"exposed": exposed, "more": exposed - before,
-                  "alone": sizes.get(1, 0), "members": begun.presence.members,
-                  "absent": begun.presence.absent, "joined": begun.presence.newcomers},
+                  "alone": sizes.get(1, 0), "members": pending.presence.members,
+                  "absent": pending.presence.absent, "joined": pending.presence.newcomers},
         )  # fmt: skip
-        begun.guarantee.require_histories(histories)
+        pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
         tells = telling_columns(planned.job, draft.originals, partial(source.groups, draft), {})
     planned = replace(planned, policy=policy)
-    return Advanced(state, planned, begun.guarantee, microdata, found, release, (), histories,
-                    tells, begun.presence)  # fmt: skip
+    return ChainUpdate(
+        state,
+        planned,
+        pending.guarantee,
+        microdata,
+        clustering,
+        release,
+        (),
+        histories,
+        tells,
+        pending.presence,
+    )
 
 
 def run_chained(
@@ -141,8 +156,7 @@ def run_chained(
 
     Raises
     ------
-    DbanonError : its class says what went wrong.  What was committed before counts as
-        published, and is kept as such.
+    DbanonError : its class says what went wrong. A committed state still counts as published.
     """
     assert job.chain is not None
     database, file = keeper(source, target)
@@ -151,41 +165,41 @@ def run_chained(
     clock = Clock(progress)
     with database.job_lock(f"chain-{job.chain.name}"):
         if not elsewhere and _writes_own_files(job):
-            return _in_one(job, database, file, key, clock)
+            return _run_in_one_transaction(job, database, file, key, clock)
         to = cast(ClientStore, target) if elsewhere else database
-        return _in_two(job, database, file, to, key, clock)
+        return _run_in_two_transactions(job, database, file, to, key, clock)
 
 
 def _writes_own_files(job: Job) -> bool:
-    """Whether all files are of this machine: nobody but their owner sees them before the commit."""
+    """Whether all exports are local files, which only their owner can read before the commit."""
     if not job.exports:
         return True
     from dbanon.stores.exports import places
 
-    found = (places.resolve_destination(export.path, job.run_id) for export in job.exports)
-    return all(isinstance(place, Path) for place in found)
+    destinations = (places.resolve_destination(export.path, job.run_id) for export in job.exports)
+    return all(isinstance(destination, Path) for destination in destinations)
 
 
-def _in_one(
+def _run_in_one_transaction(
     job: Job, database: ClientStore, file: Store | None, key: bytes, clock: Clock
 ) -> Report:
-    """The state, the release and its files in one transaction; then the files get their places."""
+    """Write state, release and files in one transaction; then move the files into place."""
     with files_of(job, database) as exporter:
         with chain_session(database, file, job) as session:
             if exporter is not None:
                 exporter.require_places(session)
-            made = _go_on(job, session, key, clock)
-            report = publish_tables(made, session, session, clock, exporter)
+            update = _advance_state(job, session, key, clock)
+            report = publish_tables(update, session, session, clock, exporter)
             if exporter is not None:
                 exporter.committing = True
-        noted = _note(job, made)
-    _warn_unnoted(job, noted)
-    # Once it is published: whether it is may not depend on who of a class has which value.
+        is_recorded = _record_published(job, update)
+    _warn_not_recorded(job, is_recorded)
+    # Warn only after publishing: sensitive values may not decide whether a release is published.
     warn_of_homogeneity(report)
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
-def _in_two(
+def _run_in_two_transactions(
     job: Job,
     source: ClientStore,
     file: Store | None,
@@ -193,50 +207,51 @@ def _in_two(
     key: bytes,
     clock: Clock,
 ) -> Report:
-    """The state first, committed; then the release, in another transaction.
+    """Commit the state first; then write the release in another transaction.
 
     Parameters
     ----------
-    source : the database of the chain. file : that the job reads, if it reads no table there.
+    source : the database of the chain.
+    file : the store of files that the job reads; None if it reads tables of ``source``.
     """
     same = target is source
     with files_of(job, target) as exporter:
         with ExitStack() as stack:
-            # Of another database: it has the lock of the output before the state is committed, so
-            # that no other run takes the place of a release that counts as published.
-            looked: Session | None = None
+            # Lock the output in the other database before the state is committed, so that no other
+            # run can write there once the release counts as published.
+            target_session: Session | None = None
             if not same:
-                looked = stack.enter_context(target.session(write=True, create=True))
+                target_session = stack.enter_context(target.session(write=True, create=True))
             with chain_session(source, file, job) as session:
                 if exporter is not None:
-                    exporter.require_places(looked or session)
-                made = _go_on(job, session, key, clock, looked)
-            noted = _note(job, made)
+                    exporter.require_places(target_session or session)
+                update = _advance_state(job, session, key, clock, target_session)
+            is_recorded = _record_published(job, update)
             reads = stack.enter_context(chain_session(source, file, job, write=same))
-            writes = reads if looked is None else looked
-            report = publish_tables(made, reads, writes, clock, exporter)
+            writes = reads if target_session is None else target_session
+            report = publish_tables(update, reads, writes, clock, exporter)
             if exporter is not None:
                 exporter.committing = True
             stack.close()
         if not same:
-            # It counts as published all the same.
+            # Ignore failures: the release counts as published without the confirmation.
             with suppress(DbanonError), source.session(write=True) as session:
-                state = made.state
-                chain_state.confirmed(session, state.chain, state.sequence)
-    _warn_unnoted(job, noted)
+                state = update.state
+                chain_state.confirm_release(session, state.chain, state.sequence)
+    _warn_not_recorded(job, is_recorded)
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
-def _note(job: Job, made: Advanced) -> bool:
-    """Note beside the key that the state is committed: from then on the release is published."""
+def _record_published(job: Job, update: ChainUpdate) -> bool:
+    """Record next to the key that the state is committed, so that the release is published."""
     assert job.chain is not None
-    return note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+    return note_published(job.chain.key, update.state.chain.identity, update.state.sequence)
 
 
-def _warn_unnoted(job: Job, noted: bool) -> None:
-    """Warn where the note failed, once the release is published: it is not undone by a warning."""
+def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
+    """Warn after publishing if the note could not be written."""
     assert job.chain is not None
-    if not noted:
+    if not is_recorded:
         warn_caller(
             ReleaseNotNoted(
                 f"The last release of chain {job.chain.name} could not be noted beside its key: a"
@@ -246,55 +261,55 @@ def _warn_unnoted(job: Job, noted: bool) -> None:
         )
 
 
-def _require_exports(job: Job, chain: ChainKept) -> None:
-    """Check that no file whose place an export takes is of a release that the state has not.
+def _require_exports(job: Job, chain: ChainRecord) -> None:
+    """Check that no export would overwrite a file of a later release than the state knows.
 
     Raises
     ------
-    ChainBehind : one is.
+    ChainBehind : an export would.
     """
     for export in job.exports:
         from dbanon.stores.exports import places
         from dbanon.stores.exports.formats import metadata_of
 
-        place = places.resolve_destination(export.path, job.run_id)
+        destination = places.resolve_destination(export.path, job.run_id)
         with suppress(ValueError, OSError):
-            said = metadata_of(place)
-            if said.get("chain") == chain.identity:
-                latest = int(said["chain_sequence"])
-                chain_state.require_not_before(chain, latest, f"in {place.name}")
+            metadata = metadata_of(destination)
+            if metadata.get("chain") == chain.identity:
+                latest = int(metadata["chain_sequence"])
+                chain_state.require_not_before(chain, latest, f"in {destination.name}")
 
 
-def _go_on(
-    job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None = None
-) -> Advanced:
-    """The next state of the chain, as its rules say, and what is kept of this release."""
-    begun = begin(job, session, key, clock, looked)
-    _require_exports(job, begun.state.chain)
-    _confirm_earlier(begun.state.chain, session, looked or session)
-    for part in begun.parts:
-        warn_of_identifiers(planned_of(begun.planned, part))
-    spellings = warn_of_spellings(begun.planned, begun.source)
-    measures = begun.state.chain.rules.mode == MEASURE
-    made = (advance_measured if measures else advance)(begun, clock)
-    made = replace(made, spellings=spellings)
-    if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:
+def _advance_state(
+    job: Job, session: Session, key: bytes, clock: Clock, target_session: Session | None = None
+) -> ChainUpdate:
+    """Advance the chain to its next state by its rules, and record the release."""
+    pending = begin(job, session, key, clock, target_session)
+    _require_exports(job, pending.state.chain)
+    _confirm_earlier(pending.state.chain, session, target_session or session)
+    for part in pending.parts:
+        warn_of_identifiers(plan_table(pending.planned, part))
+    spellings = warn_of_spellings(pending.planned, pending.source)
+    measures = pending.state.chain.rules.mode == MEASURE
+    update = (advance_measured if measures else advance)(pending, clock)
+    update = replace(update, spellings=spellings)
+    if pending.state.chain.rules.new_chain_from is not None and pending.state.sequence == 1:
         with clock.phase("verify"):
-            made = _with_earlier(made, begun, key)
-    found = made.histories
-    # As readers may see it: dbanon chain show prints it.
-    loss, _ = losses_of(made.release, None, ())
-    told = {**found.told, "persons": found.persons, "waiting": found.waiting,
-            "returned": found.returned, "loss": loss.released}  # fmt: skip
-    state = made.state
-    chain_state.add_release(session, state.chain, state.sequence, made.planned.release_id, told)
-    return made
+            update = _with_predecessor(update, pending, key)
+    histories = update.histories
+    # Store the public loss: dbanon chain show prints it.
+    loss, _ = losses_of(update.release, None, ())
+    counts = {**histories.told, "persons": histories.persons, "waiting": histories.waiting,
+            "returned": histories.returned, "loss": loss.released}  # fmt: skip
+    state = update.state
+    chain_state.add_release(session, state.chain, state.sequence, update.planned.release_id, counts)
+    return update
 
 
-def _confirm_earlier(chain: ChainKept, session: Session, published_in: Session) -> None:
-    """Confirm earlier releases that were published before their run ended; warn of the last one.
+def _confirm_earlier(chain: ChainRecord, session: Session, published_in: Session) -> None:
+    """Confirm earlier releases that were published but not confirmed.
 
-    Warns with ``ReleaseNotPublished``.
+    Warns with ``ReleaseNotPublished`` if the last release was not published.
 
     Parameters
     ----------
@@ -310,8 +325,8 @@ def _confirm_earlier(chain: ChainKept, session: Session, published_in: Session) 
         )
 
 
-def _unpublished(session: Session, chain: ChainKept, published_in: Session) -> set[int]:
-    """Confirm the releases that were published after all; the numbers of those that were not.
+def _unpublished(session: Session, chain: ChainRecord, published_in: Session) -> set[int]:
+    """Confirm the releases that were published, and return the numbers of those that were not.
 
     Parameters
     ----------
@@ -336,24 +351,24 @@ def _unpublished(session: Session, chain: ChainKept, published_in: Session) -> s
     missing = set()
     for sequence, release_id in open_releases:
         if release_id in published:
-            chain_state.confirmed(session, chain, int(sequence))
+            chain_state.confirm_release(session, chain, int(sequence))
         else:
             missing.add(int(sequence))
     return missing
 
 
-def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:
-    """The first release with what it tells together with the chain that this one follows.
+def _with_predecessor(update: ChainUpdate, pending: PendingRelease, key: bytes) -> ChainUpdate:
+    """Add the joint histories with the preceding chain to the first release.
 
     Raises
     ------
-    ChainExposed : more persons than allowed would be exposed by both.
+    ChainExposed : both chains together would expose more persons than allowed.
     """
-    sizes, k = pair_sizes(made.state, begun.planned.relation, key), made.state.k
+    sizes, k = pair_sizes(update.state, pending.planned.relation, key), update.state.k
     pair = {
-        "pair_exposed": recount.exposed(sizes, k),
+        "pair_exposed": recount.count_exposed(sizes, k),
         "pair_known": sum(size * many for size, many in sizes.items()),
     }
-    made.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
-    histories = replace(made.histories, told={**made.histories.told, **pair})
-    return replace(made, histories=histories)
+    update.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
+    histories = replace(update.histories, told={**update.histories.told, **pair})
+    return replace(update, histories=histories)

@@ -1,8 +1,8 @@
-"""Several rows a person, in one table or in several: what they are to a chain.
+"""Chains with several rows per person, in one table or several.
 
-A chain follows persons. All that it keeps of one is a multiset of rows; whatever is decided of a
-cell is decided by such multisets, one a person, as it is by rows where each person has one. So
-rows are staged beside persons here, and a digest of each person's rows stands in for a row.
+A chain follows persons. It stores a multiset of rows for each person, and decides about cells by
+these multisets, as it does by rows if each person has one. So rows are staged with their persons
+here, and a digest of a person's rows takes the place of a single row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dbanon.chain.presence import (
     Presence,
+    count_presence,
     null_in_entity,
-    presence,
     stage_persons,
     stage_tagged,
 )
@@ -33,11 +33,11 @@ from dbanon.sessions.pseudonym_session import (
 
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
-    from dbanon.chain.state import ChainKept
+    from dbanon.chain.state import ChainRecord
     from dbanon.job.job import Job
 
-# What a row of a cell has before its kept columns: a number that tells the persons of the cell
-# apart, the table that the row is of, and how many rows more of the table were withheld of her.
+# Leading columns of a cell's row: a number for the person within the cell, the number of the table,
+# and how many further rows of the person were withheld from that table.
 WHOSE, PART, BEYOND = "whose", "part", "beyond"
 OF_ROWS = (WHOSE, PART, BEYOND)
 _ORDINAL = "dbanon_ordinal"
@@ -45,33 +45,33 @@ _ORDINAL = "dbanon_ordinal"
 
 @dataclass(frozen=True)
 class Part:
-    """One of the tables that a chain's persons have rows in.
+    """One of the tables of a chain.
 
     Parameters
     ----------
-    number : its place among them, from 0.
-    relation : what is read of it.
-    kept : the columns that its rows are released with as they are.
-    first : the place of the first of these among those of all tables.
-    output : where it is released to; empty of the first, which goes where the job says.
-    identifiers : those of ``kept`` that look like identifiers, with the reason.
+    number : its index among them, from 0.
+    relation : the relation to read.
+    retained : the columns that are released unchanged.
+    first : the index of the first of these among the retained columns of all tables.
+    output : the name of its release; empty for the first table, which has the job's output.
+    identifiers : those of ``retained`` that look like identifiers, with the reason.
     """
 
     number: int
     relation: Relation
-    kept: tuple[Attribute, ...]
+    retained: tuple[Attribute, ...]
     first: int = 0
     output: str = ""
     identifiers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def places(self) -> list[str]:
-        """The columns of a row of the state that are this table's."""
-        return [statements.kept_column(self.first + i) for i in range(len(self.kept))]
+        """The state columns of this table."""
+        return [statements.kept_column(self.first + i) for i in range(len(self.retained))]
 
 
-def require_several(chain: ChainKept, job: Job) -> None:
-    """Check that a job asks for nothing that persons with several rows cannot have.
+def require_several(chain: ChainRecord, job: Job) -> None:
+    """Check that a job has no options that conflict with several rows per person.
 
     Raises
     ------
@@ -85,73 +85,75 @@ def require_several(chain: ChainKept, job: Job) -> None:
         )
 
 
-def staged(
+def stage_source(
     state: CellState, parts: Sequence[Part], blocks: tuple[bytes, bytes], *, rows: bool
 ) -> Presence:
-    """Tag everybody in the source, and find their cells.
+    """Tag all persons in the source, and look up their cells.
 
     Parameters
     ----------
-    rows : whether their rows are staged, too, as far as the chain asks for them.
+    rows : whether to stage their rows, too, if the chain needs them.
 
     Raises
     ------
-    NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
+    NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     relation = parts[0].relation
     if state.several:
         _stage_several(state, parts, blocks, rows)
-        return presence(state, relation)
-    kept = kept_beside(state.chain.rules, parts) if rows else ()
-    return stage_persons(state, relation, blocks, kept)
+        return count_presence(state, relation)
+    retained = staged_columns(state.chain.rules, parts) if rows else ()
+    return stage_persons(state, relation, blocks, retained)
 
 
-def kept_beside(rules: Rules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
-    """The kept columns that are staged beside persons who have one row."""
-    # Where none is ever shown anew, or rows are written as of any release, none is.
+def staged_columns(rules: Rules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
+    """The retained columns to stage with persons who have one row."""
+    # None are needed if rows never change, or are written without the state.
     still = rules.mode == MEASURE or rules.changes == FREEZE
-    return () if still else parts[0].kept
+    return () if still else parts[0].retained
 
 
 def _stage_several(
     state: CellState, parts: Sequence[Part], blocks: tuple[bytes, bytes], rows: bool
 ) -> None:
-    """Stage everybody in the source, one row a person, with their cells.
+    """Stage all persons in the source with their cells, one row per person.
 
     Parameters
     ----------
-    rows : whether their rows are staged beside them, no more of each than the rules say.
+    rows : whether to stage their rows, too, up to the limit per person.
 
     Raises
     ------
-    NullInEntity : a row is nobody's.
+    NullInEntity : a row has no person.
     """
     session, entity = state.session, quote(state.chain.entity)
     session.stage_key(*blocks)
     if rows:
         _stage_entries(state, parts)
-        whose = f"SELECT e.person FROM {quote(ENTRIES)} AS e"
+        persons_query = f"SELECT e.person FROM {quote(ENTRIES)} AS e"
     else:
-        whose = " UNION ALL ".join(
+        persons_query = " UNION ALL ".join(
             f"SELECT s.{entity} AS person FROM {part.relation.relation.quoted} AS s"
             for part in parts
         )
-    [(count, known)] = session.rows(f"SELECT count(*), count(p.person) FROM ({whose}) AS p")
-    if count != known:
-        raise null_in_entity(state.chain.entity, int(count) - int(known), int(count))
+    [(count, n_identified)] = session.rows(
+        f"SELECT count(*), count(p.person) FROM ({persons_query}) AS p"
+    )
+    if count != n_identified:
+        raise null_in_entity(state.chain.entity, int(count) - int(n_identified), int(count))
     digest, names = "", []
     if rows:
         _limit(state, parts)
-        # A sum over the rows of a person: as a multiset, they have no order.
+        # Sum over the rows of a person, because a multiset has no order.
         names = [statements.kept_column(0)]
         first = state.chain.definition is None
         digest = f", {'0' if first else f'sum({_digest(state, parts)})'} AS {names[0]}"
-    own = "".join(f", s.{name}" for name in names)
+    columns = "".join(f", s.{name}" for name in names)
     attribute = parts[0].relation.attribute(state.chain.entity)
-    source = f"{quote(ENTRIES)} AS s" if rows else f"({whose}) AS s"
+    source = f"{quote(ENTRIES)} AS s" if rows else f"({persons_query}) AS s"
     persons = (
-        f"SELECT s.{entity} AS person, {session.keyed_tag(session.text_of(attribute))} AS tag{own}"
-        f" FROM (SELECT s.person AS {entity}{digest} FROM {source} GROUP BY s.person) AS s"
+        f"SELECT s.{entity} AS person, {session.keyed_tag(session.text_of(attribute))} AS tag"
+        f"{columns} FROM (SELECT s.person AS {entity}{digest} FROM {source} GROUP BY s.person) AS s"
     )
     stage_tagged(state, persons, names)
     _leave_out_newcomers(state, parts)
@@ -161,7 +163,7 @@ def _stage_several(
 def _leave_out_newcomers(state: CellState, parts: Sequence[Part]) -> None:
     """Leave out newcomers without a row in the first table, which has all quasi-identifiers.
 
-    Which further tables a person has rows in is a kept value, and may decide nothing about classes.
+    Rows in further tables are retained values, which may not influence classes.
     """
     if len(parts) == 1:
         return
@@ -175,23 +177,23 @@ def _leave_out_newcomers(state: CellState, parts: Sequence[Part]) -> None:
 
 def _stage_entries(state: CellState, parts: Sequence[Part]) -> None:
     session, selects = state.session, []
-    kept = [(part, attribute) for part in parts for attribute in part.kept]
+    retained = [(part, attribute) for part in parts for attribute in part.retained]
     for part in parts:
         values = []
-        for place, (of, attribute) in enumerate(kept):
+        for index, (of, attribute) in enumerate(retained):
             value = session.kept_value(attribute)
             if of.number != part.number:
                 value = f"CAST(NULL AS {session.declared(attribute.sql_type)})"
-            values.append(f"{value} AS {statements.kept_column(place)}")
-        given = [f"s.{quote(state.chain.entity)} AS person", f"{part.number} AS {PART}"]
-        given += [f"0 AS {BEYOND}", *values]
-        selects.append(f"SELECT {', '.join(given)} FROM {part.relation.relation.quoted} AS s")
+            values.append(f"{value} AS {statements.kept_column(index)}")
+        select_list = [f"s.{quote(state.chain.entity)} AS person", f"{part.number} AS {PART}"]
+        select_list += [f"0 AS {BEYOND}", *values]
+        selects.append(f"SELECT {', '.join(select_list)} FROM {part.relation.relation.quoted} AS s")
     state.make(ENTRIES, " UNION ALL ".join(selects))
 
 
 def columns_of(parts: Sequence[Part]) -> list[str]:
-    """The columns of a row of the state that are kept ones."""
-    return [place for part in parts for place in part.places]
+    """The retained state columns of all tables."""
+    return [column for part in parts for column in part.places]
 
 
 def _digest(state: CellState, parts: Sequence[Part]) -> str:
@@ -200,10 +202,10 @@ def _digest(state: CellState, parts: Sequence[Part]) -> str:
 
 
 def _limit(state: CellState, parts: Sequence[Part]) -> None:
-    """Leave so many rows of each person and table staged as the rules say; which, a hash decides.
+    """Limit the staged rows per person and table; a keyed hash decides which rows remain.
 
-    It is of what a row says and of how often it was said before, under the key, and not of whose
-    it is: with whole histories exchanged, the same rows are left.
+    The hash covers the row's contents and its repetition number but not the person, so exchanging
+    the histories of two persons leaves the same rows.
     """
     session, most = state.session, int(state.chain.rules.max_rows_per_person or 0)
     entries = quote(ENTRIES)
@@ -214,21 +216,21 @@ def _limit(state: CellState, parts: Sequence[Part]) -> None:
     [(persons,)] = session.rows(f"SELECT count(*) FROM ({many}) AS m")
     if not persons:
         return
-    columns, said = columns_of(parts), [f"CAST(s.{PART} AS VARCHAR)"]
+    columns, texts = columns_of(parts), [f"CAST(s.{PART} AS VARCHAR)"]
     for part in parts:
-        for attribute, place in zip(part.kept, part.places, strict=True):
-            text = session.text_of(replace(attribute, name=place))
-            # With its length before it, so that no two rows have one text.
-            told = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
-            said.append(f"coalesce({told}, '-')")
+        for attribute, column in zip(part.retained, part.places, strict=True):
+            text = session.text_of(replace(attribute, name=column))
+            # Prefix each text with its length, so that different rows have different texts.
+            prefixed = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
+            texts.append(f"coalesce({prefixed}, '-')")
     of = f"s.person, s.{PART}"
-    told_rows = (
-        f"SELECT s.*, m.n, {' || '.join(said)} AS told FROM {entries} AS s"
+    text_rows = (
+        f"SELECT s.*, m.n, {' || '.join(texts)} AS told FROM {entries} AS s"
         f" JOIN ({many}) AS m ON m.person = s.person AND m.{PART} = s.{PART}"
     )
     again = (
         f"SELECT s.*, row_number() OVER (PARTITION BY {of}, s.told ORDER BY s.told) AS again"
-        f" FROM ({told_rows}) AS s"
+        f" FROM ({text_rows}) AS s"
     )
     turn = session.keyed_tag("s.told || '#' || CAST(s.again AS VARCHAR)")
     tagged = f"SELECT s.*, {turn} AS turn FROM ({again}) AS s"
@@ -248,7 +250,7 @@ def _limit(state: CellState, parts: Sequence[Part]) -> None:
 
 
 def _stage_displayed(state: CellState, digest: str) -> None:
-    """Stage who is on display, one row a person, with the digest of the rows that are shown."""
+    """Stage the displayed persons, one row each, with the digest of their displayed rows."""
     if state.chain.definition is None:
         state.make(DISPLAYED, f"SELECT 0 AS cell, 0 AS {WHOSE}{digest} WHERE 1 = 0")
         return

@@ -1,8 +1,8 @@
-"""The rows of files as the source of a chain: staged in the database that keeps the chain.
+"""Stage the rows of files as the source of a chain, in the database that stores the chain.
 
-Files keep no state. Their rows go into a temporary table of the transaction that continues the
-chain. Nobody else reads it. It goes with the transaction, and with a process that is killed. What
-is known of a file, such as its reading options and the types of its columns, is checked before.
+Files hold no state. Their rows are copied to a temporary table of the transaction that continues
+the chain. No other session can read it, and it disappears with the transaction or the process. The
+reading options and column types of a file are checked first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from dbanon.chain import state as chain_state
-from dbanon.chain.state import ChainKept
+from dbanon.chain.state import ChainRecord
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import ChainChanged, DatabaseFailure, DbanonError, InvalidParameter
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Asked, Job
@@ -24,7 +24,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.sql_source import SqlSource
 
-# Of rows that are read once, and never looked for.
+# For rows that are read once and never looked up by key.
 _UNADDRESSED = Locator(("0",), ("bigint",))
 Reopened = Callable[[], AbstractContextManager[Session]]
 
@@ -44,7 +44,7 @@ class FileSource(SqlSource):
         return self._with_roles(job, self._staged.relation)
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The relation as it is: the condition of the job has chosen what was staged."""
+        """Return the relation; the job's condition was applied when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
         self.session.require_equality(relation, [*job.by, *job.in_sets])
@@ -56,17 +56,17 @@ class FileSource(SqlSource):
         return super().numbers_of_persons(replace(relation, schema=Schema(staged)))
 
     def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
-        """As ``SqlSource``; the condition is one on the file."""
+        """As ``SqlSource``; the condition refers to the file."""
         return self._staged.takes(columns, condition)
 
     def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
-        """As ``SqlSource``; the condition of the job has chosen what was staged."""
+        """As ``SqlSource``; the job's condition was applied when the rows were staged."""
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
-        """The types of its columns; a file has no number, and nobody counts writes to it."""
+        """The types of its columns; a file has no identifier and no counter of writes."""
         return {"types": {a.name: a.sql_type for a in relation.schema.attributes}}
 
 
@@ -74,35 +74,35 @@ class FileSource(SqlSource):
 def chain_session(
     database: Store, file: Store | None, job: Job, *, write: bool = True
 ) -> Iterator[Session]:
-    """A transaction on the database of a chain, with the rows of a file staged in it, if any.
+    """Open a transaction on the database of a chain, and stage the rows of a file in it, if any.
 
     Parameters
     ----------
-    file : the store of the files that the job reads; None where it reads the database.
+    file : the store of the files that the job reads; None if it reads the database.
 
     Raises
     ------
     ChainNotFound, ChainsNotHere : there is no such chain.
-    ChainChanged : a column of the file has a type that the chain's does not hold.
-    DbanonError : as the file raises it.
+    ChainChanged : a column of the file does not fit the type that the chain has for it.
+    DbanonError : reading the file failed.
     """
     if file is None:
         with database.session(write=write) as session:
             yield session
         return
     with database.session(write=True, create=True) as session:
-        # It ends before the other one commits: nothing that follows a commit may fail.
+        # Close the file's session before the commit: nothing may fail after it.
         with file.session(write=False) as reads:
             stage_job(session, SqlSource(reads), job, partial(file.session, write=False))
         yield session
 
 
 def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -> None:
-    """Stage the columns of a file that a job reads, of the rows that it chooses.
+    """Stage the rows and columns of a file that a job reads.
 
     Parameters
     ----------
-    reopened : gives a session on the file later on.
+    reopened : opens another session on the file later.
 
     Raises
     ------
@@ -111,30 +111,30 @@ def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -
     assert job.chain is not None
     session.require("chains")
     chain = chain_state.find(session, job.chain.name)
-    whole = file.describe(job)
-    asked = [*job.read, *job.guarantee.looked_at, *job.expected_columns]
-    names = list(dict.fromkeys(asked))
-    # Rows are read in their order. Those with NULL are withheld where they are counted.
-    chosen = file.choose(replace(whole, locator=_UNADDRESSED), job, names)
+    relation = file.describe(job)
+    requested = [*job.read, *job.guarantee.looked_at, *job.expected_columns]
+    names = list(dict.fromkeys(requested))
+    # Read rows in file order. Rows with NULL are withheld later, where they are counted.
+    chosen = file.choose(replace(relation, locator=_UNADDRESSED), job, names)
     staged = _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
 
     def takes(columns: Sequence[str], condition: str) -> bool:
-        found = False
-        # A condition that is refused ends the transaction.
+        is_taken = False
+        # A refused condition would abort the chain's transaction, so ask in another session.
         with suppress(DbanonError), reopened() as reads:
-            found = SqlSource(reads).takes(chosen, columns, condition)
-        return found
+            is_taken = SqlSource(reads).takes(chosen, columns, condition)
+        return is_taken
 
     session.staged_rows = StagedRows(staged, tuple(names), takes)
 
 
 def stage_entity(session: Session, file: Store, table: str, entity: str) -> Relation:
-    """Stage the entity column of a file, by which a chain is created; the staged relation.
+    """Stage the entity column of a file for creating a chain; return the staged relation.
 
     Raises
     ------
-    ColumnNotFound, UnsupportedType : it cannot be.
-    DbanonError : as the file raises it.
+    ColumnNotFound, UnsupportedType : the column cannot be staged.
+    DbanonError : reading the file failed.
     """
     with file.session(write=False) as reads:
         source = SqlSource(reads)
@@ -145,13 +145,13 @@ def stage_entity(session: Session, file: Store, table: str, entity: str) -> Rela
         return _stage(session, source, relation, [entity], {}, DEFAULT_CHUNK_ROWS)
 
 
-def _types_of(chain: ChainKept) -> dict[str, str]:
-    """The types of columns at the first release of a chain, which all later ones have."""
+def _types_of(chain: ChainRecord) -> dict[str, str]:
+    """The column types of a chain's first release, which later releases must keep."""
     if chain.definition is None:
         return {}
     job = chain.definition["job"]
     typed = ("entity", "quasi_identifiers", "by", "sensitive", "keep")
-    return {name: kind for one in typed for name, kind in job.get(one, ())}
+    return {name: kind for role in typed for name, kind in job.get(role, ())}
 
 
 def _stage(
@@ -166,7 +166,7 @@ def _stage(
 
     Parameters
     ----------
-    types : by column, those that it must have here; of others they follow from the file.
+    types : required types by column; other columns have the types of the file.
     """
     inspected = file.inspect(relation, [relation.attribute(name) for name in names])
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
@@ -179,59 +179,59 @@ def _stage(
         changed = [a for a in inspected if types.get(a.name, "") not in ("", session.type_of(a))]
         if not changed:
             raise
-        raise _changed(relation, changed, staged, "holds values that do not fit") from error
-    own = {a.name: a for a in staged.schema.attributes}
-    # The names of columns that are not read are known, and their values are not here.
-    schema = Schema(tuple(own.get(a.name, a) for a in relation.schema.attributes))
+        raise _type_error(relation, changed, staged, "holds values that do not fit") from error
+    staged_attributes = {a.name: a for a in staged.schema.attributes}
+    # The schema lists all columns, though only some are staged.
+    schema = Schema(tuple(staged_attributes.get(a.name, a) for a in relation.schema.attributes))
     return replace(staged, schema=schema)
 
 
 def _require_types(
-    file: SqlSource, relation: Relation, own: Sequence[Attribute], staged: Relation
+    file: SqlSource, relation: Relation, attributes: Sequence[Attribute], staged: Relation
 ) -> None:
-    """Check that columns of a file can have the types that they have in their chain.
+    """Check that columns of a file fit the types that the chain has for them.
 
     Raises
     ------
-    ChainChanged : one has a value of another kind.
+    ChainChanged : a column has values of another kind.
     """
-    changed = [a for a in own if not _is_held(a, staged.attribute(a.name))]
+    changed = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
     if changed:
         counted = file.totals(relation, (), [a.name for a in changed])
-        # A column without a value is read as text.
+        # Columns without values are read as text, which is no conflict.
         changed = [a for a in changed if counted.nulls[a.name] < counted.totals["rows"]]
     if changed:
-        raise _changed(relation, changed, staged, "is")
+        raise _type_error(relation, changed, staged, "is")
 
 
-def _is_held(own: Attribute, held: Attribute) -> bool:
-    """Whether a column of one type holds each value of another, but for its width."""
-    if held.kind is Kind.DECIMAL:
-        whole = own.kind is Kind.INTEGER
-        return whole or (own.kind is Kind.DECIMAL and own.scale <= held.scale)
-    return own.kind is held.kind and own.zoned == held.zoned
+def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
+    """Whether a staged column's type can represent all values of a file's column, widths aside."""
+    if staged.kind is Kind.DECIMAL:
+        is_integer = attribute.kind is Kind.INTEGER
+        return is_integer or (attribute.kind is Kind.DECIMAL and attribute.scale <= staged.scale)
+    return attribute.kind is staged.kind and attribute.zoned == staged.zoned
 
 
-def _changed(
+def _type_error(
     relation: Relation, changed: Sequence[Attribute], staged: Relation, how: str
 ) -> ChainChanged:
-    told = "; ".join(
+    differences = "; ".join(
         f'"{a.name}" of {a.sql_type} {how} {staged.attribute(a.name).sql_type}' for a in changed
     )
     return ChainChanged(
         f"Columns of {relation.name} have other types than at the first release of the chain.",
-        detail=f"{told}.",
+        detail=f"{differences}.",
         hint="State how the column is read (`types`), or correct the file. If the type is as it"
         " should be, begin another chain.",
     )
 
 
 def require_one_table(tables: Sequence[str]) -> None:
-    """Check that a chain whose rows come from files has no further tables.
+    """Check that a chain that reads files has no further tables.
 
     Raises
     ------
-    InvalidParameter : it has some.
+    InvalidParameter : it has further tables.
     """
     if tables:
         raise InvalidParameter(
@@ -241,11 +241,11 @@ def require_one_table(tables: Sequence[str]) -> None:
 
 
 def keeper(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
-    """The database that keeps the chain of a source, and the source again where it is of files.
+    """The database that stores the chain of a source, and the source if it consists of files.
 
     Parameters
     ----------
-    target : the database that a release goes to; None for the source's own.
+    target : the database of the releases; None for the source's own.
 
     Raises
     ------

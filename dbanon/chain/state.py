@@ -1,6 +1,7 @@
-"""Chains as their database keeps them: who made each, by which rules, under which key.
+"""Chains as their database stores them: creator, rules, key check and releases.
 
-Persons stand under tags, by a key that no database has. A tag without the key names nobody.
+Persons are stored under tags, computed with a key that no database has. Without the key, a tag
+identifies no person.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _TEXTS = ("text", "varchar", "character varying", "uuid", "char", "clob", "nvarc
 
 
 @dataclass(frozen=True)
-class ChainKept:
-    """A chain, as it is kept.
+class ChainRecord:
+    """A chain as it is stored.
 
     Parameters
     ----------
-    chain_id : what its rows in the tables of all chains are found by.
-    identity : what releases name, in whatever database they are: a UUID.
-    source, entity : the relation that it reads, and the column that says whose a row is.
+    chain_id : the key of its rows in tables that all chains share.
+    identity : a UUID that its releases refer to in any database.
+    source, entity : the relation that it reads, and the column that identifies persons.
     sequence : the number of its last release; 0 before the first.
     k, definition : of its first release; None before it.
     """
@@ -64,32 +65,32 @@ class ChainKept:
     definition: Mapping[str, Any] | None
 
     def blocks(self, key: bytes) -> tuple[bytes, bytes]:
-        """What the hashes of its tags begin with, as ``pseudonym.blocks`` has it."""
+        """The prefixes of its tag hashes, as in ``key.blocks``."""
         return blocks(key, self.identity, self.key_check)
 
     def tags(self, key: bytes, entities: Sequence[str]) -> list[bytes]:
-        """The tags of persons, whom texts name as the database writes them."""
+        """The tags of persons, given their identifiers as the database writes them."""
         return tags(key, self.identity, self.key_check, entities)
 
-    def table(self, session: Session, what: str) -> RelationName:
-        """The table of its own that has its rows, or the values of its cells."""
-        return session.ledger_name(f"chain_{what}_{self.identity.replace('-', '')[:12]}")
+    def table(self, session: Session, kind: str) -> RelationName:
+        """The name of the chain's own table of kind ``row`` or ``value``."""
+        return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
 def create(session: Session, name: str, source: Relation, entity: str, rules: Rules, key: bytes,
-           ) -> ChainKept:  # fmt: skip
-    """Keep a new chain.
+           ) -> ChainRecord:  # fmt: skip
+    """Store a new chain.
 
     Raises
     ------
-    ChainExists : there is one of this name.
+    ChainExists : there is a chain of this name.
     ChainEntityRows, UnsupportedType : as ``require_entity``.
     """
     require_entity(session, source, source.attribute(entity))
     session.ensure_ledger()
     session.require_trusted_ledger()
-    known = session.ledger_name("chain").quoted
-    if session.rows(f"SELECT 1 FROM {known} WHERE name = ?", (name,)):
+    chain_table = session.ledger_name("chain").quoted
+    if session.rows(f"SELECT 1 FROM {chain_table} WHERE name = ?", (name,)):
         raise ChainExists(f"There is a chain {name} already.", hint="Choose another name.")
     row = {
         "name": name,
@@ -108,12 +109,12 @@ def create(session: Session, name: str, source: Relation, entity: str, rules: Ru
 
 
 def require_entity(session: Session, relation: Relation, attribute: Attribute) -> None:
-    """Check that a column's values have one text everywhere, and are told apart by it.
+    """Check that a column's values have the same text everywhere, and are distinct as text.
 
     Raises
     ------
-    UnsupportedType : they are no integers, UUIDs or texts.
-    ChainEntityRows : texts of other bytes are equal in the column.
+    UnsupportedType : the values are not integers, UUIDs or texts.
+    ChainEntityRows : texts with different bytes are equal in the column.
     """
     name, kind = attribute.name, attribute.sql_type.lower()
     is_text = attribute.kind is Kind.CATEGORY and kind.startswith(_TEXTS) and not attribute.order
@@ -131,7 +132,7 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
         )
 
 
-def list_chains(session: Session) -> list[ChainKept]:
+def list_chains(session: Session) -> list[ChainRecord]:
     """All chains, by name."""
     if not _has_chains(session):
         return []
@@ -145,8 +146,8 @@ def _no_chain(name: str) -> ChainNotFound:
     )
 
 
-def find(session: Session, name: str) -> ChainKept:
-    """The chain of this name.
+def find(session: Session, name: str) -> ChainRecord:
+    """Find the chain of this name.
 
     Raises
     ------
@@ -159,7 +160,7 @@ def find(session: Session, name: str) -> ChainKept:
     chain = session.ledger_name("chain").quoted
     defined = session.ledger_name("chain_definition").quoted
     try:
-        found = session.rows(
+        rows = session.rows(
             "SELECT c.name, c.chain_id, CAST(c.identity AS VARCHAR(36)),"
             " CAST(c.created_at AS VARCHAR(40)), c.created_by, c.source, c.entity, c.rules,"
             " c.key_check, c.sequence, CAST(c.closed_at AS VARCHAR(40)), d.k, d.definition"
@@ -173,14 +174,28 @@ def find(session: Session, name: str) -> ChainKept:
             detail=error.detail,
             hint="The owner of the ledger runs them. docs/rights.md says how to let others in.",
         ) from None
-    if not found:
+    if not rows:
         raise _no_chain(name)
-    name, number, identity, made, by, source, entity, rules, check, last, closed, k, told = found[0]
-    return ChainKept(
+    (
+        name,
+        number,
+        identity,
+        created_at,
+        by,
+        source,
+        entity,
+        rules,
+        check,
+        last,
+        closed,
+        k,
+        definition,
+    ) = rows[0]
+    return ChainRecord(
         name,
         int(number),
         identity,
-        made,
+        created_at,
         by,
         source,
         entity,
@@ -189,7 +204,7 @@ def find(session: Session, name: str) -> ChainKept:
         sequence=int(last),
         closed_at=closed,
         k=None if k is None else int(k),
-        definition=None if told is None else parse_json(told),
+        definition=None if definition is None else parse_json(definition),
     )
 
 
@@ -200,18 +215,18 @@ def _has_chains(session: Session) -> bool:
     return True
 
 
-def opened(session: Session, asked: Chain, key: bytes) -> ChainKept:
-    """The chain that a job names, locked until the transaction ends, with its next sequence.
+def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
+    """Find the chain that a job names, increment its sequence, and lock it for the transaction.
 
     Raises
     ------
-    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind : it cannot go on.
+    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind : the chain cannot go on.
     ChainChanged : the job expects other rules.
-    SourceChanged : another run of it is being published.
+    SourceChanged : another run of the chain is being published.
     """
-    chain = find(session, asked.name)
-    require_asked(session, chain, asked, key)
-    # Whoever runs it at the same time waits here, and is refused.
+    chain = find(session, request.name)
+    require_request(session, chain, request, key)
+    # A concurrent run of the chain waits here and is then refused.
     session.run(
         f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
         (chain.name,),
@@ -219,16 +234,16 @@ def opened(session: Session, asked: Chain, key: bytes) -> ChainKept:
     return chain
 
 
-def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) -> None:
-    """Check that a chain can go on as a job asks: its key, its rules, and its state.
+def require_request(session: Session, chain: ChainRecord, request: Chain, key: bytes) -> None:
+    """Check that a chain can go on as a job requests: key, rules and state.
 
     Raises
     ------
-    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged, InvalidParameter : it cannot.
+    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged, InvalidParameter : it cannot go on.
     """
     require_key(chain, key)
     require_open(chain)
-    differing = chain.rules.expected_by(asked)
+    differing = chain.rules.expected_by(request)
     if differing:
         raise ChainChanged(
             f"The chain {chain.name} was made with other rules than the job says.",
@@ -236,33 +251,33 @@ def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) 
             hint="Rules stay: take them out of the job, or begin another chain.",
         )
     follows = chain.rules.new_chain_from is not None
-    if asked.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
+    if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
         raise InvalidParameter(
             f"The chain {chain.name} exposes nobody: only chains that measure, or follow another"
             " one, take a limit.",
             hint="Leave max_exposed out of the chain.",
         )
     require_not_behind(session, chain)
-    require_not_before(chain, last_published(asked.key, chain.identity), "noted beside its key")
+    require_not_before(chain, last_published(request.key, chain.identity), "noted beside its key")
 
 
-def require_open(chain: ChainKept) -> None:
-    """Check that a chain was not closed.
+def require_open(chain: ChainRecord) -> None:
+    """Check that a chain is open.
 
     Raises
     ------
-    ChainClosed : it was.
+    ChainClosed : the chain is closed.
     """
     if chain.closed_at is not None:
         raise ChainClosed(f"The chain {chain.name} was closed.", hint="Begin another one.")
 
 
-def require_key(chain: ChainKept, key: bytes) -> None:
-    """Check that a key is that of the chain.
+def require_key(chain: ChainRecord, key: bytes) -> None:
+    """Check that a key belongs to the chain.
 
     Raises
     ------
-    ChainKeyWrong : it is not.
+    ChainKeyWrong : it does not.
     """
     if not fits(key, chain.key_check):
         raise ChainKeyWrong(
@@ -274,17 +289,17 @@ def require_key(chain: ChainKept, key: bytes) -> None:
         )
 
 
-def require_not_behind(session: Session, chain: ChainKept) -> None:
-    """Check that no ledger knows a later release of a chain than its state does.
+def require_not_behind(session: Session, chain: ChainRecord) -> None:
+    """Check that a ledger has no later release of a chain than the chain's state.
 
     Parameters
     ----------
-    session : on a database whose ledger is looked at.
+    session : on the database of the ledger.
 
     Raises
     ------
-    ChainBehind : it does.
-    LedgerNotTrusted : asking it could run somebody else's code.
+    ChainBehind : the ledger has a later release.
+    LedgerNotTrusted : querying the ledger could run another user's code.
     """
     release = session.ledger_name("release")
     if not trusted(session):
@@ -298,16 +313,16 @@ def require_not_behind(session: Session, chain: ChainKept) -> None:
     require_not_before(chain, int(latest or 0), "in the ledger")
 
 
-def require_not_before(chain: ChainKept, latest: int, where: str) -> None:
-    """Check that the state of a chain has the latest release that is known of.
+def require_not_before(chain: ChainRecord, latest: int, where: str) -> None:
+    """Check that the state of a chain includes the latest known release.
 
     Parameters
     ----------
-    where : it is known, in words.
+    where : text that says where that release is recorded.
 
     Raises
     ------
-    ChainBehind : it ends before.
+    ChainBehind : the state ends earlier.
     """
     if latest > chain.sequence:
         raise ChainBehind(
@@ -318,17 +333,17 @@ def require_not_before(chain: ChainKept, latest: int, where: str) -> None:
         )
 
 
-def close(session: Session, chain: ChainKept) -> None:
-    """End a chain: no further release; its state stays."""
+def close(session: Session, chain: ChainRecord) -> None:
+    """Close a chain: it has no further releases, but keeps its state."""
     session.run(
         f"UPDATE {session.ledger_name('chain').quoted} SET closed_at = ? WHERE name = ?",
         (session.timestamp(now()), chain.name),
     )
 
 
-def add_release(session: Session, chain: ChainKept, sequence: int, release_id: str,
+def add_release(session: Session, chain: ChainRecord, sequence: int, release_id: str,
           counts: Mapping[str, Any]) -> None:  # fmt: skip
-    """Keep that a release was made; from its commit on it counts as published."""
+    """Record a release; once committed, it counts as published."""
     row = {
         "chain_id": chain.chain_id,
         "sequence": sequence,
@@ -339,8 +354,8 @@ def add_release(session: Session, chain: ChainKept, sequence: int, release_id: s
     session.insert_rows(session.ledger_name("chain_release"), list(row), [tuple(row.values())])
 
 
-def confirmed(session: Session, chain: ChainKept, sequence: int) -> None:
-    """Keep that a release was published."""
+def confirm_release(session: Session, chain: ChainRecord, sequence: int) -> None:
+    """Record that a release was published."""
     session.run(
         f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",
@@ -348,9 +363,9 @@ def confirmed(session: Session, chain: ChainKept, sequence: int) -> None:
     )
 
 
-def history(session: Session, chain: ChainKept) -> list[dict[str, Any]]:
-    """The releases of a chain, from the first, with what was counted of each."""
-    found = session.rows(
+def history(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
+    """The releases of a chain, from the first, with their counts."""
+    rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"
         " confirmed_at IS NOT NULL, counts"
         f" FROM {session.ledger_name('chain_release').quoted} WHERE chain_id = ? ORDER BY sequence",
@@ -364,11 +379,11 @@ def history(session: Session, chain: ChainKept) -> list[dict[str, Any]]:
             "confirmed": bool(sure),
             **parse_json(counts),
         }
-        for sequence, release_id, created_at, sure, counts in found
+        for sequence, release_id, created_at, sure, counts in rows
     ]
 
 
-def absent_before(session: Session, chain: ChainKept) -> int:
-    """The persons whom the last release showed, and who were not in the source then."""
-    known = history(session, chain)
-    return int(known[-1].get("absent", 0)) if known else 0
+def absent_before(session: Session, chain: ChainRecord) -> int:
+    """The number of persons whom the last release displayed while they were absent."""
+    releases = history(session, chain)
+    return int(releases[-1].get("absent", 0)) if releases else 0

@@ -1,6 +1,6 @@
-"""A chain goes on: who came and who left, the cells that follow, and the rows that they show.
+"""Advance a chain by one release: arrivals, departures, new cell states and displayed rows.
 
-All of it in one transaction on the database that the chain reads; nothing leaves it here.
+Everything happens in one transaction on the chain's database; no data leaves it here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
 from dbanon.chain.linkage import ShownColumns
 from dbanon.chain.membership import CellState
-from dbanon.chain.newcomers import newcomers
+from dbanon.chain.newcomers import classify_newcomers
 from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
 from dbanon.chain.returns import record_absences, whole_cells
-from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
-from dbanon.chain.several import Part, kept_beside, require_several, staged
-from dbanon.chain.state import ChainKept
-from dbanon.chain.tables import columns_of, parts_of, planned_of, source_of, told_of
+from dbanon.chain.rows_shown import DisplayedRowCounts, ShownSource, count_displayed_rows
+from dbanon.chain.several import Part, require_several, stage_source, staged_columns
+from dbanon.chain.state import ChainRecord
+from dbanon.chain.tables import columns_of, describe_tables, parts_of, plan_table, source_of
 from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
@@ -51,48 +51,47 @@ from dbanon.stores.sql_target import SqlTarget
 
 
 @dataclass(frozen=True, eq=False)
-class Advanced:
-    """A chain whose state has gone on, and what its release is made of.
+class ChainUpdate:
+    """The advanced state of a chain, and the parts of its release.
 
     Parameters
     ----------
-    planned : with the rows of newcomers as what was read, and the hierarchies that they were
-        recoded by.
-    release : the classes of those who were admitted; its columns are those of all.
-    columns : of the release: name, place in the state, and what it stands for.
-    parts : the tables that its persons have rows in.
-    shown : the rows of each; None where a person has one row.
-    more_tells : as ``tells``, of the further tables, by their numbers.
-    linking : findings on columns that undo cells, by the numbers of tables.
-    spellings : the entity, where spellings of one person count as several.
+    planned : the plan, whose relation has the rows of newcomers, with their hierarchies.
+    release : the classes of admitted newcomers; its columns are those of all persons.
+    columns : of the release: name, state column, source column.
+    parts : the tables of the chain.
+    row_counts : row counts by table; None if each person has one row.
+    more_tells : like ``tells``, for the further tables, by number.
+    linking : findings on columns that undo cells, by table number.
+    spellings : the entity, if different spellings of one person count as several persons.
     """
 
     state: CellState
     planned: Plan
     guarantee: ChainGuarantee
     microdata: Microdata
-    found: Found
+    clustering: Found
     release: Release
     columns: tuple[tuple[str, str, str], ...]
     histories: Histories
     tells: tuple[TellingColumn, ...]
     presence: Presence
     parts: tuple[Part, ...] = ()
-    shown: RowsShown | None = None
+    row_counts: DisplayedRowCounts | None = None
     more_tells: Mapping[int, tuple[TellingColumn, ...]] = field(default_factory=dict)
     spellings: tuple[PersonSpellings, ...] = ()
     linking: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
-    """A release of a chain once everybody in the source was tagged, and nothing else was done.
+class PendingRelease:
+    """A release of a chain after tagging the persons in the source, before clustering.
 
     Parameters
     ----------
-    planned : with all rows of the source.
-    guarantee : what the release is to hold.
-    parts : the tables that its persons have rows in, as they are in ``planned``.
+    planned : the plan, with all rows of the source.
+    guarantee : the guarantee that the release must satisfy.
+    parts : the tables of the chain, as in ``planned``.
     """
 
     state: CellState
@@ -103,135 +102,189 @@ class Begun:
     parts: tuple[Part, ...]
 
 
-def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None) -> Begun:
-    """Lock a chain, refuse what can be refused, and tag everybody in the source.
+def begin(
+    job: Job, session: Session, key: bytes, clock: Clock, target_session: Session | None
+) -> PendingRelease:
+    """Lock a chain, run all early checks, and tag the persons in the source.
 
     Parameters
     ----------
-    looked : a session on the database that the release goes to; None where it is this one.
+    target_session : a session on the database of the release; None if it is the same database.
     """
-    asked = job.chain
-    assert asked is not None
+    request = job.chain
+    assert request is not None
     with clock.phase("read") as tick:
         tick(0.0)
         if session.has_ledger():
-            # An earlier version's knows nobody who is out.
+            # Migrate ledgers of earlier versions, which do not record absences.
             session.ensure_ledger()
-        chain = chain_state.opened(session, asked, key)
+        chain = chain_state.lock_chain(session, request, key)
         source = source_of(session, chain.rules)
-        here = None if looked is not None else SqlTarget(session)
-        planned = plan(job, source, here, lambda: tick(0.0))
+        target = None if target_session is not None else SqlTarget(session)
+        planned = plan(job, source, target, lambda: tick(0.0))
         definition.require_source(chain, job, source, planned.relation)
-        if looked is not None:
-            planned = _with_target(job, planned, source, SqlTarget(looked), chain)
+        if target_session is not None:
+            planned = _with_target(job, planned, source, SqlTarget(target_session), chain)
         measures = chain.rules.mode == MEASURE
         require_several(chain, job)
         parts = [
             replace(
-                part, identifiers=source.identifiers(part.relation, [a.name for a in part.kept])
+                part, identifiers=source.identifiers(part.relation, [a.name for a in part.retained])
             )
             for part in parts_of(session, job, planned.relation, chain.rules)
         ]
         planned = replace(planned, identifiers=parts[0].identifiers)
-        for part in parts[1:] if looked is not None else ():
-            assert looked is not None
-            _require_place(planned_of(planned, part), part, SqlTarget(looked))
+        for part in parts[1:] if target_session is not None else ():
+            assert target_session is not None
+            _require_place(plan_table(planned, part), part, SqlTarget(target_session))
         if chain.definition is not None and not measures:
-            told = definition.definition_of(job, planned) | told_of(parts)
-            definition.require_same(chain, told)
+            job_definition = definition.definition_of(job, planned) | describe_tables(parts)
+            definition.require_same(chain, job_definition)
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
         blocks = chain.blocks(key)
-        kept = kept_beside(chain.rules, parts)
-        brought = match_persons(state, planned.relation, blocks, kept, job.memory_limit)
-        if brought is None:
-            presence = staged(state, parts, blocks, rows=True)
+        retained = staged_columns(chain.rules, parts)
+        match = match_persons(state, planned.relation, blocks, retained, job.memory_limit)
+        if match is None:
+            presence = stage_source(state, parts, blocks, rows=True)
         else:
-            matched, presence = brought
+            matched, presence = match
             state = replace(state, matched=matched)
-        if not asked.accept_turnover:
+        if not request.accept_turnover:
             require_turnover(state, presence, chain_state.absent_before(session, chain))
     guarantee = replace(
         cast(ChainGuarantee, planned.guarantee),
         only_measured=measures,
-        max_exposed=asked.max_exposed,
+        max_exposed=request.max_exposed,
         tables=len(parts),
     )
-    return Begun(state, source, planned, guarantee, presence, tuple(parts))
+    return PendingRelease(state, source, planned, guarantee, presence, tuple(parts))
 
 
-def advance(begun: Begun, clock: Clock) -> Advanced:
-    """Take a chain one release further: who came, who left, and the rows that are to be shown.
+def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
+    """Advance a chain by one release: admit newcomers, update cells, and renew displayed rows.
 
     Raises
     ------
-    TraceTooSmall, RecountFailed : what was written is not as it must be.
+    TraceTooSmall, RecountFailed : the recount of the new state failed.
     """
-    state, planned, source, presence = begun.state, begun.planned, begun.source, begun.presence
-    job, session, whole = planned.job, state.session, planned.relation
-    planned = replace(planned, relation=_newcomers(source, job, planned, begun))
-    came = newcomers(job, planned, source, state, clock)
-    microdata, policy = came.microdata, came.policy
+    state, planned, source, presence = (
+        pending.state,
+        pending.planned,
+        pending.source,
+        pending.presence,
+    )
+    job, session, source_relation = planned.job, state.session, planned.relation
+    planned = replace(planned, relation=_read_newcomers(source, job, planned, pending))
+    arrivals = classify_newcomers(job, planned, source, state, clock)
+    microdata, policy = arrivals.microdata, arrivals.policy
     with clock.phase("write") as tick:
         tick(0.0)
         if state.matched is not None and state.sequence == 1:
             stage_others(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
-        keep_out(state, planned.relation, came.refused)
+        keep_out(state, planned.relation, arrivals.refused)
         admitted = microdata.n_records > 0
         if admitted:
-            release = recode_release(planned, policy, source, microdata, came.found)
+            release = recode_release(planned, policy, source, microdata, arrivals.clustering)
         else:
-            release = _of_nobody(session, state, came.measures)
-        # As many as change how large the state is: planners are told then.
-        many = 10 * microdata.n_records >= presence.members
-        changed, columns, release = _advanced(
-            job, begun.parts, state, planned, whole, microdata, release, many, came.typical
+            release = _empty_release(session, state, arrivals.measures)
+        # Large batches change the size of the state, so planner statistics are updated.
+        large_batch = 10 * microdata.n_records >= presence.members
+        counts, columns, release = _write_state(
+            job,
+            pending.parts,
+            state,
+            planned,
+            source_relation,
+            microdata,
+            release,
+            large_batch,
+            arrivals.typical,
         )
-        waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
-        changed["longest"] = keep_waiting(state, waiting, last_cell)
+        waiting = presence.newcomers - len(microdata.keys) - len(arrivals.refused)
+        counts["longest"] = keep_waiting(state, waiting, last_cell)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
-        kept = [attribute for part in begun.parts for attribute in part.kept]
-        failing = recount.failing(state, kept, policy.models)
-        broken, levels = reference.recounted(state, kept, policy.models, planned.sensitive)
+        histories = _histories(state, presence, counts, len(microdata.keys), len(arrivals.refused))
+        retained = [attribute for part in pending.parts for attribute in part.retained]
+        failing = recount.count_failing(state, retained, policy.models)
+        broken, levels = reference.recount_models(state, retained, policy.models, planned.sensitive)
         histories = replace(histories, failing=failing + broken, levels=levels)
-        shown = None
+        row_counts = None
         if state.several:
-            shown = rows_shown(state)
-            histories = _of_several(state, histories, shown, columns)
-        begun.guarantee.require_histories(histories)
+            row_counts = count_displayed_rows(state)
+            histories = _with_row_counts(state, histories, row_counts, columns)
+        pending.guarantee.require_histories(histories)
         tells: dict[int, tuple[TellingColumn, ...]] = {}
+        # For small later batches this check would single people out, so skip it.
         if admitted and state.sequence == 1:
-            # Of the few who come later a column tells what it tells of nobody else.
-            # Rows of those who wait are in the relation, and not looked at.
-            seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
-            for part in begun.parts:
-                # What an exchange inside a cell changes is told to nobody, not even by a refusal.
-                draft = planned_of(planned, part).draft(seen, release)
-                place_of = {name: place for name, place, _ in columns_of(part, columns)}
-                of_rows = ShownSource(state, part.number, place_of) if state.several else source
-                grouped = partial(of_rows.groups, draft)
-                tells[part.number] = telling_columns(
-                    draft.job, draft.originals, grouped, {}, only_unique=True
-                )
-        linking = {}
-        for part in begun.parts:
-            draft = planned_of(planned, part).draft(microdata, release)
-            bounds = begun.guarantee.bounds_rows
-            own = ShownColumns(state, draft, columns_of(part, columns), part.number, bounds)
-            linking[part.number] = linking_columns(own, tells.get(part.number, ()))
+            tells = _find_telling_columns(pending, planned, microdata, release, columns)
+        linking = _find_linking_columns(pending, planned, microdata, release, columns, tells)
     planned = replace(planned, policy=replace(policy, k=state.k))
-    return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,
-                    histories, tells.pop(0, ()), presence, begun.parts, shown, tells,
-                    linking=linking)  # fmt: skip
+    return ChainUpdate(
+        state,
+        planned,
+        pending.guarantee,
+        microdata,
+        arrivals.clustering,
+        release,
+        columns,
+        histories,
+        tells.pop(0, ()),
+        presence,
+        pending.parts,
+        row_counts,
+        tells,
+        linking=linking,
+    )
+
+
+def _find_telling_columns(
+    pending: PendingRelease,
+    planned: Plan,
+    microdata: Microdata,
+    release: Release,
+    columns: tuple[tuple[str, str, str], ...],
+) -> dict[int, tuple[TellingColumn, ...]]:
+    """The findings on nearly unique columns of a first release, by table number."""
+    state, tells = pending.state, {}
+    # Rows of waiting newcomers are in the relation, but count as withheld.
+    seen = replace(microdata, withheld=pending.presence.newcomers - microdata.n_records)
+    for part in pending.parts:
+        # No message may depend on who of a cell has which value, so only check uniqueness.
+        draft = plan_table(planned, part).draft(seen, release)
+        place_of = {name: column for name, column, _ in columns_of(part, columns)}
+        of_rows = ShownSource(state, part.number, place_of) if state.several else pending.source
+        grouped = partial(of_rows.groups, draft)
+        tells[part.number] = telling_columns(
+            draft.job, draft.originals, grouped, {}, only_unique=True
+        )
+    return tells
+
+
+def _find_linking_columns(
+    pending: PendingRelease,
+    planned: Plan,
+    microdata: Microdata,
+    release: Release,
+    columns: tuple[tuple[str, str, str], ...],
+    tells: Mapping[int, tuple[TellingColumn, ...]],
+) -> dict[int, tuple[LinkingColumn, ...]]:
+    """The findings on columns that undo cells, by table number."""
+    linking, bounds = {}, pending.guarantee.bounds_rows
+    for part in pending.parts:
+        draft = plan_table(planned, part).draft(microdata, release)
+        own_columns = columns_of(part, columns)
+        displayed = ShownColumns(pending.state, draft, own_columns, part.number, bounds)
+        linking[part.number] = linking_columns(displayed, tells.get(part.number, ()))
+    return linking
 
 
 def _with_target(
-    job: Job, planned: Plan, source: SqlSource, to: SqlTarget, chain: ChainKept
+    job: Job, planned: Plan, source: SqlSource, to: SqlTarget, chain: ChainRecord
 ) -> Plan:
-    """The plan with its place in another database, which refuses while nothing is committed yet."""
+    """Plan the output in another database, so that it is refused before anything is committed."""
     chain_state.require_not_behind(to.session, chain)
     for name in job.named:
         to.require_type(planned.relation.attribute(name))
@@ -244,20 +297,22 @@ def _with_target(
 
 
 def _require_place(planned: Plan, part: Part, to: SqlTarget) -> None:
-    """Check that a further table can be released there, while nothing is committed yet."""
-    for attribute in part.kept:
+    """Check that a further table can be released there, before anything is committed."""
+    for attribute in part.retained:
         to.require_type(attribute)
     to.plan(planned.job, planned.release_id)
 
 
-def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Relation:
-    """The rows of those who are not in the chain yet: others are never clustered again."""
-    state = begun.state
+def _read_newcomers(
+    source: SqlSource, job: Job, planned: Plan, pending: PendingRelease
+) -> Relation:
+    """The relation of newcomers' rows; members are never clustered again."""
+    state = pending.state
     if state.several:
         if state.sequence > 1:
             state.stage_newcomers()
         shared = (*job.quasi_identifiers, *job.by)
-        return stage_newcomers(state, planned.relation, begun.parts, shared)
+        return stage_newcomers(state, planned.relation, pending.parts, shared)
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
@@ -267,115 +322,121 @@ def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Rela
     return source.with_condition(planned.relation, job, names, condition)
 
 
-def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:
-    """The release of no newcomers, with the columns that the chain has."""
+def _empty_release(session: Session, state: CellState, measures: Measures | None) -> Release:
+    """A release without newcomers, with the chain's columns."""
     chain = state.chain
-    told = {} if chain.definition is None else chain.definition
+    stored_definition = {} if chain.definition is None else chain.definition
     columns: list[ReleasedColumn] = []
-    if told:
+    if stored_definition:
         types = dict(session.columns_of(chain.table(session, "value")))
         columns = [
             ReleasedColumn(
-                Attribute(name, Kind.CATEGORY, sql_type=types[place]),
+                Attribute(name, Kind.CATEGORY, sql_type=types[column]),
                 np.empty(0, object),
                 source_name=of,
             )
-            for name, place, of in sorted(told["columns"], key=lambda one: int(one[1][1:]))
-            if place.startswith("v") and of not in dict(told["job"]["by"])
+            for name, column, of in sorted(
+                stored_definition["columns"], key=lambda entry: int(entry[1][1:])
+            )
+            if column.startswith("v") and of not in dict(stored_definition["job"]["by"])
         ]
-    measure = told.get("loss_measure", "sse")
-    nobody = Partition(np.empty(0, np.int32))
-    return Release(nobody, tuple(columns), (), 0.0, 0.0, measure, measures)
+    measure = stored_definition.get("loss_measure", "sse")
+    no_classes = Partition(np.empty(0, np.int32))
+    return Release(no_classes, tuple(columns), (), 0.0, 0.0, measure, measures)
 
 
-def _advanced(
+def _write_state(
     job: Job,
     parts: Sequence[Part],
     state: CellState,
     planned: Plan,
-    whole: Relation,
+    source_relation: Relation,
     microdata: Microdata,
     release: Release,
-    many: bool,
+    large_batch: bool,
     typical: float | None,
 ) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
-    """Write the next state; what changed, and the columns of the release."""
+    """Write the next state; return counts of changes, the columns and the release."""
     session, chain, relation = state.session, state.chain, planned.relation
-    kept = [attribute for part in parts for attribute in part.kept]
-    by = [whole.attribute(name) for name in job.by]
+    retained = [attribute for part in parts for attribute in part.retained]
+    by = [source_relation.attribute(name) for name in job.by]
     target = SqlTarget(session)
     typed = tuple(target.with_sql_type(column, False) for column in release.columns)
     release = replace(release, columns=typed)
     came, first = None, 0
     if chain.definition is None:
-        draft = replace(planned, relation=whole).draft(microdata, release)
+        draft = replace(planned, relation=source_relation).draft(microdata, release)
         target.columns(draft, typed, False)
-        told = definition.made(job, planned, release, told_of(parts), typical)
-        columns = told["columns"]
+        new_definition = definition.build_definition(
+            job, planned, release, describe_tables(parts), typical
+        )
+        columns = new_definition["columns"]
         defined = session.ledger_name("chain_definition")
-        row = (chain.chain_id, state.k, definition.as_text(told))
+        row = (chain.chain_id, state.k, definition.as_text(new_definition))
         session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
         cell_rows.make_tables(
             state,
             [*(column.attribute.sql_type for column in typed), *(a.sql_type for a in by)],
-            [a.sql_type for a in kept],
+            [a.sql_type for a in retained],
         )
     else:
         columns = chain.definition["columns"]
     models = planned.policy.models
-    told_by = 1 if state.several else len(kept)
-    staged = 0 if chain.rules.changes == FREEZE else told_by
-    state.decide(whole_cells(state), batches=not models, kept=staged)
-    beside = reference.of_plain(chain.definition, models, planned.sensitive)
-    changed = cell_rows.compare(state, kept, models, beside)
+    n_compared = 1 if state.several else len(retained)
+    staged = 0 if chain.rules.changes == FREEZE else n_compared
+    state.decide(whole_cells(state), batches=not models, n_staged=staged)
+    references = reference.of_plain(chain.definition, models, planned.sensitive)
+    counts = cell_rows.compare(state, retained, models, references)
     record_absences(state)
     state.apply()
     if microdata.n_records:
         came = relation
-        first = state.admit(relation, microdata, release.partition, typed, by, many)
-    recount.remember(state, len(kept))
-    cell_rows.rewrite(state, parts, came, first, many)
-    changed["rewritten"] = recount.rewritten(state, len(kept))
-    return changed, tuple((name, place, of) for name, place, of in columns), release
+        first = state.admit(relation, microdata, release.partition, typed, by, large_batch)
+    recount.stage_displayed_rows(state, len(retained))
+    cell_rows.rewrite(state, parts, came, first, large_batch)
+    counts["rewritten"] = recount.count_rewritten(state, len(retained))
+    return counts, tuple((name, column, of) for name, column, of in columns), release
 
 
 def _histories(
     state: CellState, presence: Presence, changed: dict[str, int], admitted: int, refused: int
 ) -> Histories:
-    """What the new state holds, counted again."""
-    told = {**state.counted, "members": presence.members, "joined": admitted, **changed}
-    told["refused"] = refused
+    """Recount the histories of the new state."""
+    counts = {**state.cell_counts, "members": presence.members, "joined": admitted, **changed}
+    counts["refused"] = refused
     recount.stage_histories(state)
-    shown, absent = recount.on_display(state)
-    told["absent"], told["stale"] = absent, recount.stale(state)
-    sizes = recount.sizes(state, staged=True)
+    displayed, absent = recount.count_displayed(state)
+    counts["absent"], counts["stale"] = absent, recount.count_stale(state)
+    sizes = recount.count_histories(state, staged=True)
     return Histories(
         sequence=state.sequence,
-        persons=shown,
+        persons=displayed,
         known=sum(size * many for size, many in sizes.items()),
         smallest=min(sizes, default=0),
-        exposed=recount.exposed(sizes, state.k),
+        exposed=recount.count_exposed(sizes, state.k),
         waiting=presence.newcomers - admitted - refused,
         returned=presence.returned,
-        misplaced=recount.misplaced(state),
+        misplaced=recount.count_misplaced(state),
         rewritten=changed["rewritten"],
         refused=refused,
-        told=told,
+        told=counts,
     )
 
 
-def _of_several(
+def _with_row_counts(
     state: CellState,
     histories: Histories,
-    shown: RowsShown,
+    row_counts: DisplayedRowCounts,
     columns: Sequence[tuple[str, str, str]],
 ) -> Histories:
-    """What was counted, with the rows of persons who have several."""
-    rows = shown.rows.get(0, 0)
+    """Add the row counts of a chain with several rows per person."""
+    rows = row_counts.rows.get(0, 0)
     return replace(
         histories,
         rows=rows,
-        beyond=shown.beyond.get(0, 0),
-        fewest=recount.fewest(state, [place for _, place, _ in columns if place.startswith("v")]),
-        told={**histories.told, "rows": rows, "outlying": shown.outlying},
+        beyond=row_counts.beyond.get(0, 0),
+        fewest=recount.count_rarest(
+            state, [column for _, column, _ in columns if column.startswith("v")]
+        ),
+        told={**histories.told, "rows": rows, "outlying": row_counts.outlying},
     )

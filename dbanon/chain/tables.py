@@ -1,4 +1,4 @@
-"""Several tables of the same persons in one chain: what a job and a chain say of each."""
+"""Chains over several tables of the same persons: their settings, plans and joint recount."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dbanon.stores.sql_source import SqlSource
 def tables_of(
     session: Session, relation: Relation, entity: str, tables: Sequence[str]
 ) -> tuple[str, ...]:
-    """The names of a new chain's further tables, as the database has them.
+    """Resolve the names of a new chain's further tables.
 
     Parameters
     ----------
@@ -34,29 +34,29 @@ def tables_of(
 
     Raises
     ------
-    TableNotFound, ColumnNotFound, InsufficientRights : one cannot be read.
+    TableNotFound, ColumnNotFound, InsufficientRights : a table cannot be read.
     UnsupportedType, ChainEntityRows : as ``require_entity``.
-    InvalidParameter : one is named twice, or says otherwise whose a row is.
+    InvalidParameter : a table is named twice, or its entity column has another type.
     """
-    found = [relation]
+    relations = [relation]
     for table in tables:
         other = session.find_source(parse_relation(table))
-        if other.name in [one.name for one in found]:
+        if other.name in [previous.name for previous in relations]:
             raise InvalidParameter(
                 f"The table {other.name} is named twice.", hint="Name each table once."
             )
         _require_persons(session, relation, other, entity)
-        found.append(other)
-    return tuple(str(one.name) for one in found[1:])
+        relations.append(other)
+    return tuple(str(previous.name) for previous in relations[1:])
 
 
 def _require_persons(session: Session, first: Relation, other: Relation, entity: str) -> None:
-    attribute, wanted = other.attribute(entity), first.attribute(entity)
+    attribute, expected = other.attribute(entity), first.attribute(entity)
     session.require_rights(other, [entity])
     require_entity(session, other, attribute)
-    if attribute.sql_type != wanted.sql_type:
+    if attribute.sql_type != expected.sql_type:
         raise InvalidParameter(
-            f'The entity column "{entity}" is of type {wanted.sql_type} in {first.name}, and of'
+            f'The entity column "{entity}" is of type {expected.sql_type} in {first.name}, and of'
             f" type {attribute.sql_type} in {other.name}.",
             hint="Cast it in a view: a person has one identifier in all tables.",
         )
@@ -64,7 +64,7 @@ def _require_persons(session: Session, first: Relation, other: Relation, entity:
 
 @dataclass(frozen=True)
 class TablesSource(SqlSource):
-    """The first table of a chain of several, which has all that classes are made by.
+    """The first table of a chain over several tables, which has all quasi-identifiers.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ class TablesSource(SqlSource):
     others: tuple[Relation, ...] = ()
 
     def describe(self, job: Asked) -> Relation:
-        """The relation of a job; raises as ``ports.Source``, and ChainFirstTable."""
+        """Describe the relation of a job; raises as ``ports.Source``, and ChainFirstTable."""
         relation = self.session.find_source(parse_relation(job.table))
-        own = {attribute.name for attribute in relation.schema.attributes}
+        first_columns = {attribute.name for attribute in relation.schema.attributes}
         for name in (*job.quasi_identifiers, *job.by) if isinstance(job, Job) else ():
             having = [o for o in self.others if name in {a.name for a in o.schema.attributes}]
-            if name not in own and having:
+            if name not in first_columns and having:
                 raise _not_in_first_table(name, relation, having[0])
         return super().describe(job)
 
@@ -97,11 +97,11 @@ def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFir
 
 
 def source_of(session: Session, rules: Rules) -> SqlSource:
-    """What the releases of a chain read.
+    """The source that the releases of a chain read.
 
     Raises
     ------
-    InvalidParameter : the chain has several tables, and a file is one.
+    InvalidParameter : the chain has several tables, and the source is a file.
     """
     if session.staged_rows is not None:
         require_one_table(rules.tables)
@@ -113,20 +113,20 @@ def source_of(session: Session, rules: Rules) -> SqlSource:
 
 
 def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> list[Part]:
-    """The tables that a job's chain has rows of, the job's own first.
+    """The tables of a job's chain, the job's own table first.
 
     Raises
     ------
-    InvalidParameter : the job names other tables than the chain has, or a column that a table is
-        released with is a quasi-identifier, or says whose a row is.
-    ColumnNotFound, TableNotFound, InsufficientRights : one cannot be read.
+    InvalidParameter : the job names other tables than the chain, or retains a quasi-identifier or
+        the entity column of a further table.
+    ColumnNotFound, TableNotFound, InsufficientRights : a table cannot be read.
     """
     assert job.chain is not None
-    own = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    parts, entity = [Part(0, relation, own)], str(job.entity)
+    retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
+    parts, entity = [Part(0, relation, retained)], str(job.entity)
     outputs = _by_table(session, job.chain.outputs)
-    kept = _by_table(session, job.chain.kept)
-    for wrong in (set(outputs) ^ set(rules.tables), set(kept) - set(rules.tables)):
+    retained_by_table = _by_table(session, job.chain.kept)
+    for wrong in (set(outputs) ^ set(rules.tables), set(retained_by_table) - set(rules.tables)):
         if wrong:
             raise InvalidParameter(
                 "Each further table of a chain is released to a place of its own, and no other is:"
@@ -135,8 +135,8 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
                     "Name the tables that dbanon chain show lists, each with its output: outputs."
                 ),
             )
-    places = [parse_relation(place) for place in (job.output, *outputs.values())]
-    if len(set(places)) < len(places):
+    destinations = [parse_relation(output) for output in (job.output, *outputs.values())]
+    if len(set(destinations)) < len(destinations):
         raise InvalidParameter(
             "Two tables of a chain would be released to one place.",
             hint="Name a place for each: output, and the outputs of the chain.",
@@ -155,42 +155,43 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     for number, table in enumerate(rules.tables, 1):
         other = session.find_source(parse_relation(table))
         _require_persons(session, relation, other, entity)
-        names = tuple(kept.get(table, ()))
-        taken = set(names) & {*job.quasi_identifiers, *job.by, entity}
-        if taken or len(set(names)) < len(names):
+        names = tuple(retained_by_table.get(table, ()))
+        duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
+        if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
                 f"Columns of {other.name} would be released twice, or with whose they are:"
-                f" {', '.join(sorted(taken or set(names)))}.",
+                f" {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables of a chain are released with its quasi-identifiers: name columns"
                 " that only this one has.",
             )
         attributes = tuple(map(other.attribute, names))
         session.require_rights(other, [entity, *names])
         session.require_equality(other, list(names))
-        first = parts[-1].first + len(parts[-1].kept)
+        first = parts[-1].first + len(parts[-1].retained)
         parts.append(Part(number, other, attributes, first, outputs[table]))
     return parts
 
 
-def _by_table(session: Session, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of tables, by their names as the database has them."""
+def _by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the table names of a mapping with the names that the database has."""
     return {
-        str(session.find_source(parse_relation(table)).name): said for table, said in given.items()
+        str(session.find_source(parse_relation(table)).name): value
+        for table, value in values.items()
     }
 
 
-def told_of(parts: Sequence[Part]) -> dict[str, Any]:
-    """What the releases of a chain have alike of its further tables; empty where it has none."""
-    found = {
-        str(part.relation.name): [[a.name, a.sql_type] for a in part.kept] for part in parts[1:]
+def describe_tables(parts: Sequence[Part]) -> dict[str, Any]:
+    """The settings of further tables that all releases of a chain share; empty if it has none."""
+    columns_by_table = {
+        str(part.relation.name): [[a.name, a.sql_type] for a in part.retained] for part in parts[1:]
     }
-    return {"tables": found} if found else {}
+    return {"tables": columns_by_table} if columns_by_table else {}
 
 
 def columns_of(
     part: Part, columns: Sequence[tuple[str, str, str]]
 ) -> tuple[tuple[str, str, str], ...]:
-    """The columns of a table's release: those that classes share, and its own.
+    """The columns of a table's release: those that classes share, and its retained columns.
 
     Parameters
     ----------
@@ -198,25 +199,37 @@ def columns_of(
     """
     if part.number == 0:
         return tuple(columns)
-    shared = [one for one in columns if one[1].startswith("v")]
-    own = [(a.name, place, a.name) for a, place in zip(part.kept, part.places, strict=True)]
-    return (*shared, *own)
+    shared = [column for column in columns if column[1].startswith("v")]
+    retained = [
+        (a.name, state_column, a.name)
+        for a, state_column in zip(part.retained, part.places, strict=True)
+    ]
+    return (*shared, *retained)
 
 
-def planned_of(planned: Plan, part: Part) -> Plan:
-    """The plan of a table's release: the same classes, with columns of its own."""
+def plan_table(planned: Plan, part: Part) -> Plan:
+    """The plan of a table's release: the same classes, with the table's retained columns."""
     if part.number == 0:
         return planned
-    job, own = planned.job, {attribute.name for attribute in part.relation.schema.attributes}
+    job, table_columns = (
+        planned.job,
+        {attribute.name for attribute in part.relation.schema.attributes},
+    )
     shared = [*job.quasi_identifiers, *job.by]
-    more = [planned.relation.attribute(name) for name in shared if name not in own]
+    more = [planned.relation.attribute(name) for name in shared if name not in table_columns]
     schema = Schema((*part.relation.schema.attributes, *more))
-    kept = tuple(attribute.name for attribute in part.kept)
-    # Under no name of a job's: the types of its columns are those of the first table.
+    retained = tuple(attribute.name for attribute in part.retained)
+    # Drop the job's name: its column types are those of the first table.
     of_part = replace(
-        job, table=str(part.relation.name), output=part.output, keep=kept, sensitive=(), name=None,
-        roles=None, run_id=str(uuid.uuid4()),
-    )  # fmt: skip
+        job,
+        table=str(part.relation.name),
+        output=part.output,
+        keep=retained,
+        sensitive=(),
+        name=None,
+        roles=None,
+        run_id=str(uuid.uuid4()),
+    )
     return replace(
         planned,
         job=of_part,
@@ -228,26 +241,28 @@ def planned_of(planned: Plan, part: Part) -> Plan:
 def recount_joined(
     state: CellState, written: Sequence[RelationName], combination: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
-    """The combinations that stand in any of the tables, and those that fewer than k persons share.
+    """Count the combinations that occur in any table, and those that fewer than k persons share.
 
-    Whoever joins the tables has no more to join them by. Asked once the histories are staged.
+    Combinations are all that the tables can be joined by. Requires staged histories.
 
     Parameters
     ----------
     written : the released tables, in the same database.
-    combination : the columns that classes share, with the place of each in the cells' values.
+    combination : the columns that classes share, each with its state column.
     """
-    places = ", ".join(place for _, place in combination)
-    values = ", ".join(f"v.{place} AS {place}" for _, place in combination)
+    places = ", ".join(column for _, column in combination)
+    values = ", ".join(f"v.{column} AS {column}" for _, column in combination)
     names = quote_list(name for name, _ in combination)
     persons = (
         f"SELECT {values}, h.size AS persons, 0 AS n FROM {quote(HISTORIES)} AS h"
         f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
-    rows = "".join(f" UNION ALL SELECT {names}, 0, 1 FROM {one.quoted}" for one in written)
-    [(found, apart)] = state.session.rows(
+    rows = "".join(
+        f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in written
+    )
+    [(n_combinations, apart)] = state.session.rows(
         f"SELECT count(*), coalesce(sum(CASE WHEN c.persons < {int(state.k)} THEN 1 ELSE 0 END), 0)"
         f" FROM (SELECT sum(persons) AS persons FROM ({persons}{rows}) AS both_ways"
         f" GROUP BY {places} HAVING sum(n) > 0) AS c"
     )
-    return int(found), int(apart)
+    return int(n_combinations), int(apart)

@@ -1,11 +1,11 @@
-"""What releases of one source tell together about their persons, whether or not they are a chain.
+"""Measure what releases of one source reveal together about persons, as a chain or not.
 
-Whoever knows in which class a person is in each release has only those left who share all of them:
-who have the same joint history, absences included. Of a sensitive column the values remain that
-stand in each of a person's classes. Nothing is written.
+An attacker who knows a person's class in each release can narrow the person down to those with the
+same joint history, absences included. For a sensitive column, only values that occur in all of the
+person's classes remain. Nothing is written.
 
-Persons are found by the record that the ledger has of them, or by a column of the releases that
-says whose a row is: nothing else tells which rows of two releases are the same person's.
+Persons are matched by the ledger's record of persons, or by a column of the releases that
+identifies them.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _Values: TypeAlias = "frozenset[str | None] | None"
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known after some of the releases.
+class JointHistoryCounts:
+    """Counts of joint histories over the first releases.
 
     Parameters
     ----------
-    releases : how many, from the first.
-    persons : who has a row in one of them.
-    below, alone : of these, whose joint history fewer than k share, and whose is theirs alone.
-    read_off : by sensitive column, the persons of whom one value is left.
+    releases : the number of releases, from the first.
+    persons : persons with a row in at least one of them.
+    below, alone : persons whose joint history fewer than k share, and persons with a unique one.
+    read_off : by sensitive column, persons for whom a single value remains.
     """
 
     releases: int
@@ -61,15 +61,15 @@ class MeasuredReleases:
 
     Parameters
     ----------
-    releases : their names, in the order in which they are taken together.
-    entity : the column that persons were found by.
-    known : after the first, the first two, and so on.
+    releases : their names, in the order in which they are combined.
+    entity : the column that identifies persons.
+    known : counts after the first release, the first two, and so on.
     """
 
     releases: tuple[str, ...]
     entity: str
     k: int
-    known: tuple[Known, ...]
+    known: tuple[JointHistoryCounts, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The counts as plain values, for JSON."""
@@ -77,55 +77,56 @@ class MeasuredReleases:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The counts as pairs of label and text, for people."""
-        found = [
+        lines = [
             ("releases", ", ".join(self.releases)),
             ("persons", f'{self.known[-1].persons}, by "{self.entity}"'),
         ]
-        for one in self.known:
+        for counts in self.known:
+            share = counts.below / counts.persons if counts.persons else 0.0
             text = (
-                f"{one.below} ({one.below / one.persons if one.persons else 0.0:.1%}) share their"
-                f" joint history with fewer than {self.k - 1} others, {one.alone} with nobody"
+                f"{counts.below} ({share:.1%}) share their"
+                f" joint history with fewer than {self.k - 1} others, {counts.alone} with nobody"
             )
-            for name, many in one.read_off.items():
+            for name, many in counts.read_off.items():
                 text += f'; one value of "{name}" is left of {many}'
-            found.append((f"after {counted(one.releases, 'release')}", text))
-        return found
+            lines.append((f"after {counted(counts.releases, 'release')}", text))
+        return lines
 
 
 @dataclass(frozen=True)
-class _Read:
-    """The rows of a release: whose, in which class, and what sensitive columns hold."""
+class _ReleaseRows:
+    """The rows of a release: person, class, and sensitive values."""
 
     persons: list[str]
     classes: list[int]
     values: dict[str, list[str | None]]
 
 
-def together(
+def measure_together(
     store: Store,
     releases: Sequence[str],
     entity: str | None = None,
     k: int | None = None,
     sensitive: Sequence[str] | None = None,
 ) -> MeasuredReleases:
-    """Count what releases tell together.
+    """Count the persons whom releases expose together.
 
     Parameters
     ----------
-    releases : names of outputs. Without ``entity`` also ids, and one alone is measured together
-        with all earlier releases that have persons of its source.
-    entity : a column of each of them that says whose a row is; None to count by the record that the
-        ledger has of their persons.
-    k : what histories are counted against; the least of the releases' own when None.
-    sensitive : columns of each of them; those that were released as sensitive when None.
+    releases : names of outputs. Without ``entity`` also ids; a single release is combined with all
+        earlier releases that have persons of its source.
+    entity : a column of each release that identifies persons; None to use the ledger's record of
+        persons.
+    k : the threshold for shared histories; None for the smallest k of the releases.
+    sensitive : columns of each release; None for those that were released as sensitive.
 
     Raises
     ------
-    InvalidParameter : fewer than two releases, of several sources, ``entity`` is no identifier, or
-        a release has no record of its persons.
-    ReleaseNotFound : the ledger does not know one of them.
+    InvalidParameter : fewer than two releases, several sources, ``entity`` is no identifier, or a
+        release has no record of its persons.
+    ReleaseNotFound : the ledger does not have a release.
     ColumnNotFound : a release does not have a column.
-    NullInEntity : a row is nobody's.
+    NullInEntity : a row has no person.
     """
     if len(releases) < (2 if entity else 1) or len(set(releases)) < len(releases):
         raise InvalidParameter(
@@ -137,31 +138,31 @@ def together(
     if not entity:
         with store.session(write=False) as session:
             return _by_record(session, releases, k, sensitive)
-    found = []
+    records = []
     with store.session(write=False) as session:
         for name in releases:
             entry = entries.find_release(session, parse_relation(name))
             recorded.require_classes(entry)
-            found.append(recorded.read(session, entry))
-        _require_one_source(found)
+            records.append(recorded.read(session, entry))
+        _require_one_source(records)
         if sensitive is None:
-            of_all = [set(one.report.sensitive) for one in found]
+            of_all = [set(record.report.sensitive) for record in records]
             sensitive = sorted(set.intersection(*of_all))
-        reads = [_read(session, name, entity, sensitive) for name in releases]
-    k = min(int(one.report.request.k) for one in found) if k is None else k
-    return MeasuredReleases(tuple(releases), entity, k, _known(reads, k, sensitive))
+        reads = [_read_rows(session, name, entity, sensitive) for name in releases]
+    k = min(int(record.report.request.k) for record in records) if k is None else k
+    return MeasuredReleases(tuple(releases), entity, k, _count_joint_histories(reads, k, sensitive))
 
 
 def _by_record(
     session: Session, names: Sequence[str], k: int | None, sensitive: Sequence[str] | None
 ) -> MeasuredReleases:
-    """What releases tell together by the record of their persons.
+    """Measure releases by the ledger's record of their persons.
 
-    One release is measured together with all earlier ones that have persons of its source.
+    A single release is combined with all earlier ones that have persons of its source.
 
     Raises
     ------
-    InvalidParameter, ReleaseNotFound : as ``together``.
+    InvalidParameter, ReleaseNotFound : as ``measure_together``.
     """
     if sensitive:
         raise InvalidParameter(
@@ -169,9 +170,9 @@ def _by_record(
             hint="Leave out the sensitive columns, or name the column of the person that each"
             " release has (`entity`).",
         )
-    known = person_record.recorded_persons(session)
+    records = person_record.recorded_persons(session)
     ids = [_release_id(session, name) for name in names]
-    missing = [name for name, id_ in zip(names, ids, strict=True) if id_ not in known]
+    missing = [name for name, id_ in zip(names, ids, strict=True) if id_ not in records]
     if missing:
         raise InvalidParameter(
             f"Not measured: the ledger has no record of the persons of {', '.join(missing)}.",
@@ -179,34 +180,37 @@ def _by_record(
             " source is in the database of the ledger. Earlier versions kept none.",
             hint="Name the column of the person that each of these releases has (`entity`).",
         )
-    measured = [known[id_] for id_ in ids]
+    measured = [records[id_] for id_ in ids]
     if len(measured) == 1:
-        older = list(known.values())[: list(known).index(ids[0]) + 1]
-        measured = [one for one in older if one.has_persons_of(measured[0])]
-    if not all(one.has_persons_of(measured[0]) for one in measured):
+        older = list(records.values())[: list(records).index(ids[0]) + 1]
+        measured = [record for record in older if record.has_persons_of(measured[0])]
+    if not all(record.has_persons_of(measured[0]) for record in measured):
         raise InvalidParameter(
             "The releases are of several sources, or of several entities.",
             hint="Persons are compared by the identifiers of one column of one source.",
         )
-    k = min(one.k for one in measured) if k is None else k
-    counts = person_record.measure_each(session, [one.release_id for one in measured], k)
+    k = min(record.k for record in measured) if k is None else k
+    counts = person_record.measure_each(session, [record.release_id for record in measured], k)
     return MeasuredReleases(
-        tuple(one.output for one in measured),
+        tuple(record.output for record in measured),
         measured[0].entity,
         k,
-        tuple(Known(one.releases, one.persons, one.below, one.alone, {}) for one in counts),
+        tuple(
+            JointHistoryCounts(record.releases, record.persons, record.below, record.alone, {})
+            for record in counts
+        ),
     )
 
 
 def _release_id(session: Session, release: str) -> str:
-    """The id of a release, by its id or the name of its output."""
+    """The id of a release, given its id or the name of its output."""
     if _ID.fullmatch(release):
         return release.lower()
     return entries.find_release(session, parse_relation(release)).release_id
 
 
-def _require_one_source(found: Sequence[recorded.Recorded]) -> None:
-    sources = sorted({one.report.source for one in found})
+def _require_one_source(records: Sequence[recorded.Recorded]) -> None:
+    sources = sorted({record.report.source for record in records})
     if len(sources) > 1:
         raise InvalidParameter(
             f"The releases are of {len(sources)} sources: {', '.join(sources)}.",
@@ -214,21 +218,21 @@ def _require_one_source(found: Sequence[recorded.Recorded]) -> None:
         )
 
 
-def _read(session: Session, name: str, entity: str, sensitive: Sequence[str]) -> _Read:
-    """What a release says of each person.
+def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str]) -> _ReleaseRows:
+    """Read the persons, classes and sensitive values of a release.
 
     Raises
     ------
-    ColumnNotFound, InvalidParameter, NullInEntity : as ``together``.
+    ColumnNotFound, InvalidParameter, NullInEntity : as ``measure_together``.
     """
     entry = entries.find_release(session, parse_relation(name))
     relation = session.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in relation.schema.attributes}
-    for wanted in (entity, *sensitive):
-        if wanted not in attributes:
+    for required in (entity, *sensitive):
+        if required not in attributes:
             raise ColumnNotFound(
-                f'Release {name} has no column "{wanted}".',
-                hint=_HINT if wanted == entity else "Name those that all releases have.",
+                f'Release {name} has no column "{required}".',
+                hint=_HINT if required == entity else "Name those that all releases have.",
             )
     if entity in entry.quasi_identifiers:
         raise InvalidParameter(
@@ -248,15 +252,17 @@ def _read(session: Session, name: str, entity: str, sensitive: Sequence[str]) ->
             f'Column "{entity}" holds NULL in {nobodys} of {len(rows)} rows of release {name}.',
             hint="Persons are found by it: name another one, or leave these rows out in a view.",
         )
-    return _Read(
+    return _ReleaseRows(
         [str(row[1]) for row in rows],
         [int(row[0]) for row in rows],
         {column: [row[2 + at] for row in rows] for at, column in enumerate(sensitive)},
     )
 
 
-def _known(reads: Sequence[_Read], k: int, sensitive: Sequence[str]) -> tuple[Known, ...]:
-    """What is known after the first release, the first two, and so on."""
+def _count_joint_histories(
+    reads: Sequence[_ReleaseRows], k: int, sensitive: Sequence[str]
+) -> tuple[JointHistoryCounts, ...]:
+    """Count joint histories after the first release, the first two, and so on."""
     number: dict[str, int] = {}
     for read in reads:
         for person in read.persons:
@@ -264,38 +270,41 @@ def _known(reads: Sequence[_Read], k: int, sensitive: Sequence[str]) -> tuple[Kn
     joint = np.zeros(len(number), np.int64)
     seen = np.zeros(len(number), np.bool_)
     left: dict[str, list[_Values]] = {name: [None] for name in sensitive}
-    found = []
+    results = []
     for at, read in enumerate(reads, 1):
         now, classes_of = _classes(read, number)
         seen |= now >= 0
-        before, own = np.column_stack([joint, now]), joint
+        before, previous = np.column_stack([joint, now]), joint
         _, first, joint = np.unique(before, axis=0, return_index=True, return_inverse=True)
         joint = joint.reshape(-1)
-        # Who is in none of the releases yet is no candidate.
+        # Persons who are in none of the releases so far are no candidates.
         sizes = np.bincount(joint[seen], minlength=len(first))
         read_off = {}
         for name in sensitive:
-            stand = _standing(read, read.values[name])
+            class_values = _values_by_class(read, read.values[name])
             left[name] = [
-                _common(
-                    left[name][own[person]],
-                    [stand[one] for one in classes_of.get(int(now[person]), ())],
+                _intersect_values(
+                    left[name][previous[person]],
+                    [
+                        class_values[class_number]
+                        for class_number in classes_of.get(int(now[person]), ())
+                    ],
                 )
                 for person in first.tolist()
             ]
             one_left = np.array([values is not None and len(values) == 1 for values in left[name]])
             read_off[name] = int(sizes[one_left].sum())
-        below, alone = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
-        found.append(Known(at, int(seen.sum()), below, alone, read_off))
-    return tuple(found)
+        below, unique = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
+        results.append(JointHistoryCounts(at, int(seen.sum()), below, unique, read_off))
+    return tuple(results)
 
 
 def _classes(
-    read: _Read, number: Mapping[str, int]
+    read: _ReleaseRows, number: Mapping[str, int]
 ) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
-    """By person, int64 (n,), a number of the classes that rows of theirs stand in, -1 for none.
+    """Number the set of classes of each person, int64 (n,), -1 for none; and these sets by number.
 
-    Beside it the classes that each number stands for: a person with several rows may be in several.
+    A person with several rows may be in several classes.
     """
     of_person: dict[int, set[int]] = {}
     for person, its in zip(read.persons, read.classes, strict=True):
@@ -307,16 +316,18 @@ def _classes(
     return now, {at: classes for classes, at in numbers.items()}
 
 
-def _standing(read: _Read, values: Sequence[str | None]) -> dict[int, set[str | None]]:
-    """The values that stand in each class."""
-    found: dict[int, set[str | None]] = {}
+def _values_by_class(
+    read: _ReleaseRows, values: Sequence[str | None]
+) -> dict[int, set[str | None]]:
+    """The values that occur in each class."""
+    values_of_class: dict[int, set[str | None]] = {}
     for its, value in zip(read.classes, values, strict=True):
-        found.setdefault(its, set()).add(value)
-    return found
+        values_of_class.setdefault(its, set()).add(value)
+    return values_of_class
 
 
-def _common(before: _Values, stand: Sequence[set[str | None]]) -> _Values:
-    """The values that are left; None where no release has told of any."""
+def _intersect_values(before: _Values, stand: Sequence[set[str | None]]) -> _Values:
+    """The values that remain possible; None if no release has restricted them."""
     if not stand:
         return before
     now = frozenset[str | None]().union(*stand)

@@ -1,4 +1,4 @@
-"""Newcomers of a chain who are not admitted yet: since when each waits, under tags."""
+"""Waiting newcomers of a chain: the release since which each waits, by tag."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dbanon.sessions.pseudonym_session import WAITING
 
 
 def keep_waiting(state: CellState, waiting: int, last_cell: int) -> int:
-    """Keep since when newcomers wait who were not admitted; for how long the first of them has.
+    """Record since when newcomers wait; return the longest wait in releases.
 
-    Nothing is kept of who is admitted, is kept out, or has left the source meanwhile.
+    Nothing is recorded about newcomers who were admitted or excluded, or have left the source.
 
     Parameters
     ----------
-    waiting : how many there are.
-    last_cell : the last cell before this release, which none of them can be in.
+    waiting : the number of waiting newcomers.
+    last_cell : the last cell before this release; members of later cells do not wait.
     """
     session, table, sequence = state.session, state.name("chain_waiting"), int(state.sequence)
     if not state.chain.rules.max_wait:
@@ -40,8 +40,8 @@ def keep_waiting(state: CellState, waiting: int, last_cell: int) -> int:
 
 
 def longest_wait(state: CellState) -> int:
-    """For how many releases, at this one, the newcomer who waits longest has waited."""
-    # A plan brings no ledger of an earlier version up to date; nobody waits by that one.
+    """The number of releases that the longest-waiting newcomer has waited."""
+    # A plan does not migrate ledgers of earlier versions, which have no waiting newcomers.
     if state.session.find_existing(state.session.ledger_name("chain_waiting")) is None:
         return 0
     [(since,)] = state.session.rows(

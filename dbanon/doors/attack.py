@@ -20,7 +20,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
 from dbanon.measures.attacks.task import GUESSES, AttackData
 from dbanon.measures.pairs import combine_codes
-from dbanon.release.attacks import Attacks, attacks_of, exposed_of
+from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +172,7 @@ class _Table:
             # A synthesis may have public values that nobody has.
             trees.setdefault(attribute.name, flat([*known, *sorted(values - {*known})]))
         made = [column.at(firsts) for column in columns]
-        return exposed_of(
+        return attack_data_of(
             microdata, self.members, made, weights.astype(np.int64), trees, linked=self.linked
         )
 

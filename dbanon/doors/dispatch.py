@@ -62,8 +62,8 @@ def plan_classes(job: Job, source: Store, target: Store | None, **options: Any) 
     job = by_rules(job, source)
     if job.chain is None:
         return outlook(job, source, target, **options)
-    from dbanon.chain.outlook import chain_source, planned_chain
+    from dbanon.chain.outlook import chain_source, plan_next_release
 
     return outlook(
-        job, source, target, of_chain=planned_chain, source_of_chain=chain_source, **options
+        job, source, target, of_chain=plan_next_release, source_of_chain=chain_source, **options
     )

@@ -28,7 +28,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, combine_codes
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.alignment import unrelated
+from dbanon.release.alignment import is_unrelated
 from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def evaluate(
 
 def _require_related(pairs: Pairs, seed: int) -> None:
     """Refuse rows in random order; raises RowsNotAligned."""
-    if unrelated(pairs, seed):
+    if is_unrelated(pairs, seed):
         raise RowsNotAligned(
             "Original and released rows are paired by their places, and are no nearer to each"
             " other than rows paired at random.",

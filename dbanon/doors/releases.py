@@ -369,7 +369,7 @@ def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> Chai
     ------
     ChainNotFound : there is none of this name.
     """
-    return run.shown(open_store(database, on_sql), name)
+    return run.show(open_store(database, on_sql), name)
 
 
 def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = None) -> Measured:
@@ -383,7 +383,7 @@ def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = 
     ------
     ChainNotFound, ChainKeyWrong : there is none, or the key is another's.
     """
-    return run.measured(open_store(database, on_sql), name, key)
+    return run.measure(open_store(database, on_sql), name, key)
 
 
 def measure_releases(
@@ -420,9 +420,9 @@ def measure_releases(
     ColumnNotFound : a release does not have a column.
     NullInEntity : a row is nobody's.
     """
-    from dbanon.chain.together import together
+    from dbanon.chain.together import measure_together
 
-    return together(open_store(database, on_sql), releases, entity, k, sensitive)
+    return measure_together(open_store(database, on_sql), releases, entity, k, sensitive)
 
 
 def withdraw(

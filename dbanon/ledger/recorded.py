@@ -26,7 +26,7 @@ from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
+from dbanon.release.report import Counted, Evaluated, Provenance, ReleaseLoss, Report, Request
 from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -181,7 +181,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
         missing.append("an evaluation")
     if row["digest"] is None:
         missing.append("the digest of the rows, which version 0.1.0 did not take")
-    provenance = MadeBy(
+    provenance = Provenance(
         release_id=entry.release_id,
         created_at=ledger_time(row["created_at"]) or _UNKNOWN,
         dbanon_version=str(row["dbanon_version"]),
@@ -194,7 +194,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
     report = Report(
         _request(row, columns, entry),
         _counted(row, entry),
-        Lost(
+        ReleaseLoss(
             float(row["information_loss"]),
             float(row["information_loss_before_rounding"]),
             losses,

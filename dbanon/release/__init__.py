@@ -1,1 +1,1 @@
-"""Classes into what is released, and what is said about it."""
+"""Turn classes into a release, and report on it."""

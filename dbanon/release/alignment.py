@@ -1,6 +1,6 @@
-"""Which row of a data frame became which released one: known to the run's own report, in memory.
+"""Alignment of a data frame's rows with released rows, in memory with the run's own report.
 
-It undoes what shuffling is for. So no serialization holds it: neither JSON, nor text, nor a pickle.
+It undoes shuffling, so no serialization contains it: no JSON, text or pickle.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
     from dbanon.measures.attributes import Floats
     from dbanon.measures.pairs import Pairs
 
-# Pairs that are tried, and what unrelated rows stay below.
+# Number of pairs to test, and the bounds that unrelated rows stay below.
 MOST, DEVIATIONS, SHARE = 1000, 3.0, 0.4
-# A spread of sums that is of rounding.
+# Spreads of sums below this share are rounding errors.
 _ROUNDING = 1e-9
 
 
-def unrelated(pairs: Pairs, seed: int = 0) -> bool:
-    """True where released rows are no nearer to their originals than rows paired at random.
+def is_unrelated(pairs: Pairs, seed: int = 0) -> bool:
+    """Whether released rows are no nearer to their originals than rows paired at random.
 
-    False, too, where all pairings are alike, as in one class: there is nothing to tell then.
+    False if all pairings are equivalent, as in a single class.
     """
-    found = against_chance(pairs, seed)
-    return found is not None and found[0] < DEVIATIONS and found[1] < SHARE
+    comparison = compare_with_chance(pairs, seed)
+    return comparison is not None and comparison[0] < DEVIATIONS and comparison[1] < SHARE
 
 
-def against_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
-    """``gain`` and ``share`` of the pairing; None where all pairings have one sum."""
+def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
+    """``gain`` and ``share`` of the pairing; None if all pairings have the same sum."""
     records = np.arange(pairs.n)
     if pairs.n > MOST:
         records = np.random.default_rng(seed).choice(pairs.n, MOST, replace=False)
     rows, n = pairs.rows[records], len(records)
     if n < 2:
         return None
-    apart: Floats = np.zeros((n, n))
+    distances: Floats = np.zeros((n, n))
     for column in pairs.columns:
-        apart += column.apart(records[:, None], rows[None, :])
-    by_record, by_row = apart.mean(axis=1), apart.mean(axis=0)
-    chance, own = n * float(by_row.mean()), float(np.trace(apart))
-    # No pairing is below either: each record at its nearest row, each row at its nearest record.
-    least = max(float(apart.min(axis=1).sum()), float(apart.min(axis=0).sum()))
-    apart -= by_record[:, None]
-    apart -= by_row[None, :] - by_row.mean()
-    spread = sqrt(float(np.square(apart, out=apart).sum()) / (n - 1))
+        distances += column.apart(records[:, None], rows[None, :])
+    by_record, by_row = distances.mean(axis=1), distances.mean(axis=0)
+    chance, paired_sum = n * float(by_row.mean()), float(np.trace(distances))
+    # Lower bounds of any pairing: each record with its nearest row, and vice versa.
+    least = max(float(distances.min(axis=1).sum()), float(distances.min(axis=0).sum()))
+    distances -= by_record[:, None]
+    distances -= by_row[None, :] - by_row.mean()
+    spread = sqrt(float(np.square(distances, out=distances).sum()) / (n - 1))
     if spread <= _ROUNDING * chance or chance <= least:
         return None
-    return (chance - own) / spread, (chance - own) / (chance - least)
+    return (chance - paired_sum) / spread, (chance - paired_sum) / (chance - least)
 
 
-# How rows of a released frame stand, as its attrs and the arguments of its report say.
+# Row orders of a released frame, as in its attrs and the arguments of its report.
 SHUFFLED, INPUT = "shuffled", "input"
 ROWS_LINK = Caution(
     "the rows are in the order of their originals",
@@ -69,15 +69,15 @@ ROWS_LINK = Caution(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
-    """What pairs released rows with originals. Pickled and copied deeply it is None.
+    """The pairing of released rows with originals; None when pickled or deep-copied.
 
     Parameters
     ----------
-    n : the rows of the original.
-    places : int64 (r,), the original of each released row.
-    before, after : by quasi-identifier, a digest of all its values in their order, to know that
-        both frames are still those of the run.
-    released : the frame, as it was handed back.
+    n : the number of original rows.
+    places : int64 (r,), the index of the original of each released row.
+    before, after : digests of all values in order, by quasi-identifier, to check that both frames
+        are still those of the run.
+    released : the frame that was returned.
     hierarchies : of the run, by column.
     """
 
@@ -92,10 +92,10 @@ class Alignment:
         return _nothing, ()
 
     def rows(self) -> NDArray[np.int64]:
-        """int64 (n,), the released row of each original; -1 where it was withheld."""
-        found = np.full(self.n, -1, np.int64)
-        found[self.places] = np.arange(len(self.places))
-        return found
+        """The index of the released row of each original, int64 (n,); -1 if withheld."""
+        released_rows = np.full(self.n, -1, np.int64)
+        released_rows[self.places] = np.arange(len(self.places))
+        return released_rows
 
 
 def _nothing() -> None:

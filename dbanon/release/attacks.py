@@ -1,7 +1,7 @@
-"""Attacks: what an attacker reaches who holds released rows, whatever made them.
+"""Attacks on released rows, however they were made, and their success rates.
 
-Rates are of real persons, known to nobody but the controller: they are no part of a release, and
-nothing of a single record leaves this module.
+Rates refer to real persons and are for the controller only: they are not part of a release, and no
+data about a single record leaves this module.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dbanon.release.words import attack_text
 
 @dataclass(frozen=True, repr=False)
 class Attacks(WithCard):
-    """What attacks on released rows reach.
+    """The results of attacks on released rows.
 
     Parameters
     ----------
-    originals, controls, released : how many records and rows there are.
-    found : by attack, as docs/evaluation.md lists them.
-    linked : the columns that are known from one place, and from another.
+    originals, controls, released : the numbers of records and rows.
+    found : results by attack, as docs/evaluation.md lists them.
+    linked : the columns that the attacker knows from one data set, and from another.
     """
 
     originals: int
@@ -45,8 +45,8 @@ class Attacks(WithCard):
 
     @property
     def risks(self) -> dict[str, float | None]:
-        """By attack; None where there is none."""
-        return {name: one.risk for name, one in self.found.items()}
+        """Risk by attack; None if it cannot be estimated."""
+        return {name: attack.risk for name, attack in self.found.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain values, for JSON."""
@@ -55,15 +55,15 @@ class Attacks(WithCard):
             "controls": self.controls,
             "released": self.released,
             "linked": [list(part) for part in self.linked],
-            "found": {name: one.to_dict() for name, one in self.found.items()},
+            "found": {name: attack.to_dict() for name, attack in self.found.items()},
         }
 
     def pairs(self) -> list[tuple[str, str]]:
         """The figures as pairs of label and text, for people."""
-        return [(name, attack_text(one.to_dict())) for name, one in self.found.items()]
+        return [(name, attack_text(attack.to_dict())) for name, attack in self.found.items()]
 
 
-def exposed_of(
+def attack_data_of(
     microdata: Microdata,
     members: int,
     columns: Iterable[ReleasedColumn],
@@ -73,22 +73,23 @@ def exposed_of(
     linked: Sequence[Sequence[str]] | None = None,
     **options: Any,
 ) -> AttackData:
-    """Originals, then control records, beside released rows that differ.
+    """Combine originals, control records and distinct released rows for attacks.
 
     Parameters
     ----------
-    microdata : both together.
-    columns : as they are written, of m rows.
-    weights : int64 (m,), how many rows are released as each.
-    linked : two lists of columns; None for the first half of them, and the second.
+    microdata : the originals, followed by the control records.
+    members : the number of originals.
+    columns : as they are written, of m distinct rows.
+    weights : int64 (m,), the multiplicity of each row.
+    linked : two lists of columns; None for the first and the second half.
     """
     names = [attribute.name for attribute in microdata.attributes]
     half = (len(names) + 1) // 2
     parts = linked or (names[:half], names[half:])
-    known = measures or Measures.of(microdata)
-    trees = trees_of(microdata.attributes, hierarchies or {}, known)
+    table_measures = measures or Measures.of(microdata)
+    trees = trees_of(microdata.attributes, hierarchies or {}, table_measures)
     return AttackData(
-        columns=columns_of(microdata, known, trees, columns),
+        columns=columns_of(microdata, table_measures, trees, columns),
         members=members,
         controls=microdata.n_records - members,
         weights=weights,
@@ -101,7 +102,7 @@ def exposed_of(
 
 
 def attacks_of(exposed: AttackData) -> Attacks:
-    """What each attack reaches."""
+    """Run all attacks."""
     names = [column.name for column in exposed.columns]
     first, second = (tuple(names[at] for at in part) for part in exposed.linked)
     return Attacks(

@@ -1,12 +1,12 @@
-"""Columns that are released as they are, and tell rows apart or the values that a release hides.
+"""Retained columns that single out rows or reveal values that a release hides.
 
-Two things are counted for such a column, of the released rows that have a value in it. *Rare*: its
-value is shared by fewer than k of them. *Determined*: all rows of its value had one value of a
-quasi-identifier, so that the one follows from the other. Rows that share their value with nobody
-always do that: from the share of determined rows goes what would be expected if the column told
-nothing, and what is left counts only as far as the release hides the quasi-identifier.
+Two counts are made of the released rows with a value in such a column. *Rare*: fewer than k rows
+share the value. *Determined*: all rows with the value had the same original value of a
+quasi-identifier, so one follows from the other. Unique values always determine everything, so the
+number of rows expected by chance is subtracted, and the excess counts only to the extent that the
+release hides the quasi-identifier.
 
-What is found names columns, and holds no value.
+Findings name columns and contain no values.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from dbanon.errors import RecountFailed
 
 @dataclass(frozen=True)
 class TellingColumn:
-    """A column that is released as it is, and tells rows apart or what a quasi-identifier was.
+    """A retained column that singles out rows or determines a quasi-identifier.
 
     Parameters
     ----------
     name : the column.
-    determines : the quasi-identifier whose original values follow from it; None where its values
-        are each shared by too few rows.
-    share : the share of released rows, of those that have a value in it, that this is so of at
-        least.
+    determines : the quasi-identifier whose original values follow from it; None if too few rows
+        share each of its values.
+    share : the minimum share of affected rows, among released rows with a value.
     """
 
     name: str
@@ -52,13 +51,13 @@ class TellingColumn:
 
 @dataclass(frozen=True)
 class FewPersons:
-    """A column of the source that looks like a person's number, of which classes hold few.
+    """A source column that looks like a person identifier, with few values in some classes.
 
     Parameters
     ----------
     name : the column.
-    share : about the share of classes that hold fewer than k of its values, in hundredths and no
-        less than one.
+    share : the approximate share of classes with fewer than k of its values, in hundredths, at
+        least 0.01.
     """
 
     name: str
@@ -66,7 +65,7 @@ class FewPersons:
 
     @classmethod
     def of(cls, name: str, classes: int, below: int) -> Self:
-        """What was found, of classes that were counted and of those of them that hold few."""
+        """Make the finding from the number of classes, and of those below k."""
         return cls(name, max(round(below / classes, 2), 0.01))
 
     def describe(self, k: int) -> str:
@@ -80,12 +79,12 @@ class FewPersons:
 
 @dataclass(frozen=True)
 class PersonSpellings(FewPersons):
-    """An entity whose texts differ in white space or capitals alone, and count as several persons.
+    """An entity column with values that differ only in white space or capitals.
 
     Parameters
     ----------
     name : the column.
-    share : of its values, those that are another spelling, in hundredths and no less than one.
+    share : the share of values that are another spelling, in hundredths, at least 0.01.
     """
 
     def describe(self, k: int) -> str:
@@ -99,7 +98,7 @@ class PersonSpellings(FewPersons):
 
 @dataclass(frozen=True)
 class KeptIdentifier:
-    """A column that is released as it is, and looks like an identifier of persons.
+    """A retained column that looks like a person identifier.
 
     Parameters
     ----------
@@ -111,7 +110,7 @@ class KeptIdentifier:
     reason: str
 
     def describe(self, k: int) -> str:
-        """The finding in words; ``k`` says nothing of it."""
+        """Describe the finding; ``k`` is not used."""
         why = _WHY.get(self.reason, self.reason)
         return f'"{self.name}" looks like an identifier, and is released as it is: {why}'
 
@@ -127,27 +126,27 @@ if TYPE_CHECKING:
 
     from dbanon.recoding import ReleasedColumn
 
-# Of the rows that have a value: what is told from here on.
+# Findings are reported from this share of the rows with a value.
 SHARE = 0.5
 
-# Up to so many rows all are counted. Of more a sample is looked at first.
+# Up to this many rows all are counted; larger tables are sampled first.
 ALL_ROWS = 50_000
-# What a sample without two equal values leaves open: this share of the rows may have one that
-# others share, but for one sample in exp(_CERTAIN).
+# A sample without equal values leaves open that this share of rows has shared values, with an error
+# probability of exp(-_CERTAIN).
 _OPEN = 0.1
 _CERTAIN = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class ValueGroups:
-    """The released rows that have a value in a column, by that value.
+    """The released rows with a value in a column, grouped by that value.
 
     Parameters
     ----------
-    sizes : int64 (g,), the sizes in rows that there are.
-    counts : int64 (g,), how many values are shared by so many rows.
-    rare : int64 (g,), how many of these values fewer than k rows, or persons, share.
-    alike : int64 (g, d), at how many of these values all rows had one value of each
+    sizes : int64 (g,), distinct group sizes in rows.
+    counts : int64 (g,), the number of groups of each size.
+    rare : int64 (g,), the number of these with fewer than k rows or persons.
+    alike : int64 (g, d), the number of these in which all rows had the same original value of each
         quasi-identifier.
     """
 
@@ -168,49 +167,49 @@ def groups_of(
     k: int,
     persons: NDArray[np.int32] | None = None,
 ) -> ValueGroups:
-    """The groups of a column.
+    """Group rows by the value of a column.
 
     Parameters
     ----------
     values : int64 (n,), the column as codes; -1 for NULL.
-    quasi_identifiers : d of int64 (n,), the original values as codes, of which NULL has one.
-    persons : int32 (n,), whose the rows are; None where each is a person.
+    quasi_identifiers : d arrays, int64 (n,), the original values as codes, including NULL.
+    persons : int32 (n,), the person of each row; None if each row is a person.
     """
-    known = np.flatnonzero(values >= 0)
-    order = known[np.argsort(values[known], kind="stable")]
+    non_null = np.flatnonzero(values >= 0)
+    order = non_null[np.argsort(values[non_null], kind="stable")]
     _, starts, sizes = np.unique(values[order], return_index=True, return_counts=True)
-    fewest = sizes
+    n_persons = sizes
     if persons is not None and len(order):
         group = np.repeat(np.arange(len(sizes)), sizes)
         pairs = np.unique(np.column_stack((group, persons[order])), axis=0)
-        fewest = np.bincount(pairs[:, 0], minlength=len(sizes))
-    alike = [
+        n_persons = np.bincount(pairs[:, 0], minlength=len(sizes))
+    agrees = [
         np.minimum.reduceat(codes[order], starts) == np.maximum.reduceat(codes[order], starts)
         for codes in quasi_identifiers
         if len(order)
     ]
-    found, inverse = np.unique(sizes, return_inverse=True)
+    distinct_sizes, inverse = np.unique(sizes, return_inverse=True)
     inverse = inverse.reshape(-1)
 
     def by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(inverse, flags, len(found)).astype(np.int64)
+        return np.bincount(inverse, flags, len(distinct_sizes)).astype(np.int64)
 
     return ValueGroups(
-        found.astype(np.int64),
-        np.bincount(inverse, minlength=len(found)).astype(np.int64),
-        by_size(fewest < k),
-        np.column_stack([by_size(flags) for flags in alike])
-        if alike
-        else np.zeros((len(found), len(quasi_identifiers)), np.int64),
+        distinct_sizes.astype(np.int64),
+        np.bincount(inverse, minlength=len(distinct_sizes)).astype(np.int64),
+        by_size(n_persons < k),
+        np.column_stack([by_size(flags) for flags in agrees])
+        if agrees
+        else np.zeros((len(distinct_sizes), len(quasi_identifiers)), np.int64),
     )
 
 
 def require_all_counted(name: str, counted: int, released: int) -> None:
-    """Check that groups of a column's values hold all released rows.
+    """Check that the groups of a column contain all released rows.
 
     Raises
     ------
-    RecountFailed : they hold more or fewer.
+    RecountFailed : they contain more or fewer rows.
     """
     if counted != released:
         raise RecountFailed(
@@ -240,7 +239,7 @@ class Frequencies:
 
 
 class ReleasedOriginals(Protocol):
-    """What is known of the original values of the released rows."""
+    """Access to the original values of the released rows."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -254,7 +253,7 @@ class ReleasedOriginals(Protocol):
 
 
 class Originals:
-    """What the released rows were before, and how far a release hides it.
+    """The originals of the released rows, and the extent to which a release hides them.
 
     Parameters
     ----------
@@ -297,9 +296,9 @@ class Originals:
     def hidden_rows(self, name: str) -> int:
         """The number of released rows whose own value the release does not show."""
         partition = self._partition
-        lost = [c.losses for c in self._columns if c.source == name and c.losses is not None]
-        if lost:
-            hides = np.any([part > 0 for part in lost], axis=0)
+        losses = [c.losses for c in self._columns if c.source == name and c.losses is not None]
+        if losses:
+            hides = np.any([part > 0 for part in losses], axis=0)
         else:
             codes = self.codes(name)[partition.members]
             hides = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
@@ -311,30 +310,30 @@ class Originals:
 def telling(
     name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
 ) -> list[TellingColumn]:
-    """What a column tells, most of all first; empty where it is nothing of note."""
+    """The findings on a column, if any."""
     n = groups.n_rows
     if not n:
         return []
-    found = []
+    findings = []
     rare = int(groups.sizes @ groups.rare)
     if rare >= SHARE * n:
-        found.append(TellingColumn(name, None, told_share(rare, n, k)))
+        findings.append(TellingColumn(name, None, floor_share(rare, n, k)))
     for position, quasi_identifier in enumerate(originals.names):
         determined = int(groups.sizes @ groups.alike[:, position])
         if determined < SHARE * n:
             continue
-        # A row that stands alone is always determined: without others nothing is left over.
-        together = groups.sizes > 1
-        if int(groups.sizes[together] @ groups.alike[together, position]) < SHARE * n:
+        # Unique rows are always determined, so shared values must reach the share by themselves.
+        shared = groups.sizes > 1
+        if int(groups.sizes[shared] @ groups.alike[shared, position]) < SHARE * n:
             continue
-        excess = determined - _by_chance(groups, originals.frequencies(quasi_identifier))
+        excess = determined - _expected_by_chance(groups, originals.frequencies(quasi_identifier))
         if excess >= SHARE * n and excess * originals.hidden(quasi_identifier) >= SHARE * n:
-            share = told_share(determined, n, k)
-            found.append(TellingColumn(name, quasi_identifier, share))
-    return found
+            share = floor_share(determined, n, k)
+            findings.append(TellingColumn(name, quasi_identifier, share))
+    return findings
 
 
-def _by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
+def _expected_by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
     """Rows expected to be determined by a column of such groups that tells nothing.
 
     All m rows of a value have the same one of a quasi-identifier by chance with the sum of the m-th
@@ -346,10 +345,10 @@ def _by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
     return expected
 
 
-def told_share(count: int, n: int, k: int) -> float:
-    """A share of n rows, half of them or more, as it is told: rounded down to a hundredth.
+def floor_share(count: int, n: int, k: int) -> float:
+    """Round down a share of n rows to hundredths, to at least ``SHARE``.
 
-    Fewer than k rows that are not in it are told as k.
+    If fewer than k rows are outside of it, k rows are assumed.
     """
     if 0 < n - count < k:
         count = n - k
@@ -357,20 +356,20 @@ def told_share(count: int, n: int, k: int) -> float:
 
 
 def sample_size(rows: int) -> int:
-    """Rows of a sample that tells a column of different values from others; 0: count all."""
+    """The sample size that can prove a column nearly unique; 0 to count all rows."""
     if rows <= ALL_ROWS:
         return 0
-    # A tenth more than is needed, as samples of a share vary.
+    # Add a tenth, because the sizes of random samples vary.
     return round(1.1 * sqrt(2 * rows * _CERTAIN / _OPEN))
 
 
 def all_different(
     name: str, rows: int, sampled: int, values: int, different: int
 ) -> TellingColumn | None:
-    """What a random sample proves: nearly all rows have a value of their own. None: count all.
+    """The finding, proved by a random sample, that a column is nearly unique; None if unproved.
 
-    Among s of n rows, s*s*u/(2n) pairs share a value at least, where a share u of rows has one that
-    others share.
+    If a share u of n rows has shared values, a sample of s rows has at least s*s*u/(2n) pairs with
+    equal values.
 
     Parameters
     ----------

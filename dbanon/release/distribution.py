@@ -1,8 +1,8 @@
-"""What a picture of a released column may show: bins of many rows, labels that many rows share.
+"""Distributions of released columns for pictures: bins and labels that many rows share.
 
-Edges of bins lie on a round grid, never on a value of the data. Neighbours are merged until each
-bin holds none or at least so many rows as the bound says, and the number of rows that is told is a
-multiple of that bound. A label is told where at least so many rows have it.
+Bin edges lie on a round grid, never on data values. Neighbouring bins are merged until each is
+empty or has at least ``bound`` rows, and displayed counts are multiples of the bound. Labels are
+displayed if at least ``bound`` rows have them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Kind
 
-# However small k is.
+# The minimum bound for any k.
 FEWEST = 5
-# Of a picture that can be read.
+# Limits that keep a picture readable.
 MOST_BINS, MOST_LABELS = 20, 12
 
 UNITS = ("number", "date", "label")
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The released values of a column, as far as they may be drawn.
+    """The released values of a column, as far as they may be displayed.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class Distribution:
     bound : the fewest rows of a bin or label.
     bars : in order; those of labels by falling number of rows.
     edges : text of each edge of the grid's steps, from the first to the last; empty for these two.
-    others : of labels, what is not told by itself, in words.
-    note : why nothing is drawn; empty where it is.
+    others : text on labels that are not displayed separately.
+    note : why nothing is drawn; empty otherwise.
     """
 
     name: str
@@ -68,25 +68,27 @@ class Distribution:
 
 
 def bound_of(k: int) -> int:
-    """The fewest rows that a picture may tell of."""
+    """The minimum number of rows that a picture may display."""
     return max(int(k), FEWEST)
 
 
 def require_shown(distribution: Distribution, counts: Sequence[int] | None = None) -> None:
-    """Check that a picture tells of none or of many rows only; before anything is drawn.
+    """Check before drawing that each bar has no rows or at least ``bound`` rows.
 
     Parameters
     ----------
-    counts : the rows of each bar, before they were rounded.
+    counts : the rows of each bar before rounding.
 
     Raises
     ------
-    AssertionError : it would tell more.
+    AssertionError : a bar has fewer rows.
     """
     bound = distribution.bound
-    told = [bar.rows for bar in distribution.bars]
-    fine = bound >= FEWEST and all(rows == 0 or rows >= bound for rows in (*told, *(counts or ())))
-    if not fine or any(rows % bound for rows in told):
+    rows_shown = [bar.rows for bar in distribution.bars]
+    is_allowed = bound >= FEWEST and all(
+        rows == 0 or rows >= bound for rows in (*rows_shown, *(counts or ()))
+    )
+    if not is_allowed or any(rows % bound for rows in rows_shown):
         raise AssertionError("A picture would show fewer rows than it may.")
 
 
@@ -100,40 +102,39 @@ def drawn(
     values: Callable[[], Sequence[tuple[str, int]] | None],
     labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
 ) -> Distribution:
-    """The distribution of a released column: of values by their place, else of labels.
+    """The distribution of a released column: binned if its values have an order, else by label.
 
     Parameters
     ----------
-    persons : whether k counts persons. A bin of classes holds k of them; how many hold a value of
-        the source is not known.
-    values : gives the values but for NULL as texts, with the rows of each; None where there are
-        too many.
-    labels : gives the labels that at least so many rows have, and how many others there are and
-        their rows.
+    persons : whether k counts persons. Bins of classes have k persons; for source values the
+        number of persons is not known.
+    values : returns the non-NULL values as texts, with row counts; None if there are too many.
+    labels : returns the labels with at least the given number of rows, and the number of other
+        labels and of their rows.
     """
     sensitive, bound = role == "sensitive", bound_of(k)
     if persons and (sensitive or k < bound):
         return of_persons(name, role, k)
-    if sensitive or not placed(kind):
+    if sensitive or not is_placeable(kind):
         return of_labels(name, role, k, *labels(bound))
-    found = values()
-    if found is None:
-        return not_drawn(name, role, k, "It has too many values.")
-    return of_texts(name, role, k, kind, found)
+    counted_values = values()
+    if counted_values is None:
+        return undrawable(name, role, k, "It has too many values.")
+    return of_texts(name, role, k, kind, counted_values)
 
 
-def not_drawn(name: str, role: str, k: int, why: str) -> Distribution:
+def undrawable(name: str, role: str, k: int, why: str) -> Distribution:
     """A column that is not drawn, and why."""
     return Distribution(name, role, "", bound_of(k), note=why)
 
 
 def of_persons(name: str, role: str, k: int) -> Distribution:
     """A column that is not drawn, since k counts persons, whom the release does not hold."""
-    return not_drawn(name, role, k, "Persons in a bin or value cannot be counted here.")
+    return undrawable(name, role, k, "Persons in a bin or value cannot be counted here.")
 
 
-def placed(kind: Kind) -> bool:
-    """Whether values of this kind have places on a line, which bins are cut of."""
+def is_placeable(kind: Kind) -> bool:
+    """Whether values of this kind have positions on a line that can be binned."""
     return kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
@@ -142,7 +143,7 @@ def of_texts(
 ) -> Distribution:
     """The distribution of numbers or dates that come as text, each with its rows; without NULLs."""
     if not counted:
-        return not_drawn(name, role, k, "All rows have NULL.")
+        return undrawable(name, role, k, "All rows have NULL.")
     sizes = np.array([size for _, size in counted], np.int64)
     try:
         if kind in (Kind.DATE, Kind.TIMESTAMP):
@@ -154,7 +155,7 @@ def of_texts(
         if not all(map(isfinite, values)):
             raise ValueError
     except ValueError:
-        return not_drawn(name, role, k, "Its values have no place on a common line.")
+        return undrawable(name, role, k, "Its values have no place on a common line.")
     return of_numbers(name, role, k, np.array(values), sizes)
 
 
@@ -167,17 +168,17 @@ def of_numbers(
 ) -> Distribution:
     """The distribution of numbers; values, (m,), with the rows of each."""
     if not isfinite(float(values.max()) - float(values.min())):
-        return not_drawn(name, role, k, "Its values are too far apart.")
+        return undrawable(name, role, k, "Its values are too far apart.")
     step, digits = _step(float(values.min()), float(values.max()))
     # In units of the grid's last digit, so that edges are exact.
     scaled = values * 10.0**digits if digits >= 0 else values / 10.0**-digits
     places = np.floor(np.round(scaled / step, 9)).astype(np.int64)
 
-    def edge(place: int) -> str:
-        exact = Decimal(place * step).scaleb(-digits)
+    def edge(step_number: int) -> str:
+        exact = Decimal(step_number * step).scaleb(-digits)
         return f"{exact:,f}" if -5 < digits < 12 and abs(exact) < 10**15 else f"{exact:.4E}"
 
-    return _binned(name, role, "number", bound_of(k), places, counts, edge)
+    return _build_bins(name, role, "number", bound_of(k), places, counts, edge)
 
 
 def of_dates(
@@ -193,10 +194,10 @@ def of_dates(
         if places.max() - places.min() < MOST_BINS:
             break
 
-    def edge(place: int) -> str:
-        return str(np.array(place * size).astype(f"datetime64[{unit}]"))
+    def edge(step_number: int) -> str:
+        return str(np.array(step_number * size).astype(f"datetime64[{unit}]"))
 
-    return _binned(name, role, "date", bound_of(k), places, counts, edge)
+    return _build_bins(name, role, "date", bound_of(k), places, counts, edge)
 
 
 _CALENDAR = (
@@ -222,12 +223,14 @@ def of_labels(
     other_values, other_rows : how many values there are beside them, and their rows.
     """
     bound = bound_of(k)
-    # By what is told: the order of equal ones tells nothing more.
-    ordered = sorted(labels, key=lambda one: (-_rounded_count(one[1], bound), one[0]))
-    shown, left = ordered[:MOST_LABELS], ordered[MOST_LABELS:]
+    # Sort by the displayed count, so that the order reveals nothing more.
+    ordered = sorted(
+        labels, key=lambda label_rows: (-_rounded_count(label_rows[1], bound), label_rows[0])
+    )
+    displayed, left = ordered[:MOST_LABELS], ordered[MOST_LABELS:]
     other_values += len(left)
     other_rows += sum(rows for _, rows in left)
-    if not shown:
+    if not displayed:
         why = f"No value is shared by {bound} rows or more, so none is shown."
         return Distribution(name, role, "", bound, note=why)
     others = ""
@@ -239,13 +242,13 @@ def of_labels(
             else f"under {bound}"
         )
         others = f"other ({values}): {rows} rows"
-    bars = tuple(Bar(label, _rounded_count(rows, bound)) for label, rows in shown)
-    found = Distribution(name, role, "label", bound, bars, others=others)
-    require_shown(found, [rows for _, rows in shown])
-    return found
+    bars = tuple(Bar(label, _rounded_count(rows, bound)) for label, rows in displayed)
+    distribution = Distribution(name, role, "label", bound, bars, others=others)
+    require_shown(distribution, [rows for _, rows in displayed])
+    return distribution
 
 
-def _binned(
+def _build_bins(
     name: str,
     role: str,
     unit: str,
@@ -254,14 +257,14 @@ def _binned(
     counts: NDArray[np.int64],
     edge: Callable[[int], str],
 ) -> Distribution:
-    """Bins of values whose steps of the grid are known."""
+    """Build bins from the grid steps of values."""
     first, last = int(places.min()), int(places.max())
     rows = np.zeros(last - first + 1, np.int64)
     np.add.at(rows, places - first, counts)
     if int(rows.sum()) < bound:
         why = f"Fewer than {bound} rows have a value."
         return Distribution(name, role, "", bound, note=why)
-    bins = merged([int(count) for count in rows], bound)
+    bins = merge_bins([int(count) for count in rows], bound)
     bars = []
     for begin, end, count in bins:
         low, high = edge(first + begin), edge(first + end)
@@ -275,32 +278,32 @@ def _binned(
         bars.append(Bar(label, _rounded_count(count, bound), begin, end - begin))
     # Outer bins are open.
     edges = ("", *(edge(first + step) for step in range(1, len(rows))), "")
-    found = Distribution(name, role, unit, bound, tuple(bars), edges)
-    require_shown(found, [count for _, _, count in bins])
-    return found
+    distribution = Distribution(name, role, unit, bound, tuple(bars), edges)
+    require_shown(distribution, [count for _, _, count in bins])
+    return distribution
 
 
-def merged(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
-    """Neighbouring bins in one, so that each holds none or at least ``bound`` rows.
+def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
+    """Merge neighbouring bins until each is empty or has at least ``bound`` rows.
 
-    Begin, end and rows of each, from the first to the last; at least ``bound`` rows in all.
+    Returns begin, end and rows of each bin. Requires at least ``bound`` rows in total.
     """
     bins: list[tuple[int, int, int]] = []
-    for place, count in enumerate(counts):
+    for index, count in enumerate(counts):
         if bins and 0 < bins[-1][2] < bound:
-            begin, _, held = bins[-1]
-            bins[-1] = (begin, place + 1, held + count)
+            begin, _, n_rows = bins[-1]
+            bins[-1] = (begin, index + 1, n_rows + count)
         else:
-            bins.append((place, place + 1, count))
+            bins.append((index, index + 1, count))
     while 0 < bins[-1][2] < bound:
-        _, end, held = bins.pop()
+        _, end, n_rows = bins.pop()
         begin, _, before = bins.pop()
-        bins.append((begin, end, before + held))
+        bins.append((begin, end, before + n_rows))
     return bins
 
 
 def _rounded_count(rows: int, bound: int) -> int:
-    """Rows as they are told."""
+    """Round a row count to a multiple of the bound."""
     return (2 * rows + bound) // (2 * bound) * bound
 
 

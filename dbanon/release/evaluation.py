@@ -38,9 +38,9 @@ from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
 from dbanon.measures.figure import EvaluationTask, Figure, Parameters, Tick, no_tick
 from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.words import told_figure
+from dbanon.release.words import format_figure
 
-# The figures of the source of EM4ADOM by its own names, those that are parts of others aside.
+# The names of EM4ADOM figures in its paper, without those that are parts of others.
 _EM4ADOM = {
     "distance_loss": "IL_h",
     "deviation_loss": "IL_1",
@@ -58,7 +58,7 @@ _EM4ADOM = {
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(WithCard):
-    """Figures of a whole release; no array of records.
+    """Figures of a release as a whole, without arrays of records.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class Evaluation(WithCard):
     losses, risks : by measure, in the catalogue's order; None where a figure has no meaning.
     columns : by column, then by measure.
     parts : by measure, what belongs to it.
-    em4adom : the figures of that model by its own names.
-    parameters : what the caller chose.
-    notes : by measure, why there is no figure or what one has to know about it.
+    em4adom : the figures of that model under their original names.
+    parameters : the parameters of the measures.
+    notes : by measure, why there is no figure, or how to read it.
     """
 
     rows: int
@@ -92,7 +92,7 @@ class Evaluation(WithCard):
             pairs.append((kind, ""))
             for name, value in figures.items():
                 note = self.notes.get(name, "")
-                pairs.append((f"  {name}", note if value is None else told_figure(value, note)))
+                pairs.append((f"  {name}", note if value is None else format_figure(value, note)))
         return pairs
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,14 +144,14 @@ def of_figures(pairs: Pairs, figures: Mapping[str, Figure], chosen: Parameters) 
 
 
 def _em4adom(figures: Mapping[str, Figure]) -> dict[str, float | None]:
-    found = {
+    figures_by_name = {
         _EM4ADOM[name]: figures[name].value
         for name in MEASURES
         if name in figures.keys() & _EM4ADOM
     }
     if "direct_loss" in figures:
-        found["ZIL"] = figures["direct_loss"].parts.get("zil")
-    return found
+        figures_by_name["ZIL"] = figures["direct_loss"].parts.get("zil")
+    return figures_by_name
 
 
 def _plain(parameters: Parameters) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def pairs_of(
     hierarchies: Hierarchies | None = None,
     measures: Measures | None = None,
 ) -> Pairs:
-    """Originals beside what is written of them.
+    """Pair originals with their written values.
 
     Parameters
     ----------
@@ -270,15 +270,17 @@ def _column(
     if tree is not None:
         leaves = leaf_codes(microdata, attribute, tree)
         labels = _labels(first, tree)
-        found = nodes(labels, tree, attribute.name)
+        released_nodes = nodes(labels, tree, attribute.name)
         return Nodes(
             name=attribute.name,
             original=leaves if valid is None else np.where(valid, leaves, -1).astype(np.int32),
-            released=found if missing is None else np.where(missing, -1, found).astype(np.int32),
+            released=released_nodes
+            if missing is None
+            else np.where(missing, -1, released_nodes).astype(np.int32),
             tree=tree,
         )
     scale = measures.numbers[attribute.name]
-    known: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
@@ -293,8 +295,8 @@ def _column(
         high = high[0], np.maximum(low[0], high[1] - unit_of(attribute, scale))
     single = (low[0] == low[1]) | (False if missing is None else missing)
     if len(parts) == 1 and single.all():
-        return Numbers(**known, released=low[0])
-    return Intervals(**known, low=low[0], high=high[1])
+        return Numbers(**attributes, released=low[0])
+    return Intervals(**attributes, low=low[0], high=high[1])
 
 
 def _spelled(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
@@ -308,7 +310,7 @@ def _labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
         column = replace(
             column, values=np.array(texts_in(tree, column.as_float(), column.attribute), object)
         )
-    return [tree.labels[0] if gone else str(label) for gone, label in _spelled(column)]
+    return [tree.labels[0] if is_missing else str(label) for is_missing, label in _spelled(column)]
 
 
 def _ends(
@@ -324,7 +326,9 @@ def _ends(
         return numbers, numbers
     # A NULL may be any text that the column knows.
     return intervals(
-        ["*" if gone else str(label) for gone, label in _spelled(column)], attribute, scale
+        ["*" if is_missing else str(label) for is_missing, label in _spelled(column)],
+        attribute,
+        scale,
     )
 
 
@@ -344,18 +348,18 @@ def intervals(
     ------
     InvalidParameter : a label is none of these.
     """
-    known: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
+    ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        known[label] = _ends_of_label(label, attribute, unit_of(attribute, scale))
-    wrong = sum(ends is None for ends in known.values())
+        ends_of_label[label] = _ends_of_label(label, attribute, unit_of(attribute, scale))
+    wrong = sum(ends is None for ends in ends_of_label.values())
     if wrong:
         raise InvalidParameter(
             f'Column "{attribute.name}" holds {wrong} labels that are neither a value nor an'
             " interval.",
             hint="Give the hierarchy that they come from.",
         )
-    found = np.array([known[label] for label in labels], np.float64).reshape(-1, 2)
-    return found[:, 0].copy(), found[:, 1].copy()
+    label_ends = np.array([ends_of_label[label] for label in labels], np.float64).reshape(-1, 2)
+    return label_ends[:, 0].copy(), label_ends[:, 1].copy()
 
 
 def nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32]:

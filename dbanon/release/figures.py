@@ -1,9 +1,9 @@
-"""Figures of an evaluation that readers of a release may see.
+"""Publish the figures of an evaluation that readers of a release may see.
 
-Measures of values are those of other originals: each is as far from its released value as
-``publication.limited`` counts, and scales are those of the released rows. Shares of records are
-rounded to a step that one class is a share of. What follows from the release alone stays exact.
-docs/guarantees.md has the argument for each measure.
+Measures of values are computed with modified originals, whose distance to the released value is
+bounded by ``publication.limit_deviations``, and with scales of the released rows. Shares of records
+are rounded to a step of at least one class's share. Figures that follow from the release alone stay
+exact. docs/guarantees.md has the argument for each measure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dbanon.release.publication import (
     classes_of,
     distance_sums,
     largest_of,
-    limited,
+    limit_deviations,
     numbers_of,
     public_scale,
-    published,
+    published_loss,
     rounded,
     step_of,
     sums_of,
@@ -35,20 +35,20 @@ from dbanon.release.publication import (
 
 WITHHELD = "not published: it speaks of the class that is lowest, so of single records"
 
-# Of values of originals.
+# Measures of original values.
 _OF_VALUES = ("distance_loss", "deviation_loss", "moment_loss", "structure_loss",
               "covariance_loss", "correlation_loss")  # fmt: skip
-# Shares of records, which the values decide of.
+# Shares of records that depend on original values.
 _OF_LINKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
-# Made of other figures, and so of published ones.
+# Composed of other figures, so computed from the published ones.
 _COMPOSED = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
-# A count, and no figure of values.
+# This part is a count, so it is not rounded.
 _COUNT = "pairs near 0"
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """Of the columns of numbers together, what is published at least."""
+    """Minimum published losses over all number columns."""
 
     squares: float
     deviations: float
@@ -63,12 +63,12 @@ def published_figures(
     each_apart: bool = False,
     tick: Tick = no_tick,
 ) -> dict[str, Figure]:
-    """What readers may see of exact figures.
+    """Convert exact figures to the ones that readers may see.
 
     Parameters
     ----------
-    losses : what a report publishes: its measure, by column, and over all columns.
-    each_apart : True where each column has classes of its own.
+    losses : the published loss of the report: measure, by column, and over all columns.
+    each_apart : True if each column has its own classes.
     """
     figures: dict[str, Figure] = {}
     largest = largest_of(pairs, each_apart)
@@ -108,7 +108,7 @@ def published_figures(
         elif name in _OF_LINKS:
             figures[name] = _rounded(figure, step, most=1.0)
         else:
-            # A new measure is published once it is in one of the groups above.
+            # Withhold new measures until they are added to one of the groups above.
             figures[name] = Figure(None, note=WITHHELD)
     return figures
 
@@ -118,7 +118,7 @@ def _part(tick: Tick, done: float, parts: int, share: float) -> None:
 
 
 def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limits]:
-    """Pairs whose originals are as far from their released values as counts, and what is least."""
+    """Limit the deviations of originals in pairs; also return the minimum published losses."""
     columns: list[ColumnPair] = []
     squares, deviations = [], []
     largest = largest_of(pairs, each_apart)
@@ -128,34 +128,36 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
             columns.append(original_column)
             continue
         cells = pairs.cells([column])
-        held = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
+        present = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
         rows = column.released[pairs.rows]
         original, power = np.array(rows, np.float64), column.scale.exponent
-        scaled = np.ldexp(rows[held], -power)
-        labels, _ = classes_of(scaled, pairs.rows[held], each_apart)
-        limits = limited(np.ldexp(column.original[held], -power), scaled, labels, largest)
-        original[held] = np.ldexp(scaled + limits.gaps, power)
-        scale = public_scale(original[held], rows[held])
+        scaled = np.ldexp(rows[present], -power)
+        labels, _ = classes_of(scaled, pairs.rows[present], each_apart)
+        limits = limit_deviations(
+            np.ldexp(column.original[present], -power), scaled, labels, largest
+        )
+        original[present] = np.ldexp(scaled + limits.gaps, power)
+        scale = public_scale(original[present], rows[present])
         ladder = None
-        if column.ordinal and held.any():
-            ladder = np.arange(rows[held].min(), rows[held].max() + 1)
+        if column.ordinal and present.any():
+            ladder = np.arange(rows[present].min(), rows[present].max() + 1)
         suppressed = original_column.suppressed
         if suppressed is not None:
-            # Of suppressed cells readers know what the others are.
+            # Clip suppressed cells to the range of the others, which readers know.
             hidden = suppressed[pairs.rows]
-            own = np.clip(column.original[hidden], scale.least, scale.most)
-            original[hidden] = own
+            clipped = np.clip(column.original[hidden], scale.least, scale.most)
+            original[hidden] = clipped
         limited_column = replace(column, original=original, scale=scale, ranks=ladder)
         if suppressed is not None:
             columns.append(covering(limited_column, suppressed))
             continue
         columns.append(limited_column)
-        if not column.ordinal and held.any():
+        if not column.ordinal and present.any():
             width = float(np.ldexp(scale.deviation, scale.exponent - power))
             between = float(np.square(scaled - scaled.mean()).sum())
             squares.append(limits.least / (between + limits.least) if between > 0 else 0.0)
             far = largest * limits.limit / width if width > 0 else 0.0
-            deviations.append(far / (int(held.sum()) * np.sqrt(2.0)))
+            deviations.append(far / (int(present.sum()) * np.sqrt(2.0)))
     least = _Limits(
         float(np.mean(squares)) if squares else 0.0,
         float(np.mean(deviations)) if deviations else 0.0,
@@ -164,16 +166,16 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
 
 
 def _of_values(figure: Figure, step: float, name: str, limits: _Limits, columns: int) -> Figure:
-    # A covariance of each column with itself is one of the pairs i <= j.
-    own = limits.squares * 2 / (columns + 1)
+    # The pairs i <= j include each column's covariance with itself.
+    per_pair = limits.squares * 2 / (columns + 1)
     least = {
         "distance_loss": step,
         "deviation_loss": limits.deviations,
         "moment_loss": limits.squares / 2,
-        "structure_loss": own if columns == 1 else own / 2,
-        "covariance_loss": own,
+        "structure_loss": per_pair if columns == 1 else per_pair / 2,
+        "covariance_loss": per_pair,
     }.get(name, 0.0)
-    return _rounded(figure, step, least, parts={"variances": limits.squares, "A": own})
+    return _rounded(figure, step, least, parts={"variances": limits.squares, "A": per_pair})
 
 
 def _loss(
@@ -186,8 +188,8 @@ def _loss(
 ) -> Figure:
     measure, columns, total = losses
     if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
-        own = {column: columns[column] for column in figure.columns}
-        loss = replace(figure, value=total, columns=own)
+        column_losses = {column: columns[column] for column in figure.columns}
+        loss = replace(figure, value=total, columns=column_losses)
     elif figure.note.startswith(NOT_FOR_LABELS):
         return figure
     elif name == "label_loss":
@@ -199,8 +201,8 @@ def _loss(
         loss = _of_sums(figure, pairs.columns, distance_sums(pairs, each_apart), "gower")
     if name == "direct_loss":
         cells = pairs.cells(pairs.columns)
-        held = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
-        loss = replace(loss, parts={"zil": float(loss.value or 0.0) * held})
+        n_cells = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
+        loss = replace(loss, parts={"zil": float(loss.value or 0.0) * n_cells})
     return loss
 
 
@@ -208,24 +210,24 @@ def _squares(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
     cells = pairs.cells([column])
     down = -column.scale.exponent
     ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
-    held = None if cells is None else cells[:, 0]
-    return sums_of(*ends, pairs.partition, held, squared=True, each_apart=each_apart)
+    present = None if cells is None else cells[:, 0]
+    return sums_of(*ends, pairs.partition, present, squared=True, each_apart=each_apart)
 
 
 def _of_sums(
     figure: Figure, columns: Sequence[ColumnPair], sums: Sequence[PublicSums], measure: str
 ) -> Figure:
-    loss = published(sums, measure)
-    own = {
+    loss = published_loss(sums, measure)
+    column_losses = {
         column.name: value
         for column, value in zip(columns, loss.columns.tolist(), strict=True)
         if column.name in figure.columns
     }
-    return replace(figure, value=loss.total, columns=own)
+    return replace(figure, value=loss.total, columns=column_losses)
 
 
 def _linkage(figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]) -> Figure:
-    """Of the records of a class one guess is right at most: so much is the step."""
+    """Round a linkage risk to one record: at most one guess per class is right."""
     most = exact["class_risk"].value if "class_risk" in exact else 1.0
     linkage = _rounded(figure, step_of(1, pairs.n), most=most)
     return replace(linkage, parts=_rounded(figure, step, most=1.0).parts)

@@ -1,6 +1,6 @@
 """Classes in which every row has the same value of a sensitive column: the homogeneity attack.
 
-Whoever finds the class of a person there knows the value, whatever k is. Classes are combinations
+An attacker who finds a person's class learns the value, whatever k is. Classes are combinations
 of released values, within strata. NULL counts as a value, as it does in privacy models. All counts
 follow from the released rows, so they reveal nothing that readers could not count themselves.
 
@@ -68,8 +68,8 @@ def counted_rows(rows: int) -> str:
     return f"{rows:,} {counted(rows, 'row').partition(' ')[2]}"
 
 
-def unprotected(
-    found: Iterable[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
+def unprotected_columns(
+    counts: Iterable[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
 ) -> tuple[ClassHomogeneity, ...]:
     """The columns that have homogeneous classes, and no privacy model.
 
@@ -78,17 +78,17 @@ def unprotected(
     models : as the arguments of a report have them.
     """
     modelled = {model["attribute"] for model in models}
-    return tuple(one for one in found if one.classes and one.name not in modelled)
+    return tuple(count for count in counts if count.classes and count.name not in modelled)
 
 
 def homogeneity_pairs(
-    found: Sequence[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
+    counts: Sequence[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, str]]:
     """Label and text for each sensitive column; a label in capitals is a warning."""
-    warned = unprotected(found, models)
+    warned = unprotected_columns(counts, models)
     return [
-        ("HOMOGENEOUS CLASSES", one.describe())
-        if one in warned
-        else ("homogeneous classes", f'"{one.name}": {one.figures()}')
-        for one in found
+        ("HOMOGENEOUS CLASSES", count.describe())
+        if count in warned
+        else ("homogeneous classes", f'"{count.name}": {count.figures()}')
+        for count in counts
     ]

@@ -1,4 +1,4 @@
-"""Joint histories of the persons of several releases, as a report has them."""
+"""Joint histories of persons over several releases, in reports."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dbanon.job.verdict import Caution
 
 # The key of a report's arguments, and the label of its line.
 JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
-# What readers of a release may know of it.
+# Keys that readers of a release may see.
 _FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
-# How many releases a line names.
+# How many releases a message lists.
 _NAMED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
 _NO_RECORD = "made before dbanon kept a record of persons, or in another database"
@@ -28,34 +28,34 @@ _ELSEWHERE = (
 
 
 def describe_missing_ledger() -> dict[str, Any]:
-    """Why nothing is known of earlier releases where the ledger goes with the run."""
+    """Explain why earlier releases are not known if the ledger ends with the run."""
     return {"not_measured": _NO_LEDGER}
 
 
 def describe_joint_histories(
     earlier: int, counts: JointHistories | None, of_chains: Sequence[str]
 ) -> dict[str, Any]:
-    """The counts as plain values, or why there are none.
+    """The counts as JSON values, or the reason why there are none.
 
     Parameters
     ----------
-    earlier : how many releases of the same source and entity there were before.
-    counts : None where the ledger keeps no record of the source's persons.
-    of_chains : the outputs of those of them that belong to chains.
+    earlier : the number of earlier releases of the same source and entity.
+    counts : None if the ledger has no record of the source's persons.
+    of_chains : the outputs of earlier releases that belong to chains.
     """
     if counts is None:
         return {"earlier": earlier, "not_measured": _ELSEWHERE}
-    said: dict[str, Any] = {"earlier": earlier}
+    description: dict[str, Any] = {"earlier": earlier}
     if counts.releases:
-        said |= {
+        description |= {
             **asdict(counts),
             "share": counts.below / counts.persons if counts.persons else 0.0,
         }
-        del said["missing"], said["older"]
+        del description["missing"], description["older"]
     chained = list(dict.fromkeys(name for name in counts.missing if name in of_chains))
     others = list(dict.fromkeys(name for name in counts.missing if name not in of_chains))
     reasons = [
-        f"{_listed(names)} {why}"
+        f"{_list_names(names)} {why}"
         for names, why in (
             (others, _NO_RECORD),
             (chained, "of a chain, whose persons only its key tells"),
@@ -64,48 +64,53 @@ def describe_joint_histories(
     ]
     if counts.older:
         reasons.append(f"{counts.older} older releases, which only dbanon chain measure counts")
-    return said | ({"not_measured": "; ".join(reasons)} if reasons else {})
+    return description | ({"not_measured": "; ".join(reasons)} if reasons else {})
 
 
 def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a report without counts of persons over several releases.
+    """The arguments of a report without exact counts of persons over several releases.
 
-    With the number of persons in one of two releases readers would know how many came and left.
+    These would tell readers how many persons came and left.
     """
-    shown = dict(arguments)
-    if JOINT in shown:
-        kept = {name: shown[JOINT][name] for name in _FOR_READERS if name in shown[JOINT]}
-        if "share" in kept:
-            kept["share"] = round(kept["share"], 2)
-        shown[JOINT] = kept
-    return shown
+    public = dict(arguments)
+    if JOINT in public:
+        public_counts = {
+            name: public[JOINT][name] for name in _FOR_READERS if name in public[JOINT]
+        }
+        if "share" in public_counts:
+            public_counts["share"] = round(public_counts["share"], 2)
+        public[JOINT] = public_counts
+    return public
 
 
 def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
-    """What readers of a report have to know of joint histories; None where it counted none."""
-    said = arguments.get(JOINT)
+    """The caution about joint histories; None if the report has no counts."""
+    entry = arguments.get(JOINT)
     # A runner writes entries.
-    if not isinstance(said, Mapping):
+    if not isinstance(entry, Mapping):
         return None
-    what = "Earlier releases of the same persons are not known"
-    if "earlier" in said:
-        what = f"{_number(said['earlier'])} of the same source and entity, outside a chain"
-    parts = []
-    if isinstance(said.get("share"), (int, float)):
-        parts.append(
-            f"{said.get('below')} of {said.get('persons')} persons ({said['share']:.1%}) have a"
-            f" joint history over {said.get('releases')} releases that fewer than {said.get('k')}"
-            f" persons share, and {said.get('alone')} have one of their own"
+    title = "Earlier releases of the same persons are not known"
+    if "earlier" in entry:
+        title = (
+            f"{_count_releases(entry['earlier'])} of the same source and entity, outside a chain"
         )
-    if said.get("not_measured"):
-        parts.append(f"not measured: {said['not_measured']}")
-    return Caution(what, TITLE, f"{'; '.join(parts)}; {_CHAIN}")
+    parts = []
+    if isinstance(entry.get("share"), (int, float)):
+        parts.append(
+            f"{entry.get('below')} of {entry.get('persons')} persons ({entry['share']:.1%})"
+            f" have a joint history over {entry.get('releases')} releases that"
+            f" fewer than {entry.get('k')} persons share, and"
+            f" {entry.get('alone')} have one of their own"
+        )
+    if entry.get("not_measured"):
+        parts.append(f"not measured: {entry['not_measured']}")
+    return Caution(title, TITLE, f"{'; '.join(parts)}; {_CHAIN}")
 
 
-def _number(earlier: Any) -> str:
+def _count_releases(earlier: Any) -> str:
     return "1 earlier release" if earlier == 1 else f"{earlier} earlier releases"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more},"

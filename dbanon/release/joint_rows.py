@@ -1,4 +1,4 @@
-"""What a report says where rows of one person may lie in different classes."""
+"""Report on persons whose rows may be in different classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHAT = "Rows of one person may lie in different classes (persons: rows)"
 
 
 def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
-    """What readers of a report have to know of rows that are apart; None where none are."""
+    """The caution about persons' rows in different classes; None if there are none."""
     counts = arguments.get(JOINT_ROWS)
     # A runner writes entries.
     if not isinstance(counts, Mapping):
@@ -21,12 +21,12 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     k, persons, below, of_pairs, pairs_below, in_all = (
         counts.get(name) for name in ("k", "persons", "below", "of_pairs", "pairs_below", "in_all")
     )
-    drawn = "" if persons == in_all else f", drawn of {in_all}"
+    sampled = "" if persons == in_all else f", drawn of {in_all}"
     return Caution(
         _WHAT,
         TITLE,
         "k holds for one row that is known, and not for several of one person. Persons whose rows"
-        f" together are shared by fewer than k = {k} persons: {below} of {persons}{drawn}. Of"
+        f" together are shared by fewer than k = {k} persons: {below} of {persons}{sampled}. Of"
         f" persons with two rows or more, whose pair of rows drawn at random is: {pairs_below} of"
         f" {of_pairs}",
     )

@@ -1,14 +1,14 @@
-"""Columns released as they are that undo classes: other codings of a quasi-identifier, and numbers
-of groups that persons are known to belong to.
+"""Retained columns that undo classes: other codings of a quasi-identifier, and identifiers of
+groups that persons are known to belong to.
 
-*Another coding.* Whoever knows a quasi-identifier of a person knows such a column, too, so that it
-splits classes as the quasi-identifier itself would. It is one where rows with one value of either
-have one value of the other, far more often than an independent column would: of n rows R are in
-groups that agree, E would be by chance, and (R - E) / (n - E) is half or more. What it does to k is
-then counted on what was written: the rows that share released values and column with fewer than k.
+*Another coding.* An attacker who knows a person's quasi-identifier also knows such a column, so it
+splits classes as the quasi-identifier itself would. A column is another coding if rows that agree
+on either column agree on the other far more often than by chance: of n rows, R are in groups that
+agree, E would be by chance, and (R - E) / (n - E) is at least a half. The effect on k is then
+counted on the written rows: those that share released values and column with fewer than k rows.
 
-*Group numbers.* Of a column with many values that a few rows each share, such as households, it is
-counted how many of its groups are the only ones with the released profiles of their rows.
+*Group numbers.* For a column with many values that few rows share, such as households, the groups
+that are unique by the released profiles of their rows are counted.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.release.attribute_disclosure import SHARE, Frequencies, ValueGroups
 
-# Of fewer rows, or groups, nothing is said: some coincide with every column.
+# Smaller shares are not reported: some rows coincide with any column.
 WARNED = 0.01
-# From here on a strict release is refused: these are no longer rare rows that could be withheld.
+# A strict release is refused from this share on: these are no longer rare rows to withhold.
 REFUSED = 0.05
-# Rows, of all, that are in groups that can disagree: of fewer nobody can tell a coding from chance.
+# Minimum share of rows in groups that could disagree; below it, chance cannot be excluded.
 COMPARABLE = 0.1
-# An excess over chance of fewer standard deviations is none.
+# An excess over chance of fewer standard deviations is ignored.
 DEVIATIONS = 4.0
-# Numbers of groups have so many values, of which each is shared by so many rows at most: those of
-# whom one person knows. Categories have fewer values, and more rows of each.
+# Group numbers have at least GROUPS values with at most MEMBERS rows each, as in groups whose
+# members know each other. Categories have fewer values and more rows per value.
 GROUPS, MEMBERS = 50, 10
 
 
 @dataclass(frozen=True)
 class LinkingColumn:
-    """A column that is released as it is, and singles out rows that the classes hide.
+    """A retained column that singles out rows that the classes hide.
 
     Parameters
     ----------
     name : the column.
-    codes : the quasi-identifier of which it is another coding; None where it numbers groups.
-    share : with a coding, the share of released rows that fewer than k share; of groups, the share
-        of them that are alone with the profiles of their rows. In hundredths, rounded down.
+    codes : the quasi-identifier that it encodes; None if it numbers groups.
+    share : for a coding, the share of released rows in combinations of fewer than k rows; for
+        groups, the share that are unique by their rows' profiles. In hundredths, rounded down.
     """
 
     name: str
@@ -65,20 +65,20 @@ class LinkingColumn:
 
 
 def share_in_hundredths(count: int, n: int) -> float:
-    """A share in hundredths, rounded down; 0 of nothing."""
+    """A share in hundredths, rounded down; 0 if ``n`` is 0."""
     return count * 100 // n / 100 if n else 0.0
 
 
 def dependence(groups: ValueGroups, position: int, frequencies: Frequencies, n_rows: int) -> float:
-    """How far a column follows from what the groups are of: 0 as by chance, 1 always.
+    """How far a grouping column determines another column: 0 as by chance, 1 always.
 
-    0 where too few rows could disagree to say so.
+    0 if too few rows could disagree.
 
     Parameters
     ----------
-    position : of the column among those that ``groups`` compare.
-    frequencies : how many of all rows have each value of the column.
-    n_rows : all released rows.
+    position : the index of the other column in ``groups``.
+    frequencies : of the other column's values in all rows.
+    n_rows : the number of released rows.
     """
     expected = variance = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
@@ -93,13 +93,13 @@ def dependence(groups: ValueGroups, position: int, frequencies: Frequencies, n_r
 
 
 def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
-    """How many rows have each value of a column; NULL is one."""
+    """The frequencies of a column's values, with NULL as a value."""
     rows = np.append(groups.sizes, n_rows - groups.n_rows)
     return Frequencies(rows, np.append(groups.counts, 1))
 
 
 def is_coding(strength: float) -> bool:
-    """Whether a column that follows so far is another coding."""
+    """Whether this strength of dependence makes a column another coding."""
     return strength >= SHARE
 
 
@@ -111,16 +111,22 @@ def may_number_groups(groups: ValueGroups) -> bool:
 
 
 def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
-    """The groups of 2 to ``MEMBERS`` rows, and how many of them no other has the profiles of.
+    """Count the groups of 2 to ``MEMBERS`` rows, and those that are unique by their profiles.
 
     Parameters
     ----------
-    groups, profiles : int64 (n,), of each row; a group of -1 is none.
+    groups, profiles : int64 (n,), of each row; a group of -1 means none.
     """
     members: dict[int, list[int]] = {}
     for group, profile in zip(groups.tolist(), profiles.tolist(), strict=True):
         if group >= 0:
             members.setdefault(group, []).append(profile)
-    several = [tuple(sorted(held)) for held in members.values() if 1 < len(held) <= MEMBERS]
-    _, counts = np.unique(np.array([hash(held) for held in several]), return_counts=True)
+    several = [
+        tuple(sorted(member_profiles))
+        for member_profiles in members.values()
+        if 1 < len(member_profiles) <= MEMBERS
+    ]
+    _, counts = np.unique(
+        np.array([hash(member_profiles) for member_profiles in several]), return_counts=True
+    )
     return len(several), int((counts == 1).sum())

@@ -1,4 +1,4 @@
-"""Outcome: what a release lost and still risks, as readers may see it, and exactly."""
+"""The loss and evaluation of a release, in public and in exact form."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.release.publication import PublicSums, published
+from dbanon.release.publication import PublicSums, published_loss
 from dbanon.release.recode import ColumnLoss, Release
-from dbanon.release.words import attack_pairs, plain, told_figure
+from dbanon.release.words import attack_pairs, format_figure, plain
 
-# What stands beside exact figures wherever they are shown.
+# The note that accompanies exact figures wherever they are displayed.
 INTERNAL = "internal: contains the extremes of the originals"
 
 
 @dataclass(frozen=True)
-class Lost:
-    """What was lost: 0 is nothing.
+class ReleaseLoss:
+    """The information loss of a release; 0 means none.
 
-    Of a report as readers may see it, by ``publication``: ``before_rounding`` is ``released`` then.
-    Of ``Internal`` exactly; means lose 1 at most, rounded ones, medians and medoids can lose more.
+    In a report it is the public loss of ``publication``, where ``before_rounding`` equals
+    ``released``. In ``Internal`` it is exact. Means lose 1 at most; rounded means, medians and
+    medoids can lose more.
 
     Parameters
     ----------
     released, before_rounding : over all columns, as in ``Release``.
     columns : by column.
-    measure : ``sse`` or ``iloss``, as in ``Release``.
-    levels : of a full domain, by quasi-identifier; None where there are none.
-    completely : the quasi-identifiers of which nothing is left.
+    measure : ``sse``, ``gower`` or ``iloss``, as in ``Release``.
+    levels : full-domain levels by quasi-identifier; None if there are none.
+    completely : the quasi-identifiers released as one label in every row.
     """
 
     released: float
@@ -41,10 +42,10 @@ class Lost:
 
 def losses_of(
     release: Release, levels: Mapping[str, int] | None, completely: tuple[str, ...]
-) -> tuple[Lost, Lost]:
-    """What a release lost, as readers may see it, and exactly."""
+) -> tuple[ReleaseLoss, ReleaseLoss]:
+    """The information loss of a release: public, and exact."""
     names, measure = [column.name for column in release.losses], release.measure
-    exact = Lost(
+    exact = ReleaseLoss(
         release.loss,
         release.loss_before_rounding,
         dict(zip(names, release.losses, strict=True)),
@@ -55,14 +56,16 @@ def losses_of(
     return public_loss(names, release.public, exact), exact
 
 
-def public_loss(names: Sequence[str], sums: Sequence[PublicSums], exact: Lost) -> Lost:
-    """What readers may see of a loss.
+def public_loss(
+    names: Sequence[str], sums: Sequence[PublicSums], exact: ReleaseLoss
+) -> ReleaseLoss:
+    """The public form of a loss.
 
     Parameters
     ----------
-    names : of the measured columns, one each of ``sums``.
+    names : of the measured columns, one per entry of ``sums``.
     """
-    loss = published(sums, exact.measure)
+    loss = published_loss(sums, exact.measure)
     columns = {
         name: ColumnLoss(name, value, value)
         for name, value in zip(names, loss.columns.tolist(), strict=True)
@@ -72,19 +75,19 @@ def public_loss(names: Sequence[str], sums: Sequence[PublicSums], exact: Lost) -
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What the release was found to be worth, where that was asked for.
+    """The evaluation of a release, if it was requested.
 
     Parameters
     ----------
-    figures : as ``Evaluation.to_dict()``; None where nobody asked, or it failed.
-    failed : why it failed, in words without values; None where it did not.
+    figures : ``Evaluation.to_dict()``; None if it was not requested or failed.
+    failed : why it failed, as text without values; None if it did not fail.
     """
 
     figures: Mapping[str, Any] | None = None
     failed: str | None = None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people; of figures that have a meaning here."""
+        """Pairs of label and text for display, without figures that are None."""
         if self.failed is not None:
             return [("NOT EVALUATED", self.failed)]
         if self.figures is None:
@@ -92,7 +95,7 @@ class Evaluated:
         pairs = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
         for kind in ("losses", "risks"):
             pairs += [
-                (f"  {name}", told_figure(value, self.figures["notes"].get(name, "")))
+                (f"  {name}", format_figure(value, self.figures["notes"].get(name, "")))
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
@@ -100,20 +103,20 @@ class Evaluated:
 
 
 class Internal:
-    """Exact figures of a run. They tell its extreme records: for whoever ran it, not for readers.
+    """Exact figures of a run, which reveal extreme records: for its operator, not for readers.
 
-    Pickled and copied deeply it is None, and so in ``dataclasses.asdict``.
+    Becomes None when pickled, deep-copied or passed to ``dataclasses.asdict``.
 
     Parameters
     ----------
-    loss : what was lost, exactly.
-    evaluation : ``Evaluation.to_dict()``, exactly; None where nobody asked, or it failed.
-    certificate : how near the loss is to the least possible one, exactly; None without one.
+    loss : the exact loss.
+    evaluation : the exact ``Evaluation.to_dict()``; None if it was not requested or failed.
+    certificate : the exact certificate of the loss; None without one.
     """
 
     def __init__(
         self,
-        loss: Lost,
+        loss: ReleaseLoss,
         evaluation: Mapping[str, Any] | None = None,
         certificate: Mapping[str, Any] | None = None,
     ) -> None:
@@ -137,7 +140,7 @@ class Internal:
         return self.loss.columns
 
     def to_ledger(self) -> dict[str, Any]:
-        """The figures as plain values, for the one table of a ledger that readers cannot read."""
+        """The figures as JSON values, for the ledger table that readers cannot read."""
         return {
             "note": INTERNAL,
             "information_loss": self.information_loss,

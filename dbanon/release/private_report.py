@@ -1,4 +1,4 @@
-"""What is said of a differentially private release: public figures, and nothing else."""
+"""The report on a differentially private release, with public figures only."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of th
 class PrivateReport(LabelledText):
     """What a differentially private release is, and how it was made.
 
-    Holds no value that was read, and no figure that depends on one, except the release's own
-    digest: all of it is public, or follows from the release.
+    Contains no source value and no figure that depends on one, except the digest of the release:
+    everything is public or follows from the release.
 
     Parameters
     ----------
-    arguments : what was asked for as plain values; as the ledger has it.
+    arguments : the options as JSON values, as in the ledger.
     quasi_identifiers : the released columns.
-    epsilon, delta : what holds; delta is None where epsilon is pure.
-    rho : what was charged, where the budget counts rho.
-    neighbours : what one of is protected: ``row`` or ``person``.
-    spent, total : of the budget, after this release, in epsilon or in rho; in a report from the
-        ledger as they are now, and None where the budget cannot be read.
-    rows_in, rows_out : how many of these there are, and how many rows were written: as many.
-    told : how it was made, in words.
-    digest : of the rows that were written.
+    epsilon, delta : the guarantee; delta is None for pure epsilon.
+    rho : the amount charged, if the budget counts rho.
+    neighbours : the unit of protection: ``row`` or ``person``.
+    spent, total : of the budget after this release, in epsilon or rho; current values in a report
+        from the ledger, and None if the budget cannot be read.
+    rows_in, rows_out : the number of rows or persons, and of written rows, which is the same.
+    told : text on how it was made.
+    digest : of the written rows.
     """
 
     release_id: str
@@ -73,13 +73,13 @@ class PrivateReport(LabelledText):
         return asdict(self)
 
     def budget_words(self) -> str:
-        """How much of the budget is spent, in words."""
+        """Describe how much of the budget is spent."""
         if self.spent is None or self.total is None:
             return "not known here"
         return f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent"
 
     def ledger_row(self) -> dict[str, Any]:
-        """What the ledger keeps of it, but for names; JSON as text."""
+        """The ledger row of the report, without names; JSON as text."""
         return {
             "release_id": self.release_id,
             "created_at": self.created_at,

@@ -1,8 +1,8 @@
 """Publication: losses that readers of a release may see.
 
-An exact loss is an equation with the originals in it, and a reader who has the released rows can
-solve it: a loss of labels for the range of the originals, a sum of squares for the one value that
-most of it is due to. So what is published is computed without what would tell that:
+An exact loss is an equation in the originals that a reader of the released rows can solve: a loss
+of labels for the range of the originals, a sum of squares for the single value that dominates it.
+So the published figures avoid what would reveal these:
 
 - labels: widths are shares of the hull of the released labels, not of the originals' range. The
   figure follows from the release alone.
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Limits of deviations, in standard deviations of the released values: the first one at which the
-# other classes lose as much as one class can.
+# Limits of deviations, in standard deviations of the released values. The first limit is used at
+# which the other classes lose as much as one class can.
 _LIMITS = (8.0, 4.0, 2.0)
 
 
 def step_of(largest: int, n: int) -> float:
-    """What figures are rounded to: 1, 2 or 5 times a power of ten, at least the share of a class.
+    """The rounding step of figures: 1, 2 or 5 times a power of ten, at least a class's share.
 
     Parameters
     ----------
-    largest, n : the rows of the largest class, and of all.
+    largest, n : the number of rows of the largest class, and in total.
     """
     share = min(max(largest, 1) / max(n, 1), 1.0)
     power = 10.0 ** floor(log10(share))
@@ -62,20 +62,19 @@ def step_of(largest: int, n: int) -> float:
 
 
 def rounded(value: float, step: float, least: float = 0.0) -> float:
-    """A figure in whole steps, one at least, and no less than ``least``."""
+    """Round a figure to steps, to at least one step and not below ``least``."""
     steps = max(round(value / step), ceil(least / step - 1e-9), 1)
     return float(f"{steps * step:.12g}")
 
 
 @dataclass(frozen=True)
-class Limited:
-    """How far the originals of a column are from their released values, as far as that counts.
+class LimitedDeviations:
+    """The limited deviations of a column's originals from their released values.
 
     Parameters
     ----------
-    gaps : float64 (n,), original less released value, within the limit; 0 in the class that loses
-        most.
-    least : the sum of squares that is published at least: that of one class at the limit.
+    gaps : float64 (n,), original minus released value, clipped; 0 in the class that loses most.
+    least : the minimum published sum of squares, that of one class at the limit.
     limit : of an absolute deviation.
     """
 
@@ -84,10 +83,10 @@ class Limited:
     limit: float
 
 
-def limited(
+def limit_deviations(
     original: Floats, released: Floats, labels: NDArray[np.integer], largest: int
-) -> Limited:
-    """The deviations of n records that count.
+) -> LimitedDeviations:
+    """Limit the deviations of n records.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def limited(
     """
     gaps, limit, least = np.zeros(len(original)), 0.0, 0.0
     if not len(original):
-        return Limited(gaps, least, limit)
+        return LimitedDeviations(gaps, least, limit)
     spread = float(released.std())
     for times in _LIMITS:
         limit, least = times * spread, largest * (times * spread) ** 2
@@ -106,23 +105,23 @@ def limited(
         gaps[labels == squares.argmax()] = 0.0
         if float(squares.sum() - squares.max()) >= least:
             break
-    return Limited(gaps, least, limit)
+    return LimitedDeviations(gaps, least, limit)
 
 
 @dataclass(frozen=True)
 class PublicSums:
-    """What the published loss of a column is made of; those of parts of a table add up.
+    """The sums behind the published loss of a column; sums of parts of a table can be added.
 
     Parameters
     ----------
-    count : the records that count.
-    mean, squares : of their released values, the sum of squares about the mean; 0 for labels.
+    count : the number of records included.
+    mean, squares : of their released values; squares about the mean; 0 for labels.
     low, high : the ends of the released values or labels.
-    lost : what is lost, in the unit of ``squares`` or of ``low`` and ``high``.
-    least : what is published at least.
-    largest : the rows of the largest class.
-    exact : True where all of it follows from the release alone.
-    suppressed : cells that are lost as a whole, which no other field counts.
+    lost : the loss, in the unit of ``squares`` or of ``low`` and ``high``.
+    least : the minimum to publish.
+    largest : the number of rows of the largest class.
+    exact : True if everything follows from the release alone.
+    suppressed : completely lost cells, which no other field includes.
     """
 
     count: int
@@ -138,19 +137,19 @@ class PublicSums:
 
     @property
     def cells(self) -> int:
-        """All that count."""
+        """The number of cells, including suppressed ones."""
         return self.count + self.suppressed
 
     def __add__(self, other: PublicSums) -> PublicSums:
-        """Of the records of both."""
+        """Add the sums of two sets of records."""
         if not (self.count and other.count):
-            found, gone = (self, other) if self.count else (other, self)
-            return replace(found, suppressed=found.suppressed + gone.suppressed)
-        count, apart = self.count + other.count, other.mean - self.mean
+            nonempty, empty = (self, other) if self.count else (other, self)
+            return replace(nonempty, suppressed=nonempty.suppressed + empty.suppressed)
+        count, distance = self.count + other.count, other.mean - self.mean
         return PublicSums(
             count,
-            self.mean + apart * other.count / count,
-            self.squares + other.squares + apart**2 * self.count * other.count / count,
+            self.mean + distance * other.count / count,
+            self.squares + other.squares + distance**2 * self.count * other.count / count,
             min(self.low, other.low),
             max(self.high, other.high),
             self.lost + other.lost,
@@ -161,18 +160,18 @@ class PublicSums:
         )
 
     def share(self, measure: str) -> tuple[float, float]:
-        """The share that is lost, and the least that is published of it."""
-        lost, least = self._share_of_values(measure)
+        """The lost share, and the minimum of it to publish."""
+        loss, least = self._share_of_values(measure)
         if not self.suppressed:
-            return lost, least
+            return loss, least
         values = self.count / self.cells
-        return 1.0 - values * (1.0 - lost), 1.0 - values * (1.0 - least)
+        return 1.0 - values * (1.0 - loss), 1.0 - values * (1.0 - least)
 
     def _share_of_values(self, measure: str) -> tuple[float, float]:
         if not self.count:
             return 0.0, 0.0
         if measure == "sse":
-            # One released value for all says nothing of how they vary.
+            # A constant released column loses all variance.
             if not self.squares > 0:
                 return 1.0, 1.0
             return self.lost / (self.squares + self.lost), self.least / (self.squares + self.least)
@@ -180,29 +179,37 @@ class PublicSums:
         return (self.lost / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
-def published(sums: Sequence[PublicSums], measure: str) -> Loss:
-    """The losses of columns and over all that readers may see.
+def published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
+    """The public losses by column and over all columns.
 
     Parameters
     ----------
     measure : as of ``Release``.
     """
-    shares = [one.share(measure) for one in sums]
+    shares = [column_sums.share(measure) for column_sums in sums]
     columns = [
         value
-        if one.exact or not one.cells
-        else rounded(value, step_of(one.largest, one.cells), least)
-        for one, (value, least) in zip(sums, shares, strict=True)
+        if column_sums.exact or not column_sums.cells
+        else rounded(value, step_of(column_sums.largest, column_sums.cells), least)
+        for column_sums, (value, least) in zip(sums, shares, strict=True)
     ]
-    count = sum(one.cells for one in sums)
+    count = sum(column_sums.cells for column_sums in sums)
     if not count:
         return Loss(np.array(columns, np.float64), 0.0)
     total, least = (
-        sum(one.cells * share[which] for one, share in zip(sums, shares, strict=True)) / count
-        for which in (0, 1)
+        sum(
+            column_sums.cells * share[position]
+            for column_sums, share in zip(sums, shares, strict=True)
+        )
+        / count
+        for position in (0, 1)
     )
-    if not all(one.exact for one in sums):
-        step = max(step_of(one.largest, one.cells) for one in sums if one.cells)
+    if not all(column_sums.exact for column_sums in sums):
+        step = max(
+            step_of(column_sums.largest, column_sums.cells)
+            for column_sums in sums
+            if column_sums.cells
+        )
         total = rounded(total, step, least)
     return Loss(np.array(columns, np.float64), float(total))
 
@@ -218,39 +225,39 @@ def public_sums(
     *,
     each_apart: bool = False,
 ) -> tuple[PublicSums, ...]:
-    """What the published losses of released records are made of, one each measured column.
+    """Compute the sums behind the published losses, one per measured column.
 
     Parameters
     ----------
-    measure : as of ``Release``.
-    suppressed : cells that are lost as a whole, by column.
-    each_apart : True where each column has classes of its own: those that share its value.
+    measure : as in ``Release``.
+    suppressed : completely lost cells, by column.
+    each_apart : True if each column has its own classes: rows that share its value.
     """
     columns = tuple(columns)
     if measure == "iloss":
-        columns = tuple(one for one in columns if one.losses is not None)
-        found = tuple(_of_labels(one, partition) for one in columns)
+        columns = tuple(column for column in columns if column.losses is not None)
+        sums = tuple(_of_labels(column, partition) for column in columns)
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
 
         pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        found = distance_sums(pairs, each_apart)
+        sums = distance_sums(pairs, each_apart)
     else:
-        found = tuple(
-            _of_numbers(microdata, measures, partition, place, column, each_apart)
-            for place, column in enumerate(columns)
+        sums = tuple(
+            _of_numbers(microdata, measures, partition, index, column, each_apart)
+            for index, column in enumerate(columns)
         )
     if not suppressed:
-        return found
+        return sums
     return tuple(
-        _with_suppressed(one, suppressed.get(column.source, 0), measure)
-        for one, column in zip(found, columns, strict=True)
+        _with_suppressed(column_sums, suppressed.get(column.source, 0), measure)
+        for column_sums, column in zip(sums, columns, strict=True)
     )
 
 
 def _with_suppressed(sums: PublicSums, cells: int, measure: str) -> PublicSums:
-    """The same with so many cells that are lost as a whole."""
-    # NULLs are among the cells of labels.
+    """Add completely lost cells to sums."""
+    # Sums of labels already include NULLs.
     count = sums.count - cells if measure == "iloss" else sums.count
     return replace(sums, count=count, suppressed=cells)
 
@@ -271,7 +278,7 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         if not present.any():
             ends = 0.0, 0.0
         return PublicSums(n, 0.0, 0.0, *ends, float(widths.sum()), 0.0, largest, True)
-    # Readers see one number of each interval.
+    # Readers see one number per interval.
     values = column.as_float()[present]
     ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     loss = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
@@ -282,13 +289,13 @@ def _of_numbers(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
-    place: int,
+    index: int,
     column: ReleasedColumn,
     each_apart: bool,
 ) -> PublicSums:
-    name = microdata.numeric[place].name
+    name = microdata.numeric[index].name
     down = -measures.numbers[name].exponent
-    original = np.ldexp(microdata.numbers[:, place], down)
+    original = np.ldexp(microdata.numbers[:, index], down)
     released = np.ldexp(column.as_float(), down)
     valid = microdata.valid_column(name)
     return sums_of(original, released, partition, valid, squared=True, each_apart=each_apart)
@@ -297,7 +304,7 @@ def _of_numbers(
 def classes_of(
     rows: Floats, labels: NDArray[np.integer], each_apart: bool
 ) -> tuple[NDArray[np.integer], int]:
-    """The class of each record in a column, int (n,), and the records of the largest.
+    """The class of each record in a column, int (n,), and the size of the largest class.
 
     Parameters
     ----------
@@ -318,24 +325,24 @@ def sums_of(
     squared: bool,
     each_apart: bool,
 ) -> PublicSums:
-    """Of a column of numbers.
+    """Compute the public sums of a number column.
 
     Parameters
     ----------
     original, released : float64 (n,) and (n_classes,), in one unit.
-    valid : bool (n,), which count; None for all.
-    squared : True for squares of deviations, False for absolute ones.
-    each_apart : as of ``public_sums``.
+    valid : bool (n,), the records to include; None for all.
+    squared : True for squared deviations, False for absolute ones.
+    each_apart : as in ``public_sums``.
     """
-    own = partition.labels.astype(np.intp)
+    row_labels = partition.labels.astype(np.intp)
     if valid is not None:
-        original, own = original[valid], own[valid]
-    rows = released[own]
-    labels, largest = classes_of(rows, own, each_apart)
+        original, row_labels = original[valid], row_labels[valid]
+    rows = released[row_labels]
+    labels, largest = classes_of(rows, row_labels, each_apart)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
-    deviations = limited(original, rows, labels, largest)
+    deviations = limit_deviations(original, rows, labels, largest)
     mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
     squares = float(np.square(rows - mean).sum()) if high > low else 0.0
     if squared:
@@ -346,32 +353,32 @@ def sums_of(
 
 
 def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, ...]:
-    """What the published ``direct_loss`` is made of, one each column."""
+    """Compute the sums behind the published ``direct_loss``, one per column."""
     return tuple(_distances(pairs, column, each_apart) for column in pairs.columns)
 
 
 def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums:
     numbers = numbers_of(column)
     cells = pairs.cells([column if numbers is None else numbers])
-    held = None if cells is None else cells[:, 0]
+    present = None if cells is None else cells[:, 0]
     if numbers is not None:
         down = -numbers.scale.exponent
         ends = np.ldexp(numbers.original, down), np.ldexp(numbers.released, down)
-        sums = sums_of(*ends, pairs.partition, held, squared=False, each_apart=each_apart)
+        sums = sums_of(*ends, pairs.partition, present, squared=False, each_apart=each_apart)
         if column.suppressed is None:
             return sums
-        # A suppressed cell covers its value.
+        # Suppressed cells count in the total.
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     apart = column.apart(np.arange(pairs.n), pairs.rows)
-    count = pairs.n if held is None else int(held.sum())
+    count = pairs.n if present is None else int(present.sum())
     largest = largest_of(pairs, each_apart)
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
 
 
 def numbers_of(column: ColumnPair) -> Numbers | None:
-    """The column as numbers, its suppressed cells withheld; None where it holds labels."""
-    # Most releases need neither: a backend's first call would take a tenth longer.
+    """The column as numbers, with suppressed cells invalid; None if it holds labels."""
+    # Imported here because most releases need neither, and imports slow a backend's first call.
     from dbanon.measures.attributes import Intervals, Numbers
 
     if isinstance(column, Numbers):
@@ -394,28 +401,30 @@ def numbers_of(column: ColumnPair) -> Numbers | None:
 
 
 def largest_of(pairs: Pairs, each_apart: bool) -> int:
-    """The records of the largest class, of any column where each has classes of its own."""
+    """The size of the largest class, over all columns if each has its own classes."""
     if not each_apart:
         return int(pairs.partition.sizes.max(initial=0))
     kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
-    return max(int(np.unique(one, return_counts=True)[1].max(initial=0)) for one in kinds)
+    return max(
+        int(np.unique(column_kinds, return_counts=True)[1].max(initial=0)) for column_kinds in kinds
+    )
 
 
 def public_scale(original: Floats, released: Floats) -> Scale:
-    """The scale of a column that is published: ends and mean of the released rows.
+    """The public scale of a column: ends and mean of the released rows.
 
     Parameters
     ----------
-    original : float64 (n,), as far as their deviations count, which the deviation is of.
+    original : float64 (n,), with limited deviations; the standard deviation is theirs.
     released : float64 (n,).
     """
-    own, of_release = Scale.of(original), Scale.of(released)
-    power = own.exponent - of_release.exponent
+    of_original, of_release = Scale.of(original), Scale.of(released)
+    power = of_original.exponent - of_release.exponent
     return Scale(
         of_release.count,
         of_release.least,
         of_release.most,
         of_release.mean,
-        0.0 if of_release.constant else float(np.ldexp(own.deviation, power)),
+        0.0 if of_release.constant else float(np.ldexp(of_original.deviation, power)),
         of_release.whole,
     )

@@ -1,4 +1,4 @@
-"""From classes to a release: the values of each class, and what they lose."""
+"""Recode classes into a release: the values of each class, and the information loss."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from dbanon.release.publication import PublicSums, public_sums
 
 def recode(
     microdata: Microdata,
-    found: Found,
+    clustering: Found,
     policy: Policy,
     exact_totals: ExactTotals,
     trees: Trees | None = None,
 ) -> Release:
-    """Give every class its released values, and measure what they lose.
+    """Compute the released values of each class, and their information loss.
 
-    Both look at released records only, as if there were no others: ``trees`` makes the hierarchies
-    of these where some are withheld; None for those of the policy.
+    Only released records are used. If some records are withheld, ``trees`` builds the hierarchies
+    of the others; None keeps those of the policy.
 
-    The classes of a release are rows that are released alike: where attributes are grouped by
-    themselves, those that share their class in each.
+    The classes of a release are rows with equal released values. If attributes are grouped
+    separately, these are rows that share their class in every attribute.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=found.levels)
+        settings = replace(settings, levels=clustering.levels)
 
     all_names = {attribute.name for attribute in microdata.attributes}
 
@@ -57,16 +57,18 @@ def recode(
     ) -> tuple[ReleasedColumn, ...]:
         assert measures is not None
         names = {attribute.name for attribute in microdata.attributes}
-        own = settings
+        run_settings = settings
         if names < all_names:
-            # A step or a hierarchy of another column names none of these.
+            # Drop the steps and hierarchies of other columns.
             others = all_names - names
             steps = {n: step for n, step in settings.steps.items() if n not in others}
-            trees_here = {n: t for n, t in settings.hierarchies.items() if n not in others}
-            own = replace(settings, steps=steps, hierarchies=trees_here)
-        return recoding.run(microdata, measures, partition, exact_totals, own, **parameters)
+            remaining_trees = {n: t for n, t in settings.hierarchies.items() if n not in others}
+            run_settings = replace(settings, steps=steps, hierarchies=remaining_trees)
+        return recoding.run(
+            microdata, measures, partition, exact_totals, run_settings, **parameters
+        )
 
-    classes, measures = found.classes, found.measures
+    classes, measures = clustering.classes, clustering.measures
     rows, _ = classes.rows()
     if rows.n_suppressed:
         records = np.flatnonzero(rows.labels >= 0)
@@ -79,11 +81,11 @@ def recode(
             levels=None if settings.levels is None else settings.levels.of(records),
         )
     measures = measures or Measures.of(microdata)
-    # Stores have the classes of all records that were read.
+    # Exact totals use the classes of all records read, as stores have them.
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
     released, _ = classes.rows()
     before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
-    each_apart = len(classes.by_columns([one.name for one in microdata.attributes])) > 1
+    each_apart = len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured = [
@@ -108,21 +110,21 @@ def recode(
     )
 
 
-def lost_completely(
+def find_lost_columns(
     columns: Sequence[ReleasedColumn], hierarchies: Mapping[str, Hierarchy]
 ) -> tuple[str, ...]:
-    """The quasi-identifiers of which every row has the root of its hierarchy, ``*`` without one."""
-    found = []
+    """The quasi-identifiers released as the root of their hierarchy (or ``*``) in every row."""
+    lost_columns = []
     for column in columns:
         if column.attribute.sql_type != GENERALIZED or column.losses is None:
             continue
         tree = hierarchies.get(column.source)
         root = ANY if tree is None else tree.labels[0]
-        told = column.values if column.missing is None else column.values[~column.missing]
-        # A tree may be a root alone, which then loses nothing.
-        if len(told) and bool((told == root).all()) and column.losses.any():
-            found.append(column.source)
-    return tuple(found)
+        labels = column.values if column.missing is None else column.values[~column.missing]
+        # A hierarchy that consists of its root loses nothing.
+        if len(labels) and bool((labels == root).all()) and column.losses.any():
+            lost_columns.append(column.source)
+    return tuple(lost_columns)
 
 
 def _sse(
@@ -139,16 +141,16 @@ def _sse(
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     part = sum(scale.count for scale in scales) != n_values
 
-    def sums(place: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        column = columns[place]
-        transform = Standardization.of([scales[place]])
-        kept = None if microdata.valid is None or valid is None else valid[:, place]
-        released = _filled(column.unrounded), column.as_float()
-        values = microdata.numbers[:, place]
-        return scaled_sums(values, partition, released, transform, kept, part=part)
+    def sums(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        column = columns[index]
+        transform = Standardization.of([scales[index]])
+        present = None if microdata.valid is None or valid is None else valid[:, index]
+        released = _require_values(column.unrounded), column.as_float()
+        values = microdata.numbers[:, index]
+        return scaled_sums(values, partition, released, transform, present, part=part)
 
-    found = list(by_column(microdata.numbers)(sums, range(len(scales))))
-    before, after = [own for own, _ in found], [told for _, told in found]
+    loss_sums = list(by_column(microdata.numbers)(sums, range(len(scales))))
+    before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
     return loss_of(before), loss_of(after)
 
 
@@ -161,12 +163,16 @@ def _iloss(
 ) -> tuple[Loss, Loss]:
     """iloss per cell on the classes' own ranges, and as released."""
     records = max(int(partition.sizes.sum()), 1)
-    own = class_losses(microdata, measures, partition, policy.hierarchies) / records
+    own_ranges = class_losses(microdata, measures, partition, policy.hierarchies) / records
     released = np.array([column.losses.sum() for column in columns if column.losses is not None])
     released /= records
     before, after = (
-        Loss(lost, float(lost.mean()), tuple((float(x) * records, float(records)) for x in lost))
-        for lost in (own, released)
+        Loss(
+            losses,
+            float(losses.mean()),
+            tuple((float(x) * records, float(records)) for x in losses),
+        )
+        for losses in (own_ranges, released)
     )
     return before, after
 
@@ -179,7 +185,7 @@ def _gower(
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Gower's distance per cell, as ``direct_loss`` measures it, before and after rounding."""
-    # Most releases need neither: a backend's first call would take a tenth longer.
+    # Imported here because most releases need neither, and imports slow a backend's first call.
     from dbanon.measures.direct_loss import direct_loss
     from dbanon.measures.figure import EvaluationTask
     from dbanon.release.evaluation import pairs_of
@@ -187,10 +193,15 @@ def _gower(
     def loss(released: Sequence[ReleasedColumn]) -> Loss:
         pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
         figure = direct_loss(EvaluationTask(pairs))
-        own = [figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes]
+        column_losses = [
+            figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes
+        ]
         cells = [_cells(microdata, partition, attribute.name) for attribute in microdata.attributes]
-        sums = tuple((lost * count, count) for lost, count in zip(own, cells, strict=True))
-        return Loss(np.array(own), float(figure.value or 0.0), sums)
+        sums = tuple(
+            (column_loss * count, count)
+            for column_loss, count in zip(column_losses, cells, strict=True)
+        )
+        return Loss(np.array(column_losses), float(figure.value or 0.0), sums)
 
     before = [
         replace(column, attribute=replace(column.attribute, kind=Kind.FLOAT), values=exact)
@@ -204,7 +215,7 @@ def _gower(
 
 
 def _cells(microdata: Microdata, partition: Partition, name: str) -> float:
-    """The released records that have a value of an attribute."""
+    """The number of released records with a value of an attribute."""
     valid, released = microdata.valid_column(name), partition.labels >= 0
     return float(released.sum() if valid is None else (valid & released).sum())
 
@@ -217,30 +228,36 @@ def _losses(
     columns: tuple[ReleasedColumn, ...],
     measure: str,
 ) -> tuple[Loss, Loss]:
-    """The loss before and after rounding, in which suppressed cells are lost as a whole."""
+    """The loss before and after rounding, counting suppressed cells as completely lost."""
     before, after = _LOSSES[measure](microdata, measures, partition, policy, columns)
     counts = suppressed_cells(microdata)
     if not counts:
         return before, after
-    own = [counts.get(attribute.name, 0) for attribute in microdata.attributes]
-    return _with_suppressed(before, own, measure), _with_suppressed(after, own, measure)
+    suppressed = [counts.get(attribute.name, 0) for attribute in microdata.attributes]
+    return _with_suppressed(before, suppressed, measure), _with_suppressed(
+        after, suppressed, measure
+    )
 
 
 def _with_suppressed(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
-    """A loss in which so many more cells of each column are lost as a whole.
+    """Add completely lost cells, ``counts`` by column, to a loss.
 
-    As a cell that the column's mean stands for: on z-scores such cells lose 1 on average, of a sum
-    of 1. Of iloss per cell NULLs count as cells that lose nothing.
+    On z-scores a cell replaced by the column mean loses 1 on average, of a total of 1. For iloss,
+    NULL cells are already counted as cells that lose nothing.
     """
     sums = []
-    for (lost, most), count in zip(loss.sums, counts, strict=True):
-        sums.append((lost + count, most if measure == "iloss" else most + count))
-    found = loss_of(sums)
-    return found if measure != "iloss" else replace(found, total=float(found.columns.mean()))
+    for (loss_sum, most), count in zip(loss.sums, counts, strict=True):
+        sums.append((loss_sum + count, most if measure == "iloss" else most + count))
+    total_loss = loss_of(sums)
+    return (
+        total_loss
+        if measure != "iloss"
+        else replace(total_loss, total=float(total_loss.columns.mean()))
+    )
 
 
 def suppressed_cells(microdata: Microdata) -> dict[str, int]:
-    """How many cells have a value in the source and are NULL here, of columns that have such."""
+    """Count, by column, the cells that have a value in the source and are NULL in the release."""
     if microdata.suppressed is None:
         return {}
     counts = microdata.suppressed.sum(axis=0).tolist()
@@ -274,14 +291,14 @@ def class_losses(
     return np.array(losses)
 
 
-def _filled(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def _require_values(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
     assert values is not None
     return values
 
 
 @dataclass(frozen=True)
 class ColumnLoss:
-    """Information lost in one column: SSE/SST on z-scores, or iloss per record. See ``Lost``."""
+    """Information loss of one column: SSE/SST on z-scores, or iloss per record."""
 
     name: str
     before_rounding: float
@@ -296,16 +313,15 @@ class Release:
     ----------
     partition : the classes, in record order.
     columns : the released quasi-identifiers.
-    losses : one entry a numeric quasi-identifier.
-    loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
+    losses : one entry per measured quasi-identifier.
+    loss_before_rounding, loss : over all columns; ``loss`` is that of the written values.
     measure : ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell; ``iloss``: iloss
         per cell, ``loss_before_rounding`` being that of the classes' own ranges.
-    measures, hierarchies : of the released records, as they were recoded with.
+    measures, hierarchies : of the released records, used for recoding.
     sums : of the losses before rounding and as released, as in ``Loss``.
-    public : what the losses that readers may see are made of, one each entry of ``losses``.
-    each_apart : True where each attribute is grouped by itself.
-    suppressed_cells : by column, the released cells that are NULL and have a value in the source,
-        where there are any.
+    public : sums for the losses that readers may see, one per entry of ``losses``.
+    each_apart : True if attributes are grouped separately.
+    suppressed_cells : released NULL cells that have a value in the source, by column.
     """
 
     partition: Partition
@@ -328,9 +344,9 @@ class Release:
 
 
 def combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
-    """The combination of released values of each class, int32 (n_classes,).
+    """Number the combinations of released values of classes, int32 (n_classes,).
 
-    Classes that are released alike are one: readers cannot tell them apart.
+    Classes with equal released values get the same number: readers cannot distinguish them.
     """
     partition, parts = release.partition, []
     for column in release.columns:
@@ -340,5 +356,5 @@ def combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
             parts.append(codes.reshape(-1) if missing is None else np.where(missing, -1, codes))
     if microdata.strata is not None:
         parts.append(microdata.strata[partition.members[partition.starts]])
-    _, alike = np.unique(np.column_stack(parts), axis=0, return_inverse=True)
-    return alike.reshape(-1).astype(np.int32)
+    _, combination = np.unique(np.column_stack(parts), axis=0, return_inverse=True)
+    return combination.reshape(-1).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Report: what is said about what is published."""
+"""The report on a release."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
-from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unprotected
+from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unprotected_columns
 from dbanon.release.joint import JOINT
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
 from dbanon.release.outcome import Internal
-from dbanon.release.outcome import Lost as Lost
+from dbanon.release.outcome import ReleaseLoss as ReleaseLoss
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
-    averaged_codes_told,
     cautions_of,
+    describe_averaged_codes,
+    describe_counts,
+    describe_new_schema,
     export_pairs,
     files_note,
     first_cautions,
     first_pairs,
-    in_new_schema,
     loss_pair,
     nearness,
     passthrough_note,
     plain,
-    told_of,
 )
 
 T = TypeVar("T")
@@ -47,15 +47,15 @@ SEED_POLICY = (
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for, and what it was asked of.
+    """The request for a release: source, output, options and columns.
 
     Parameters
     ----------
-    source, output, output_kind : the relation that was read, and what readers use of the release.
-    arguments : the policy as plain values, with what was found of it; as the ledger has it.
-    quasi_identifiers, sensitive, kept, not_copied : columns by what became of them.
-    entity : the column whose values k counts; None for rows.
-    guarantee : in words.
+    source, output, output_kind : the relation that was read, and the relation for readers.
+    arguments : the policy as JSON values, with results of the run, as in the ledger.
+    quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release.
+    entity : the column whose values k counts; None if k counts rows.
+    guarantee : the guarantee as text.
     """
 
     source: str
@@ -74,16 +74,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted on what was written, before anyone could see it.
+    """The recount of the written rows, before readers can see them.
 
     Parameters
     ----------
-    rows_in, suppressed : records of the source, and those that were withheld.
-    rows : of the classes.
+    rows_in, suppressed : records of the source, and withheld records.
+    rows : class sizes in rows.
     verdict : of the guarantee.
-    telling, identifiers, linking : findings on columns that are released as they are.
-    few_persons : findings on columns that look like numbers of persons; looked for without entity.
-    homogeneity : of each sensitive column, the classes in which all rows share one value of it.
+    telling, identifiers, linking : findings on retained columns.
+    few_persons : findings on columns that look like person identifiers; only without entity.
+    homogeneity : by sensitive column, the classes in which all rows share one value of it.
     """
 
     rows_in: int
@@ -98,13 +98,13 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class MadeBy:
-    """Which release it is, and how and when it was made.
+class Provenance:
+    """The provenance of a release: its id, and how and when it was made.
 
     Parameters
     ----------
-    relation, seconds : the table that holds it; by phase, and ``total``.
-    digest : of the written rows, as the ledger has it; None for data frames.
+    relation, seconds : the table that holds it; seconds by phase, and ``total``.
+    digest : of the written rows, as in the ledger; None for data frames.
     """
 
     release_id: str
@@ -118,145 +118,145 @@ class MadeBy:
     verified: bool = True
 
 
-class _Told(Generic[T]):
-    """A name of a report, and where in its groups it is told."""
+class _ReportField(Generic[T]):
+    """A report attribute that reads a value from one of its groups."""
 
-    def __init__(self, place: str) -> None:
-        self._find: Callable[[Report], T] = attrgetter(place)
+    def __init__(self, path: str) -> None:
+        self._find: Callable[[Report], T] = attrgetter(path)
 
     @overload
-    def __get__(self, report: None, owner: type[Report]) -> _Told[T]: ...
+    def __get__(self, report: None, owner: type[Report]) -> _ReportField[T]: ...
 
     @overload
     def __get__(self, report: Report, owner: type[Report]) -> T: ...
 
-    def __get__(self, report: Report | None, owner: type[Report]) -> T | _Told[T]:
+    def __get__(self, report: Report | None, owner: type[Report]) -> T | _ReportField[T]:
         return self if report is None else self._find(report)
 
 
 @dataclass(frozen=True, repr=False)
 class Report(WithCard):
-    """What a release is, what it lost and how it was made.
+    """What a release is, its information loss, and how it was made.
 
-    Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
-    as ``{"ordered": ["low", "high"]}``, is in ``arguments`` as it was given.
+    Contains no source values, except values that the caller wrote into the arguments, such as
+    ``{"ordered": ["low", "high"]}`` for a hierarchy builder.
 
-    Everything in its four groups has a name here, too: ``report.k_achieved`` is
-    ``report.counts.verdict.k``. ``to_dict`` tells these names, in this order.
+    All values of its four groups are also attributes of the report: ``report.k_achieved`` is
+    ``report.counts.verdict.k``. ``to_dict`` returns these attributes, in this order.
 
-    Losses are SSE/SST on z-scores over the released records, or iloss, as ``loss_measure`` says:
-    see ``Lost``. They are those that readers may see; ``internal`` has the exact ones, of
-    the run alone: no text, JSON, pickle or page of a report has them, and of a ledger one table.
-    ``k_achieved`` and ``persons`` count persons where ``entity`` names their column;
-    class sizes are rows. ``k_rows`` is not None where classes are those of each attribute by
-    itself: the rows that share the rarest combination of values. ``levels`` are those of a full
-    domain, by quasi-identifier. ``telling`` are findings on columns that are released as they are.
-    ``lost`` are the quasi-identifiers that every row is released with one label of, ``*`` or the
-    root of their hierarchy. ``evaluation`` is ``Evaluation.to_dict()`` where ``evaluate``
-    was asked for, and ``evaluation_failed`` why there is none then.
+    Losses are SSE/SST on z-scores over the released records, or iloss, according to
+    ``loss_measure``: see ``ReleaseLoss``. Readers may see them; ``internal`` has the exact losses,
+    which exist only in the run and in one table of the ledger, and in no text, JSON, pickle or page
+    of a report. ``k_achieved`` and ``persons`` count persons if ``entity`` names their column;
+    class sizes are rows. If attributes are grouped separately, ``k_rows`` is the number of rows
+    that share the rarest combination of values. ``levels`` are the full-domain levels, by
+    quasi-identifier. ``telling`` are findings on retained columns. ``lost`` are the
+    quasi-identifiers released as ``*`` or the root of their hierarchy in every row. ``evaluation``
+    is ``Evaluation.to_dict()`` with the option ``evaluate``, and ``evaluation_failed`` is why it is
+    missing.
     """
 
     request: Request
     counts: Counted
-    loss: Lost
-    made_by: MadeBy
+    loss: ReleaseLoss
+    made_by: Provenance
     evaluated: Evaluated = field(default_factory=Evaluated)
     internal: Internal | None = field(default=None, repr=False, compare=False)
-    # No field: neither ``replace`` nor what serializes fields hands it on.
+    # Not a field, so that ``replace`` and serializers do not pass it on.
     alignment: ClassVar[Alignment | None] = None
 
-    release_id = _Told[str]("made_by.release_id")
-    created_at = _Told[str]("made_by.created_at")
-    dbanon_version = _Told[str]("made_by.dbanon_version")
-    source = _Told[str]("request.source")
-    output = _Told[str]("request.output")
-    output_kind = _Told[str]("request.output_kind")
-    relation = _Told[str]("made_by.relation")
-    method = _Told[str]("request.method")
-    arguments = _Told[Mapping[str, Any]]("request.arguments")
-    quasi_identifiers = _Told[tuple[str, ...]]("request.quasi_identifiers")
-    sensitive = _Told[tuple[str, ...]]("request.sensitive")
-    kept = _Told[tuple[str, ...]]("request.kept")
-    not_copied = _Told[tuple[str, ...]]("request.not_copied")
-    rows_in = _Told[int]("counts.rows_in")
-    rows_out = _Told[int]("counts.rows.rows")
-    suppressed = _Told[int]("counts.suppressed")
-    null_rows = _Told[int]("counts.rows.null_rows")
-    classes = _Told[int]("counts.rows.classes")
-    smallest_class = _Told[int]("counts.rows.smallest")
-    median_class = _Told[float]("counts.rows.median")
-    largest_class = _Told[int]("counts.rows.largest")
-    k_requested = _Told[int]("request.k")
-    k_achieved = _Told[int]("counts.verdict.k")
-    homogeneity = _Told[tuple[ClassHomogeneity, ...]]("counts.homogeneity")
-    information_loss = _Told[float]("loss.released")
-    information_loss_before_rounding = _Told[float]("loss.before_rounding")
-    column_losses = _Told[Mapping[str, ColumnLoss]]("loss.columns")
-    guarantee = _Told[str]("request.guarantee")
-    seconds = _Told[Mapping[str, float]]("made_by.seconds")
-    seed_policy = _Told[str]("made_by.seed_policy")
-    earlier_releases = _Told[str]("made_by.earlier_releases")
-    verified = _Told[bool]("made_by.verified")
-    loss_measure = _Told[str]("loss.measure")
-    models = _Told[tuple[CountedModel, ...]]("counts.verdict.models")
-    entity = _Told["str | None"]("request.entity")
-    persons = _Told["int | None"]("counts.verdict.persons")
-    k_rows = _Told["int | None"]("counts.verdict.k_rows")
-    levels = _Told["Mapping[str, int] | None"]("loss.levels")
-    telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
-    digest = _Told["str | None"]("made_by.digest")
-    lost = _Told[tuple[str, ...]]("loss.completely")
-    evaluation = _Told["Mapping[str, Any] | None"]("evaluated.figures")
-    evaluation_failed = _Told["str | None"]("evaluated.failed")
+    release_id = _ReportField[str]("made_by.release_id")
+    created_at = _ReportField[str]("made_by.created_at")
+    dbanon_version = _ReportField[str]("made_by.dbanon_version")
+    source = _ReportField[str]("request.source")
+    output = _ReportField[str]("request.output")
+    output_kind = _ReportField[str]("request.output_kind")
+    relation = _ReportField[str]("made_by.relation")
+    method = _ReportField[str]("request.method")
+    arguments = _ReportField[Mapping[str, Any]]("request.arguments")
+    quasi_identifiers = _ReportField[tuple[str, ...]]("request.quasi_identifiers")
+    sensitive = _ReportField[tuple[str, ...]]("request.sensitive")
+    kept = _ReportField[tuple[str, ...]]("request.kept")
+    not_copied = _ReportField[tuple[str, ...]]("request.not_copied")
+    rows_in = _ReportField[int]("counts.rows_in")
+    rows_out = _ReportField[int]("counts.rows.rows")
+    suppressed = _ReportField[int]("counts.suppressed")
+    null_rows = _ReportField[int]("counts.rows.null_rows")
+    classes = _ReportField[int]("counts.rows.classes")
+    smallest_class = _ReportField[int]("counts.rows.smallest")
+    median_class = _ReportField[float]("counts.rows.median")
+    largest_class = _ReportField[int]("counts.rows.largest")
+    k_requested = _ReportField[int]("request.k")
+    k_achieved = _ReportField[int]("counts.verdict.k")
+    homogeneity = _ReportField[tuple[ClassHomogeneity, ...]]("counts.homogeneity")
+    information_loss = _ReportField[float]("loss.released")
+    information_loss_before_rounding = _ReportField[float]("loss.before_rounding")
+    column_losses = _ReportField[Mapping[str, ColumnLoss]]("loss.columns")
+    guarantee = _ReportField[str]("request.guarantee")
+    seconds = _ReportField[Mapping[str, float]]("made_by.seconds")
+    seed_policy = _ReportField[str]("made_by.seed_policy")
+    earlier_releases = _ReportField[str]("made_by.earlier_releases")
+    verified = _ReportField[bool]("made_by.verified")
+    loss_measure = _ReportField[str]("loss.measure")
+    models = _ReportField[tuple[CountedModel, ...]]("counts.verdict.models")
+    entity = _ReportField["str | None"]("request.entity")
+    persons = _ReportField["int | None"]("counts.verdict.persons")
+    k_rows = _ReportField["int | None"]("counts.verdict.k_rows")
+    levels = _ReportField["Mapping[str, int] | None"]("loss.levels")
+    telling = _ReportField[tuple[TellingColumn, ...]]("counts.telling")
+    digest = _ReportField["str | None"]("made_by.digest")
+    lost = _ReportField[tuple[str, ...]]("loss.completely")
+    evaluation = _ReportField["Mapping[str, Any] | None"]("evaluated.figures")
+    evaluation_failed = _ReportField["str | None"]("evaluated.failed")
 
     @property
     def few_persons(self) -> tuple[FewPersons, ...]:
-        """Findings on columns that look like numbers of persons; looked for without entity."""
+        """Findings on columns that look like person identifiers; only without entity."""
         return self.counts.few_persons
 
     @property
     def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
-        """Columns that are released as they are, and look like identifiers."""
+        """Retained columns that look like identifiers."""
         return self.counts.identifiers
 
     @property
     def linking(self) -> tuple[LinkingColumn, ...]:
-        """Columns that are released as they are, and single out rows that the classes hide."""
+        """Retained columns that single out rows that the classes hide."""
         return self.counts.linking
 
     @property
     def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
-        """What was found of columns, that readers may not think of."""
+        """All findings on columns."""
         return (*self.kept_identifiers, *self.linking, *self.telling, *self.few_persons)
 
     @property
     def homogeneous(self) -> tuple[str, ...]:
-        """Of sensitive columns without a privacy model: which classes reveal their value."""
-        found = unprotected(self.homogeneity, self.arguments.get("models", ()))
-        return tuple(one.describe() for one in found)
+        """Descriptions of sensitive columns with homogeneous classes and no privacy model."""
+        homogeneity = unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
+        return tuple(finding.describe() for finding in homogeneity)
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
-        """What whoever reads the release has to be told beside its guarantee."""
-        own = cautions_of(self.arguments, self.entity)
-        return (*self.counts.verdict.cautions, *own)
+        """Cautions for readers of the release, in addition to its guarantee."""
+        link_cautions = cautions_of(self.arguments, self.entity)
+        return (*self.counts.verdict.cautions, *link_cautions)
 
     @property
     def warned(self) -> tuple[str, ...]:
-        """What it tells more than its readers may think, and what of it is lost."""
+        """Texts of all warnings: cautions, findings on columns, and lost columns."""
         return (
             *(f"{caution.what}; {caution.why}" for caution in self.cautions),
-            *(f"column {found.describe(self.k_requested)}" for found in self.findings),
+            *(f"column {finding.describe(self.k_requested)}" for finding in self.findings),
             *(f"column {text}" for text in (*self.homogeneous, *self.lost_told())),
             *(f"column {text}" for text in self.averaged_codes_told()),
         )
 
     def averaged_codes_told(self) -> list[str]:
-        """Of each coded column that was averaged: that it was, and what would help."""
-        return averaged_codes_told(self.arguments)
+        """Describe each coded column that was averaged, and what would help."""
+        return describe_averaged_codes(self.arguments)
 
     def lost_told(self) -> list[str]:
-        """Of each column that is lost completely: that it is, and what would help."""
+        """Describe each column that is lost completely, and what would help."""
         return [
             f'"{name}" is lost completely: all rows have one label. What helps: '
             + (
@@ -272,7 +272,9 @@ class Report(WithCard):
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The names of ``to_dict``, in their order."""
-        return tuple(name for name, value in vars(Report).items() if isinstance(value, _Told))
+        return tuple(
+            name for name, value in vars(Report).items() if isinstance(value, _ReportField)
+        )
 
     def made(self, **changes: Any) -> Report:
         """The report with other values in ``made_by``."""
@@ -284,39 +286,39 @@ class Report(WithCard):
         caution: Caution | None = None,
         joint: Mapping[str, Any] | None = None,
     ) -> Report:
-        """The report of a release whose source had so many releases before, and what that means.
+        """The report with the number of earlier releases of its source, and the caution about them.
 
         Parameters
         ----------
-        joint : what a release with an entity says of joint histories, by ``JOINT``.
+        joint : the joint histories of a release with an entity, under ``JOINT``.
         """
         if not earlier:
             return self
-        # The ledger has the arguments: the caution is reported again from there.
+        # Store the caution in the arguments, so that reports from the ledger repeat it.
         report = self if caution is None else self.found(intersects=caution.what)
-        known = EARLIER.format(NOT_CHECKED, earlier)
-        # The command needs the ledger's record of persons, or a column of theirs in each release.
+        text = EARLIER.format(NOT_CHECKED, earlier)
+        # Name the command only if joint histories were not refused.
         if not joint or "share" in joint[JOINT]:
-            known += ": dbanon chain measure counts them together"
-        return report.made(earlier_releases=known)
+            text += ": dbanon chain measure counts them together"
+        return report.made(earlier_releases=text)
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""
         return replace(self, request=replace(self.request, **changes))
 
     def found(self, **arguments: Any) -> Report:
-        """The report with what was found of arguments."""
+        """The report with additional arguments."""
         return self.requested(arguments={**self.request.arguments, **arguments})
 
     def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
-        """The report with the files that were made of the release, and the seconds until then."""
+        """The report with the exported files, and the updated seconds."""
         return self.found(exports=list(files)).made(seconds=dict(seconds))
 
     @property
     def by_method(self) -> Mapping[str, int]:
-        """What the method says of its classes, by what was counted."""
-        told: Mapping[str, int] = self.arguments.get("told", {})
-        return told
+        """Counts by the method on its classes, by name."""
+        counts: Mapping[str, int] = self.arguments.get("told", {})
+        return counts
 
     @property
     def suppressed_cells(self) -> Mapping[str, int]:
@@ -326,22 +328,22 @@ class Report(WithCard):
 
     @property
     def nearness(self) -> str | None:
-        """How near the loss is to the least possible one, in words; None where nobody asked."""
-        told = self.arguments.get("certificate")
-        return None if told is None else nearness(told)
+        """Text on how near the loss is to the minimum; None without a certificate."""
+        certificate = self.arguments.get("certificate")
+        return None if certificate is None else nearness(certificate)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
-        told = {name: plain(getattr(self, name)) for name in self.names()}
-        # What must not be overlooked, on its first lines.
+        plain_values = {name: plain(getattr(self, name)) for name in self.names()}
+        # Put what must not be overlooked first.
         first = {name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)}
         first["k_rows"] = self.k_rows
-        first["homogeneity"] = told["homogeneity"] if self.homogeneous else ()
-        told = {name: plain(value) for name, value in first.items() if value} | told
-        for loss in told["column_losses"].values():
+        first["homogeneity"] = plain_values["homogeneity"] if self.homogeneous else ()
+        plain_values = {name: plain(value) for name, value in first.items() if value} | plain_values
+        for loss in plain_values["column_losses"].values():
             # Its key says it.
             del loss["name"]
-        return told
+        return plain_values
 
     def rows(self) -> list[tuple[str, str]]:
         """As ``pairs``."""
@@ -366,7 +368,7 @@ class Report(WithCard):
             *first,
             ("release", self.release_id),
             ("source", self.source),
-            ("output", f"{self.output} ({self.output_kind}{in_new_schema(self.arguments)})"),
+            ("output", f"{self.output} ({self.output_kind}{describe_new_schema(self.arguments)})"),
             ("method", f"{self.method}, dbanon {self.dbanon_version}"),
             ("quasi-identifiers", names(self.quasi_identifiers)),
             *(
@@ -378,10 +380,13 @@ class Report(WithCard):
             ("kept", names(self.kept)),
             *passthrough_note(self.arguments),
             *files_note(self.arguments),
-            *(("KEPT IDENTIFIER", one.describe(self.k_requested)) for one in self.kept_identifiers),
-            *(("COLUMN LINKS", found.describe(self.k_requested)) for found in self.linking),
-            *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
-            *(("PERSONS", found.describe(self.k_requested)) for found in self.few_persons),
+            *(
+                ("KEPT IDENTIFIER", finding.describe(self.k_requested))
+                for finding in self.kept_identifiers
+            ),
+            *(("COLUMN LINKS", finding.describe(self.k_requested)) for finding in self.linking),
+            *(("COLUMN TELLS", finding.describe(self.k_requested)) for finding in self.telling),
+            *(("PERSONS", finding.describe(self.k_requested)) for finding in self.few_persons),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),
@@ -392,8 +397,8 @@ class Report(WithCard):
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
-            *told_of(self.arguments),
-            *((one.title, one.why) for one in self.cautions if one not in leading),
+            *describe_counts(self.arguments),
+            *((finding.title, finding.why) for finding in self.cautions if finding not in leading),
             *(("CODES AVERAGED", text) for text in self.averaged_codes_told()),
             (f"information loss, {measure}", loss),
             *(

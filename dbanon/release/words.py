@@ -1,4 +1,4 @@
-"""What a report says to people."""
+"""Texts of reports."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ from dbanon.release.joint_rows import joint_rows_caution
 
 
 def now() -> str:
-    """The time in UTC, as reports and the ledger have it."""
+    """The current time in UTC, in the format of reports and the ledger."""
     return time_text(datetime.now(timezone.utc))
 
 
 def time_text(moment: datetime) -> str:
-    """A time as reports and the ledger have it."""
+    """A time in the format of reports and the ledger."""
     return moment.isoformat(timespec="microseconds")
 
 
-def nearness(told: Mapping[str, Any]) -> str:
-    """How near a loss is to the least possible one, by what a report has of its certificate."""
-    if "failed" in told:
-        return f"not known: {told['failed']}"
-    if told["above"] is None:
+def nearness(certificate: Mapping[str, Any]) -> str:
+    """Describe how near a loss is to the minimum, from the certificate in a report."""
+    if "failed" in certificate:
+        return f"not known: {certificate['failed']}"
+    if certificate["above"] is None:
         return "not known: the least possible loss may be 0"
-    return f"at most {100 * told['above']:.2f} % above the least possible loss ({told['way']})"
+    return (
+        f"at most {100 * certificate['above']:.2f} % above the least possible loss"
+        f" ({certificate['way']})"
+    )
 
 
 def first_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
     """The cautions that lead a report."""
-    found = (joint_rows_caution(arguments), joint_caution(arguments))
-    return [caution for caution in found if caution is not None]
+    candidates = (joint_rows_caution(arguments), joint_caution(arguments))
+    return [caution for caution in candidates if caution is not None]
 
 
 def first_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What leads a report, as pairs of label and text: what must not be overlooked."""
+    """The first lines of a report, which must not be overlooked, as pairs of label and text."""
     return [
         *((caution.title, caution.why) for caution in first_cautions(arguments)),
-        *(("ROWS", f"{k}, {worth}") for k, worth in verdict.of_rows),
+        *(("ROWS", f"{k}, {label}") for k, label in verdict.of_rows),
     ]
 
 
-def averaged_codes_told(arguments: Mapping[str, Any]) -> list[str]:
-    """Of each coded column that was averaged: that it was, and what would help."""
+def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
+    """Describe each coded column that was averaged, and what would help."""
     return [
         f'"{name}" is a code, and was averaged: {rows} rows are released with a code that'
         " nobody has. What helps: kind nominal, or numeric if its numbers are amounts"
@@ -57,60 +60,60 @@ def averaged_codes_told(arguments: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was counted of each set of columns, as pairs of label and text."""
+def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of label and text with the counted k of each further set of columns."""
     return [
         (
-            f"k of ({', '.join(one['columns'])}) requested / counted",
-            f"{one['k']} / {one['counted']}",
+            f"k of ({', '.join(column_set['columns'])}) requested / counted",
+            f"{column_set['k']} / {column_set['counted']}",
         )
-        for one in arguments.get("also_k", ())
+        for column_set in arguments.get("also_k", ())
     ]
 
 
-def told_of(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was counted of sets of columns, of suppressed cells and by the method of its classes."""
+def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of label and text on column sets, suppressed cells, and counts by the method."""
     cells = ", ".join(f"{n} {count}" for n, count in arguments.get("suppressed_cells", {}).items())
     return [
-        *told_of_sets(arguments),
+        *describe_column_sets(arguments),
         *([("cells released as NULL, of rare patterns", cells)] if cells else []),
-        *told_by_method(arguments.get("told", {})),
+        *describe_method_counts(arguments.get("told", {})),
     ]
 
 
 def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
-    """What readers have to know of rows that link to others: originals, releases, pseudonyms."""
-    own = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
+    """Cautions about rows that can be linked to originals, other releases or pseudonyms."""
+    cautions = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
-        own = (*own, releases_intersect(str(intersects)))
+        cautions = (*cautions, releases_intersect(str(intersects)))
     if joint := joint_caution(arguments):
-        own = (joint, *own)
+        cautions = (joint, *cautions)
     if parted := joint_rows_caution(arguments):
-        own = (parted, *own)
+        cautions = (parted, *cautions)
     if pseudonyms := arguments.get("pseudonyms"):
-        own = (*own, caution_of(pseudonyms["columns"], entity))
-    return own
+        cautions = (*cautions, caution_of(pseudonyms["columns"], entity))
+    return cautions
 
 
-def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """What a method says of its classes, as a pair of label and text, or none."""
-    text = ", ".join(f"{what}: {count}" for what, count in counts.items())
+def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Pairs of label and text with a method's counts on its classes; at most one."""
+    text = ", ".join(f"{label}: {count}" for label, count in counts.items())
     return [("found by the method", text)] if text else []
 
 
 def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """That columns which were copied left their database, as a pair of label and text, or none."""
-    drawn = arguments.get("drawn")
-    if drawn:
-        told = f"{drawn['rows']} left their database for this program: {drawn['how']}"
-        return [("original rows", told)]
+    """Pairs of label and text if copied columns left their database; at most one."""
+    reading = arguments.get("drawn")
+    if reading:
+        text = f"{reading['rows']} left their database for this program: {reading['how']}"
+        return [("original rows", text)]
     if arguments.get("kept_columns") != "client":
         return []
     return [("columns copied as they are", "left the database for the client's memory meanwhile")]
 
 
 def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Whose files were read beside the account's own, as a pair of label and text, or none."""
+    """Pairs of label and text if files of other accounts were allowed; at most one."""
     policy = arguments.get("reading", {}).get("foreign_files")
     if policy is None:
         return []
@@ -118,28 +121,28 @@ def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("files of the source", text + (", and links followed" if policy == LINKS else ""))]
 
 
-def in_new_schema(arguments: Mapping[str, Any]) -> str:
-    """Beside an output: that its schema was created, where it was."""
+def describe_new_schema(arguments: Mapping[str, Any]) -> str:
+    """Text for an output whose schema was created; otherwise empty."""
     return ", in a schema that was missing" if "schema_created" in arguments else ""
 
 
-def loss_pair(released: float, before: float, what: str = "") -> str:
-    """A loss; with that of earlier versions, which published it before rounding, too."""
+def loss_pair(released: float, before: float, label: str = "") -> str:
+    """Format a loss; reports of earlier versions also have the loss before rounding."""
     if released == before:
         return f"{released:.6g}"
-    return f"{released:.6f} ({before:.6f}{what and ' '}{what})"
+    return f"{released:.6f} ({before:.6f}{label and ' '}{label})"
 
 
-def told_figure(value: float, note: str) -> str:
-    """A figure of an evaluation; of one that is 0 or 1 by definition, that it is."""
-    # A backend imports the measures only where they are asked for.
+def format_figure(value: float, note: str) -> str:
+    """Format a figure of an evaluation, or the note of one that does not apply to labels."""
+    # Imported here so that a backend loads the measures only when needed.
     from dbanon.measures.figure import NOT_FOR_LABELS
 
     return note if note.startswith(NOT_FOR_LABELS) else f"{value:.6g}"
 
 
 def plain(value: Any) -> Any:
-    """A value without dataclasses, and with containers of its own."""
+    """Copy a value, with dataclasses converted to dicts."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Mapping):
@@ -150,7 +153,7 @@ def plain(value: Any) -> Any:
 
 
 def attack_text(figures: Mapping[str, Any]) -> str:
-    """One line about one attack, from its plain values."""
+    """Describe an attack in one line, from its JSON values."""
     if figures["risk"] is None:
         return f"none: {figures['note']}"
     low, high = figures["interval"]
@@ -163,22 +166,28 @@ def attack_text(figures: Mapping[str, Any]) -> str:
 
 
 def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and text for each attack of an evaluation; none where it has no attacks."""
+    """Pairs of label and text for the attacks of an evaluation, if any."""
     attacks = figures.get("attacks")
     if attacks is None:
         return []
     if "failed" in attacks:
         return [("NOT ATTACKED", str(attacks["failed"]))]
     title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
-    return [title, *((f"  {name}", attack_text(one)) for name, one in attacks["found"].items())]
+    return [
+        title,
+        *((f"  {name}", attack_text(attack)) for name, attack in attacks["found"].items()),
+    ]
 
 
 def export_pairs(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Label and text for each exported file or table."""
-    return [("exported", f"{one['path']}, {one['bytes']} bytes{_older(one)}") for one in exports]
+    """Pairs of label and text for exported files and tables."""
+    return [
+        ("exported", f"{export['path']}, {export['bytes']} bytes{_describe_older_versions(export)}")
+        for export in exports
+    ]
 
 
-def _older(exported: Mapping[str, Any]) -> str:
-    """What is said of a table whose earlier versions its readers can read."""
+def _describe_older_versions(exported: Mapping[str, Any]) -> str:
+    """Text for a table whose older versions its readers can still read; otherwise empty."""
     count = exported.get("older_versions", 0)
     return f"; older versions readable until their files are deleted: {count}" if count else ""

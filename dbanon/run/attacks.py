@@ -17,7 +17,7 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.sets import with_sets
 from dbanon.partitioning.strata import count_of, groups, stratum_numbers
-from dbanon.release.attacks import Attacks, attacks_of, exposed_of
+from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
 from dbanon.run.totals import totals_of
@@ -54,7 +54,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be withheld.")
     return attacks_of(
-        exposed_of(
+        attack_data_of(
             take_records(microdata, np.concatenate((members, others))),
             len(members),
             release.columns,

@@ -42,7 +42,7 @@ def evaluate(
         from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import of_figures, pairs_of
         from dbanon.release.figures import published_figures
-        from dbanon.release.publication import published
+        from dbanon.release.publication import published_loss
 
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
@@ -50,7 +50,7 @@ def evaluate(
         exact = figures_of(
             EvaluationTask(pairs, chosen, tick=lambda share: report_progress(share / 2))
         )
-        loss = published(release.public, release.measure)
+        loss = published_loss(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
         public = published_figures(

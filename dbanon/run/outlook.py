@@ -15,7 +15,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import Shape, in_words
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
-from dbanon.release.publication import published
+from dbanon.release.publication import published_loss
 from dbanon.release.words import files_note, passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.hierarchies import require_covered
@@ -271,7 +271,7 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
         smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
         largest_class=int(sizes.max(initial=0)),
         suppressed=microdata.withheld + release.partition.n_suppressed,
-        information_loss=published(release.public, release.measure).total,
+        information_loss=published_loss(release.public, release.measure).total,
         loss_measure=release.measure,
         levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),

@@ -24,8 +24,8 @@ from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import with_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import Internal, losses_of
-from dbanon.release.recode import Release, combinations, lost_completely, recode
-from dbanon.release.report import Counted, Evaluated, MadeBy, Report
+from dbanon.release.recode import Release, combinations, find_lost_columns, recode
+from dbanon.release.report import Counted, Evaluated, Provenance, Report
 from dbanon.release.words import now
 from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
@@ -339,14 +339,14 @@ def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) 
     if clustering.told:
         more["told"] = dict(clustering.told)
     release, policy = draft.release, planned.policy
-    completely = lost_completely(release.columns, policy.hierarchies)
+    completely = find_lost_columns(release.columns, policy.hierarchies)
     public, exact = losses_of(release, levels, completely)
     names_and_kind = str(planned.relation.name), str(output.name), output.kind
     return Report(
         planned.request(policy, counted.verdict, release.names, names_and_kind, more),
         counted,
         public,
-        MadeBy(
+        Provenance(
             release_id=output.release_id,
             created_at=now(),
             dbanon_version=version(),

@@ -28,7 +28,7 @@ from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
 from dbanon.release.outcome import Internal, public_loss
 from dbanon.release.recode import ColumnLoss, recode
-from dbanon.release.report import Counted, Lost, MadeBy, Report
+from dbanon.release.report import Counted, Provenance, ReleaseLoss, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import findings_of
 from dbanon.run.plan import Plan
@@ -165,7 +165,7 @@ def _in_order(codes: NDArray[np.int32], texts: tuple[str, ...], attribute: Attri
 
 def losses_of(
     blocks: Sequence[BlockFacts], context: TableContext, columns: Sequence[ReleasedColumn]
-) -> tuple[Lost, Lost, dict[str, int]]:
+) -> tuple[ReleaseLoss, ReleaseLoss, dict[str, int]]:
     """Add up the losses of all blocks, in order, and the method's counts.
 
     The loss is given as readers may see it, and exactly.
@@ -192,7 +192,7 @@ def losses_of(
     counts: Counter[str] = Counter()
     for block in blocks:
         counts.update(block.method_counts)
-    exact = Lost(after.total, before.total, losses, recoding.measure, None, fully_suppressed)
+    exact = ReleaseLoss(after.total, before.total, losses, recoding.measure, None, fully_suppressed)
     public_sums = zip(*(block.public for block in blocks), strict=True)
     sums = [reduce(add, of_column) for of_column in public_sums]
     return public_loss(measured_columns, sums, exact), exact, dict(counts)
@@ -210,7 +210,7 @@ def report_of(
     context: TableContext,
     names: Sequence[str],
     counted: Counted,
-    losses: tuple[Lost, Lost, dict[str, int]],
+    losses: tuple[ReleaseLoss, ReleaseLoss, dict[str, int]],
     seconds: float,
 ) -> Report:
     """Build the report of a release that was counted on the executors."""
@@ -226,7 +226,7 @@ def report_of(
         ),
         counted,
         public_losses,
-        MadeBy(
+        Provenance(
             release_id=planned.release_id,
             created_at=now(),
             dbanon_version=version(),

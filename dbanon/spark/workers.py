@@ -20,7 +20,7 @@ from dbanon.partitioning.protect import protect_block, space_of_costs
 from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
 from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
-from dbanon.release.recode import Release, lost_completely, recode
+from dbanon.release.recode import Release, find_lost_columns, recode
 from dbanon.sessions.base import random_order
 from dbanon.spark.arrow import combine_chunks, released_array
 from dbanon.spark.facts import facts_of
@@ -338,7 +338,7 @@ class ClusterBlocks:
         release = release_piece(piece, partition, context)
         facts.before, facts.after = release.sums
         facts.public = release.public
-        facts.suppressed = lost_completely(release.columns, context.policy.hierarchies)
+        facts.suppressed = find_lost_columns(release.columns, context.policy.hierarchies)
         if context.layout.retained:
             originals = Originals(piece.microdata, partition, release.columns)
             facts.hidden = tuple(map(originals.hidden_rows, originals.names))

@@ -24,7 +24,7 @@ from dbanon.methods import METHODS
 from dbanon.recoding import RECODINGS
 from dbanon.release.evaluation import of_figures
 from dbanon.release.figures import published_figures
-from dbanon.release.publication import published, rounded, step_of
+from dbanon.release.publication import published_loss, rounded, step_of
 from tests.reference import reader
 
 RICHEST = 9_754_321
@@ -164,7 +164,7 @@ def shown_of(pairs) -> dict[str, float]:
     """What is published of a world that a reader imagines."""
     exact = evaluate(EvaluationTask(pairs))
     sums = [reader.squares_of(pairs)]
-    loss = published(sums, "sse")
+    loss = published_loss(sums, "sse")
     losses = "sse", {"income": float(loss.columns[0])}, loss.total
     figures = published_figures(pairs, exact, Parameters(), losses)
     return reader.flat(of_figures(pairs, figures, Parameters()).to_dict())

@@ -225,7 +225,7 @@ def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model
         chain = chain_state.find(session, "patients")
         kept = [session.find_source(parse_relation("people")).attribute("ill")]
         state = CellState(session, chain, 1, 3)
-        failing = recount.failing(state, kept, [model])
+        failing = recount.count_failing(state, kept, [model])
     assert failing == sum(not keeps(counts, model) for counts in found.values())
     assert 5 < failing < 95
 

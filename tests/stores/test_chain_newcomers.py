@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.chain.newcomers import admitted
+from dbanon.chain.newcomers import select_classes
 from dbanon.chain.quality import typical_loss
 from dbanon.job.chain import Rules
 from tests.stores.chain_cases import Chained, Months, load, person
@@ -118,7 +118,7 @@ def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
     assert typical_loss(tailed) == 10 / 4
     losses = np.array([4.1, 8.0, 8.1, 10.0, 10.1])
     for of_first, good in ((even, 2), (tailed, 4)):
-        let_in = admitted(
+        let_in = select_classes(
             Rules(changes="show", min_newcomers=0), 2, losses, np.zeros(5, np.int64), 10,
             typical_loss(of_first),
         )  # fmt: skip

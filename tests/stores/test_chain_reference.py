@@ -141,12 +141,12 @@ def test_what_breaks_a_model_is_found_by_the_recount(
         monkeypatch.setattr(cell_rows, "hold_unfit", lambda *given: 0)
     else:
         # The table of now decides in place of the first release's.
-        as_it_is = cell_rows.breaking
+        as_it_is = cell_rows.find_failing_cells
         now = Distribution(np.array([12]), ("none",))
         monkeypatch.setattr(
             cell_rows,
-            "breaking",
-            lambda *given: as_it_is(*given[:4], replace(given[4], known=now)),
+            "find_failing_cells",
+            lambda *given: as_it_is(*given[:4], replace(given[4], distribution=now)),
         )
     load(database, {one: (*values[:3], "none", 0) for one, values in months.now.items()})
     with pytest.raises(ChainModelBroken) as refused:

@@ -13,7 +13,7 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
-from dbanon.release.words import now, told_by_method, told_of_sets
+from dbanon.release.words import describe_column_sets, describe_method_counts, now
 from dbanon.run.inspect_release import Look
 from dbanon.run.verify import Verification
 
@@ -48,10 +48,10 @@ def view(
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
-        "sets": told_of_sets(report.arguments),
+        "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
-        "by_method": "; ".join(text for _, text in told_by_method(report.by_method)),
+        "by_method": "; ".join(text for _, text in describe_method_counts(report.by_method)),
         "loss": _loss(report),
         "losses": figures.losses(evaluation) if evaluation else None,
         "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},

@@ -89,7 +89,7 @@ def failing(session: Session, model: Model, classes: list[list[int]]) -> int:
         f"CREATE TEMPORARY TABLE shown AS WITH s (cell, k0) AS (VALUES {values}) SELECT * FROM s"
     )
     state: Any = SimpleNamespace(session=session, rows="shown")
-    found = recount.failing(state, [Attribute("ill", Kind.CATEGORY)], [model])
+    found = recount.count_failing(state, [Attribute("ill", Kind.CATEGORY)], [model])
     session.run("DROP TABLE shown")
     return found
 

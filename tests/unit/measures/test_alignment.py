@@ -12,7 +12,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
-from dbanon.release.alignment import against_chance
+from dbanon.release.alignment import compare_with_chance
 
 
 def paired(before: np.ndarray, after: np.ndarray) -> Pairs:
@@ -30,7 +30,7 @@ def test_mean_deviation_and_least_sum_are_those_of_all_pairings() -> None:
     width = np.ptp(before, axis=0)
     apart = (np.abs(before[:, None] - after[None]) / width).sum(axis=2)
     sums = np.array([apart[range(6), order].sum() for order in permutations(range(6))])
-    rate = against_chance(paired(before, after))
+    rate = compare_with_chance(paired(before, after))
     assert rate is not None
     own_rows = np.trace(apart)
     assert rate[0] == pytest.approx((sums.mean() - own_rows) / sums.std())
@@ -41,8 +41,8 @@ def test_mean_deviation_and_least_sum_are_those_of_all_pairings() -> None:
 
 def test_pairings_that_are_all_alike_are_not_refused() -> None:
     x = np.arange(40.0).reshape(-1, 1)
-    assert against_chance(paired(x, np.full((40, 1), 19.5))) is None
-    assert against_chance(paired(x[:1], x[:1])) is None
+    assert compare_with_chance(paired(x, np.full((40, 1), 19.5))) is None
+    assert compare_with_chance(paired(x[:1], x[:1])) is None
     assert not classified_as_unrelated(x, np.full((40, 1), 19.5))
 
 

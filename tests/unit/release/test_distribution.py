@@ -15,7 +15,7 @@ from dbanon.release.distribution import (
     MOST_LABELS,
     Distribution,
     bound_of,
-    merged,
+    merge_bins,
     of_dates,
     of_labels,
     of_numbers,
@@ -41,7 +41,7 @@ def checked(found: Distribution, values: int) -> None:
     st.integers(5, 20),
 )
 def test_bins_hold_none_or_many(rows: list[int], bound: int) -> None:
-    bins = merged(rows, bound)
+    bins = merge_bins(rows, bound)
     assert all(count == 0 or count >= bound for _, _, count in bins)
     assert [begin for begin, _, _ in bins[1:]] == [end for _, end, _ in bins[:-1]]
     assert all(count == sum(rows[begin:end]) for begin, end, count in bins)

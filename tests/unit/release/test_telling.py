@@ -17,10 +17,10 @@ from dbanon.release.attribute_disclosure import (
     Originals,
     ValueGroups,
     all_different,
+    floor_share,
     groups_of,
     sample_size,
     telling,
-    told_share,
 )
 from dbanon.release.report import TellingColumn
 
@@ -107,10 +107,10 @@ def test_nothing_but_null() -> None:
 def test_shares_tell_no_count_below_k(n: int) -> None:
     k = 5
     for count in range((n + 1) // 2, n + 1):
-        share = told_share(count, n, k)
+        share = floor_share(count, n, k)
         assert SHARE <= share <= max(count / n, SHARE)
         if 0 < n - count < k <= n // 2:
-            assert share == told_share(n - k, n, k)
+            assert share == floor_share(n - k, n, k)
 
 
 @pytest.mark.slow
