@@ -62,10 +62,10 @@ def open_jobs(file: Path, inline_password: bool) -> JobFile:
 
     Jobs with an HTML report also evaluate their release.
     """
-    from dbanon.doors.jobfile.file import limited
+    from dbanon.doors.jobfile.file import with_memory_limit
 
     job_file = _read(file, inline_password).with_variables()
-    jobs = tuple(_evaluated(limited(job, half_of_memory())) for job in job_file.jobs)
+    jobs = tuple(_evaluated(with_memory_limit(job, half_of_memory())) for job in job_file.jobs)
     return replace(job_file, jobs=jobs)
 
 
@@ -149,7 +149,7 @@ def plan_file(
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table
-        from dbanon.doors.jobfile.run import failure, plan_file_job, unclassified
+        from dbanon.doors.jobfile.run import columns_without_role, combine_errors, plan_file_job
 
         jobs = open_jobs(file, inline_password).chosen(names)
         documents: list[dict[str, Any]] = []
@@ -171,7 +171,7 @@ def plan_file(
                 if form != "json" and grants:
                     show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
-            without_role = list(unclassified(job, planned.not_copied))
+            without_role = list(columns_without_role(job, planned.not_copied))
             documents.append(
                 {"job": job.name, "plan": planned.to_dict(), "unclassified": without_role}
             )
@@ -185,7 +185,7 @@ def plan_file(
                 show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
         if form == "json":
             show(form, {"jobs": documents}, lambda: None)
-        batch_error = failure(failed, len(jobs))
+        batch_error = combine_errors(failed, len(jobs))
         if batch_error is not None:
             if len(jobs) > 1:
                 current().error(batch_error)

@@ -98,7 +98,7 @@ def run(
     """
     with errors(form), signals() as arrived:
         from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
-        from dbanon.doors.jobfile.run import failure
+        from dbanon.doors.jobfile.run import combine_errors
 
         if metrics is not None and metrics.suffix != ".prom":
             raise InvalidParameter(
@@ -119,7 +119,7 @@ def run(
         finally:
             current().job = None
             write_outcomes(results.outcomes)
-            batch_error = failure(results.failed, len(jobs))
+            batch_error = combine_errors(results.failed, len(jobs))
             if form == "json":
                 with commit_guard() as committed:
                     committed()
