@@ -99,14 +99,13 @@ def gc(
         if runs is not None:
             title += f", {counted(runs, 'failed run')} forgotten"
         if directories:
-            n_directories = counted(len(cleared), "directory", "directories")
-            title, documents = (
-                f"{title}, {n_directories} of killed runs taken away",
-                documents | {"cleared": cleared},
+            title += (
+                f", {counted(len(cleared), 'directory', 'directories')} of killed runs taken away"
             )
+            documents["cleared"] = cleared
         rows = [[name] for names in documents.values() for name in names]
-        forgotten = {} if runs is None else {"runs": runs}
-        show(form, documents | forgotten, lambda: rows_table(title, ["table"], rows))
+        failed_runs = {} if runs is None else {"runs": runs}
+        show(form, documents | failed_runs, lambda: rows_table(title, ["table"], rows))
 
 
 _PYTHON_PATH = click.option(

@@ -296,9 +296,7 @@ def _job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
     if hierarchies is None or models is None or exports is None:
         return None
     options = {
-        name: getattr(keys, name)
-        for keys in (spec.defaults, job_spec)
-        for name in _stated_options(keys)
+        name: getattr(keys, name) for keys in (spec.defaults, job_spec) for name in _stated(keys)
     }
     on_new_column, retries = (options.pop(name, None) for name in ("on_new_column", "retries"))
     engine = _engine(options.pop("engine", None))
@@ -306,13 +304,11 @@ def _job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
     if "k" not in options and not private:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
         return None
-    columns_by_role = _by_role(
-        job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
-    )
+    by_role = _by_role(job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym"))
     columns = {n: c for n, c in job_spec.columns.items() if isinstance(c, QuasiIdentifierColumn)}
     if private:
         # The file's defaults may be for other methods, but the job's own options must fit.
-        options = {name: getattr(job_spec, name) for name in _stated_options(job_spec)} | {
+        options = {name: getattr(job_spec, name) for name in _stated(job_spec)} | {
             name: value
             for name, value in options.items()
             if name in _SHARED or name in PrivateJob.__dataclass_fields__
@@ -331,11 +327,11 @@ def _job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
             "chain": chain_of(job_spec.chain),
             "expect": expectations_of(job_spec.expect),
             "key": tuple(job_spec.key),
-            "quasi_identifiers": columns_by_role["quasi_identifier"],
-            "sensitive": columns_by_role["sensitive"],
-            "keep": columns_by_role["keep"],
-            "by": columns_by_role["by"],
-            "pseudonyms": columns_by_role["pseudonym"],
+            "quasi_identifiers": by_role["quasi_identifier"],
+            "sensitive": by_role["sensitive"],
+            "keep": by_role["keep"],
+            "by": by_role["by"],
+            "pseudonyms": by_role["pseudonym"],
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
@@ -426,7 +422,7 @@ def _private(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> P
     return private_job(options | {"target": spec.target.url})
 
 
-def _stated_options(options: Any) -> list[str]:
+def _stated(options: Any) -> list[str]:
     """Return the names of the options that the file sets."""
     shared = {*spec_options()}
     return [name for name in options.model_fields_set if name in shared]

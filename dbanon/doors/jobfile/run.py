@@ -16,7 +16,7 @@ from dbanon.doors.jobfile.field_types import with_job_file_hints
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
 from dbanon.doors.jobfile.reports import drop_reports
-from dbanon.doors.progress import Wanted, shown
+from dbanon.doors.progress import ProgressOption, progress_callback
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -245,7 +245,7 @@ def run_job(
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
     accept_counts: Sequence[str] = (),
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
 ) -> Report | PrivateReport | None:
     """Run a job of a job file; None if it was skipped.
@@ -267,7 +267,7 @@ def run_job(
     """
     file = read_job_file(path).with_variables()
     [chosen] = _choose_job(file, job)
-    with shown(progress) as phase_progress:
+    with progress_callback(progress) as phase_progress:
         result = run_in_file(
             file,
             chosen,
