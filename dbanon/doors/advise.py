@@ -81,8 +81,7 @@ def advise(
     sample : maximum number of rows on which releases are tried.
     seed : of the sample.
     time_limit : seconds after which no further release is tried. At least one is completed.
-    kinds : ``nominal`` or ``numeric`` by quasi-identifier; nominal by default if it looks like a
-        code.
+    kinds : ``nominal`` or ``numeric`` by quasi-identifier; by default nominal for likely codes.
     nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True

@@ -314,8 +314,8 @@ def create_chain(
         one row, unless ``max_rows_per_person`` is set.
     changes : ``show``, ``hold`` or ``freeze``: how changed values are shown. There is no default,
         because each way reveals something else.
-    key_out : file for the key, 32 random bytes in hexadecimal digits, which only the owner can read.
-        The database never stores the key, and losing it ends the chain. None with
+    key_out : file for the key, 32 random bytes in hexadecimal digits, which only the owner can
+        read. The database never stores the key, and losing it ends the chain. None with
         ``new_chain_from``.
     class_size : persons per class on admission; if None, k.
     admit_every : number of releases between admissions of newcomers.

@@ -99,10 +99,8 @@ def gc(
         if runs is not None:
             title += f", {counted(runs, 'failed run')} forgotten"
         if directories:
-            title += (
-                f", {counted(len(cleared), 'directory', 'directories')} of killed runs taken away"
-            )
-            documents["cleared"] = cleared
+            folders = counted(len(cleared), "directory", "directories")
+            title, documents["cleared"] = f"{title}, {folders} of killed runs taken away", cleared
         rows = [[name] for names in documents.values() for name in names]
         failed_runs = {} if runs is None else {"runs": runs}
         show(form, documents | failed_runs, lambda: rows_table(title, ["table"], rows))
