@@ -1,10 +1,10 @@
-"""Where requests come from: Python, the command line, SQL."""
+"""The interfaces: Python, the command line, SQL, job files and the workbench."""
 
 from dbanon.data.notebook import Drawing, set_drawing
 
 
 def _drawing() -> Drawing:
-    """Who draws what a notebook shows; loaded when it is asked for."""
+    """Import the module that renders results in notebooks."""
     from dbanon.doors import notebook
 
     return notebook

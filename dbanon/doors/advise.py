@@ -1,4 +1,4 @@
-"""Python's door to advice, and to lower bounds of the information loss."""
+"""The Python API for advice, and for lower bounds of the information loss."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dbanon.advice.request import SECONDS as SLOWEST
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
-from dbanon.doors.progress import shown
-from dbanon.doors.signature import lists
+from dbanon.doors.progress import progress_callback
+from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, extras_told, hints_without_views
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from dbanon.advice.answer import Advice
-    from dbanon.doors.progress import Wanted
+    from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import ReadingOptions
     from dbanon.sessions.base import OnSql
 
 
-# What ``anonymize_frame`` does not take.
+# Options that ``anonymize_frame`` does not take.
 _OF_TABLES = ("table", "output", "key")
 
 
-@lists(parameters(Reading))
+@list_options(parameters(Reading))
 def advise(
     data: Any,
     table: str | None = None,
@@ -56,15 +56,15 @@ def advise(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     memory_limit: int | None = None,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Advice:
     """Propose column roles, show which columns single rows out, and recommend a first release.
 
     Roles are proposals, never decisions. Nothing is written, and no value of the data is shown.
-    ``anonymize(data, **advice.start)`` makes the release that is recommended; of a frame
-    ``anonymize_frame`` does.
+    ``anonymize(data, **advice.start)`` makes the recommended release; for a data frame call
+    ``anonymize_frame``.
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ def advise(
     table : its name, as in ``app.people``; None for a data frame.
     quasi_identifiers : columns that together could re-identify a person; proposed if empty.
     sensitive : columns that are sensitive and not quasi-identifiers.
-    k : sizes of classes to try.
+    k : class sizes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
-    max_risk, max_loss : limits for the release that is recommended.
-    max_seconds : CPU seconds that finding the classes of all rows may take, by forecast.
-    sample : if there are more rows than this, releases are tried on so many.
-    seed : of what is drawn.
-    time_limit : seconds after which no further release is tried. One is always completed.
-    kinds : ``nominal`` or ``numeric`` by quasi-identifier; nominal where it looks like a code.
-    nulls : what becomes of NULLs, as in ``anonymize``; what loses least, measured, if None.
+    max_risk, max_loss : limits for the recommended release.
+    max_seconds : maximum forecast of CPU seconds for finding the classes of all rows.
+    sample : maximum number of rows on which releases are tried.
+    seed : of the sample.
+    time_limit : seconds after which no further release is tried. At least one is completed.
+    kinds : ``nominal`` or ``numeric`` by quasi-identifier; by default nominal for likely codes.
+    nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True
         for a bar, in a notebook or on a terminal.
@@ -95,39 +95,39 @@ def advise(
     NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : there is nothing to advise.
     DbanonError : what reading the table raises.
     """
-    given = locals()
+    arguments = locals()
     framed = _is_table(data)
     if framed == (table is not None):
         raise InvalidParameter(
             "A data frame has no table." if framed else "The table is missing.",
             hint="Give a database with a table, or a data frame alone.",
         )
-    asked = {one.name: given[one.name] for one in parameters(AdviceRequest)}
-    asked["hierarchies"] = parse_all(hierarchies, files=True)
-    written = make(Reading, reading)
+    requested = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
+    requested["hierarchies"] = parse_all(hierarchies, files=True)
+    read_options = make(Reading, reading)
     if framed:
-        written.require_none()
-        return _advise_frame(data, asked, progress)
+        read_options.require_none()
+        return _advise_frame(data, requested, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    request = make(AdviceRequest, asked)
-    store = open_store(data, on_sql, reading=written, table=table, memory=memory_limit)
-    with shown(progress) as told, store.planning(staging=True) as session:
-        found = run_advise(request, SqlSource(session), told)
-    return replace(found, start={**found.start, **written.to_dict()})
+    request = make(AdviceRequest, requested)
+    store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
+    with progress_callback(progress) as callback, store.planning(staging=True) as session:
+        advice = run_advise(request, SqlSource(session), callback)
+    return replace(advice, start={**advice.start, **read_options.to_dict()})
 
 
 @extras_told()
-def _advise_frame(data: Any, options: Mapping[str, Any], progress: Wanted) -> Advice:
+def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOption) -> Advice:
     """Advise on a table in memory, for ``anonymize_frame``."""
-    # Loads pandas, which a database needs not.
+    # Imports pandas, which databases do not need.
     from dbanon.stores.frame.conversion import frame_of
     from dbanon.stores.frame.source import IN_FRAME, NAME, FrameSource
 
     frame, _ = frame_of(data)
     request = make(AdviceRequest, {**options, "table": NAME})
-    with shown(progress) as report_progress, hints_without_views(IN_FRAME):
+    with progress_callback(progress) as report_progress, hints_without_views(IN_FRAME):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _OF_TABLES}
     return replace(advice, start=start)
@@ -172,7 +172,7 @@ def lower_bound(
     return certificate(data, k, orders=orders, seconds=seconds).share
 
 
-@lists(parameters(Reading))
+@list_options(parameters(Reading))
 def certificate(
     data: Any,
     k: int,
@@ -239,6 +239,6 @@ def certificate(
 
 
 def _is_table(data: Any) -> bool:
-    """Whether this is no database, but a table as ``anonymize_frame`` takes it."""
+    """True for a table that ``anonymize_frame`` takes, False for a database."""
     package = type(data).__module__.partition(".")[0]
     return isinstance(data, (dict, list)) or package in ("pandas", "polars", "pyarrow")

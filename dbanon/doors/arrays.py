@@ -1,4 +1,4 @@
-"""Python's door to arrays and data frames: classes alone, and their losses."""
+"""The Python API for arrays and data frames: classes without a release, and their losses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, pla
 from dbanon.data.pieces import AT_ONCE, on_all_cores, pieces
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
-from dbanon.doors.signature import lists
+from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, TooFewRecords, extras_told
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from dbanon.job.options import AttributeMethod, ClassOptions, RowMethod
 
 
-# What a policy says of classes alone; the rest of it is about releases.
-_OF_CLASSES = tuple(one for one in parameters(Policy) if not one.option.release)
+# Options of a policy that concern classes; the others concern releases.
+_CLASS_OPTIONS = tuple(option for option in parameters(Policy) if not option.option.release)
 
 
 @overload
@@ -61,7 +61,7 @@ def partition(
 ) -> Partition: ...
 
 
-@lists(one for one in _OF_CLASSES if one.name != "options")
+@list_options(option for option in _CLASS_OPTIONS if option.name != "options")
 def partition(
     data: ArrayLike | pd.DataFrame,
     k: int,
@@ -94,23 +94,23 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
-    of_classes = {one.name for one in _OF_CLASSES} - {"options"}
-    given = {name: options.pop(name) for name in of_classes & set(options)}
-    policy = make(Policy, {"k": k, "options": options, **given})
-    data = table_of(data)
-    rest, places = _candidates(data, policy.nulls)
-    microdata = microdata_of(rest, policy.orders, policy.kinds)
-    if places is not None:
-        microdata = replace(microdata, withheld=len(places) - microdata.n_records)
+    policy_names = {option.name for option in _CLASS_OPTIONS} - {"options"}
+    policy_options = {name: options.pop(name) for name in policy_names & set(options)}
+    policy = make(Policy, {"k": k, "options": options, **policy_options})
+    data = as_table(data)
+    complete_data, candidate_rows = _candidates(data, policy.nulls)
+    microdata = microdata_of(complete_data, policy.orders, policy.kinds)
+    if candidate_rows is not None:
+        microdata = replace(microdata, withheld=len(candidate_rows) - microdata.n_records)
     microdata = merge_nulls(microdata, policy)
-    given_trees = parse_all(hierarchies, files=True)
+    tree_sources = parse_all(hierarchies, files=True)
 
     def trees(microdata: Microdata) -> dict[str, Hierarchy]:
-        return build_all(given_trees, microdata)
+        return build_all(tree_sources, microdata)
 
     policy = replace(policy, hierarchies=trees(microdata))
-    found = partition_for(microdata, policy, trees=trees).classes
-    return found if places is None else found.of(places)
+    result = partition_for(microdata, policy, trees=trees).classes
+    return result if candidate_rows is None else result.of(candidate_rows)
 
 
 def information_loss(
@@ -119,7 +119,7 @@ def information_loss(
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """SSE/SST on z-scores when every class is released with its centroid, 0 (none) to 1 (all).
+    """Compute SSE/SST on z-scores with classes released as centroids, 0 (none) to 1 (all).
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def generalization_loss(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
+    """Compute iloss on ranges and common ancestors of classes, 0 to records times columns.
 
     Parameters
     ----------
@@ -165,9 +165,9 @@ def generalization_loss(
     return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
 
 
-def _classes(given: Partition | ArrayLike, microdata: Microdata) -> Partition:
-    """The classes of these records, given as a partition or as labels of any numbers."""
-    classes = classes_of(getattr(given, "labels", given))
+def _classes(labelling: Partition | ArrayLike, microdata: Microdata) -> Partition:
+    """Convert a partition or labels into a partition of these records."""
+    classes = as_partition(getattr(labelling, "labels", labelling))
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
@@ -175,9 +175,9 @@ def _classes(given: Partition | ArrayLike, microdata: Microdata) -> Partition:
     return classes
 
 
-def classes_of(given: Any) -> Partition:
+def as_partition(labelling: Any) -> Partition:
     try:
-        labels = np.asarray(given)
+        labels = np.asarray(labelling)
     except ValueError:
         labels = np.array(None)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < SUPPRESSED:
@@ -186,24 +186,24 @@ def classes_of(given: Any) -> Partition:
             " is suppressed.",
             hint="Give what dbanon.partition gave, or its labels.",
         )
-    found = np.full(len(labels), SUPPRESSED, np.int32)
-    held = labels != SUPPRESSED
-    found[held] = np.unique(labels[held], return_inverse=True)[1].reshape(-1)
-    return Partition(found)
+    dense_labels = np.full(len(labels), SUPPRESSED, np.int32)
+    has_class = labels != SUPPRESSED
+    dense_labels[has_class] = np.unique(labels[has_class], return_inverse=True)[1].reshape(-1)
+    return Partition(dense_labels)
 
 
 @extras_told()
 def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
-    """The records that may get a class, and where each of all records is among them."""
+    """Select the records that can get a class, with the index of each record among them."""
     if not is_frame(data):
         return data, None
     from dbanon.stores.frame.microdata import candidates
 
-    rest = candidates(data, list(data.columns), nulls)
-    if rest is data:
+    complete_rows = candidates(data, list(data.columns), nulls)
+    if complete_rows is data:
         return data, None
-    held = np.flatnonzero(data.notna().all(axis=1).to_numpy())
-    return rest, places_of(held, len(data))
+    rows = np.flatnonzero(data.notna().all(axis=1).to_numpy())
+    return complete_rows, places_of(rows, len(data))
 
 
 def is_frame(data: Any) -> bool:
@@ -211,11 +211,11 @@ def is_frame(data: Any) -> bool:
 
 
 @extras_told()
-def table_of(data: Any) -> Any:
-    """What has named columns as a data frame; arrays as they are."""
-    named = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
+def as_table(data: Any) -> Any:
+    """Convert a table with named columns to a data frame; return arrays unchanged."""
+    has_columns = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
     first = data[0] if isinstance(data, (list, tuple)) and data else data
-    if is_frame(data) or not (named or isinstance(first, Mapping)):
+    if is_frame(data) or not (has_columns or isinstance(first, Mapping)):
         return data
     from dbanon.stores.frame.conversion import frame_of
 
@@ -228,8 +228,8 @@ def microdata_of(
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
-    """The records, as ``partition`` takes them."""
-    data = table_of(data)
+    """Convert data of any form that ``partition`` takes."""
+    data = as_table(data)
     if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
@@ -249,13 +249,13 @@ def microdata_of(
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
     try:
-        given = np.asarray(data)
-        if given.dtype.kind == "c":
+        array = np.asarray(data)
+        if array.dtype.kind == "c":
             raise InvalidParameter(
                 "The data must be numbers, and complex ones have no order.",
                 hint="Give real and imaginary parts as columns of their own.",
             )
-        numbers = _copied(given)
+        numbers = _copy_numbers(array)
     except (TypeError, ValueError):
         raise InvalidParameter(
             "The data must be numbers.",
@@ -277,16 +277,16 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
     return microdata_from_chunks(attributes, [Chunk(_row_numbers(len(numbers)), numbers)])
 
 
-def _copied(given: NDArray[Any]) -> NDArray[np.float64]:
-    """The numbers as float64, in C order; many of them on all cores, whose memory is new."""
-    if given.dtype.kind not in "fiu" or given.ndim != 2 or len(given) <= AT_ONCE:
-        return np.array(given, dtype=np.float64, order="C")
-    numbers = np.empty(given.shape, np.float64)
+def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Copy numbers to float64 in C order, large arrays on all cores."""
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= AT_ONCE:
+        return np.array(array, dtype=np.float64, order="C")
+    numbers = np.empty(array.shape, np.float64)
 
-    def copy(piece: slice) -> None:
-        numbers[piece] = given[piece]
+    def copy(part: slice) -> None:
+        numbers[part] = array[part]
 
-    on_all_cores(copy, pieces(len(given)))
+    on_all_cores(copy, pieces(len(array)))
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Python's door to attacks: released rows of any origin against the persons they were made of."""
+"""The Python API for attacks: released rows from any tool against the original persons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dbanon.data.option import parameter
 from dbanon.data.partition import Synthesis
-from dbanon.doors.evaluate import Written, names_of, starred, tables_of
+from dbanon.doors.evaluate import ReleasedValues, as_frames, columns_to_compare, is_all_stars
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
@@ -25,7 +25,7 @@ from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 if TYPE_CHECKING:
     import pandas as pd
 
-# Targets of membership, and releases of each with the target, of which half are guessed at.
+# Defaults of the membership attack: number of targets, and of releases with and without each.
 _TARGETS, _RELEASES = 2, 40
 
 
@@ -44,10 +44,10 @@ def attack(
     releases: int = _RELEASES,
     seed: int = 0,
 ) -> Attacks:
-    """What attackers reach who hold released rows: classes or a synthesis, of any tool.
+    """Measure attacks on released rows: classes or synthetic rows, from any tool.
 
-    Rows are not paired: no attack asks which became which. The figures are of real persons and cost
-    no budget: they are for whoever is responsible for the data, and not for publication.
+    Attacks do not use which original became which row. The figures concern real persons and spend
+    no privacy budget, so they are for those responsible for the data, not for publication.
 
     Parameters
     ----------
@@ -88,15 +88,15 @@ def attack(
     table.trees = parse_all(hierarchies, files=True)
     table.linked = _two_parts(linked, table.names)
     exposed = replace(table.exposed(table.released), guesses=guesses, seed=seed)
-    found = attacks_of(exposed)
+    attacks = attacks_of(exposed)
     if make is None:
-        return found
+        return attacks
     rng = exposed.rng(membership.NAME)
     rates = [
-        table.told_apart(make, int(target), releases, rng)
+        table.membership_rate(make, int(target), releases, rng)
         for target in _farthest(exposed, targets, rng)
     ]
-    return replace(found, found={**found.found, membership.NAME: membership.attack(rates)})
+    return replace(attacks, found={**attacks.found, membership.NAME: membership.attack(rates)})
 
 
 def _two_parts(
@@ -104,11 +104,11 @@ def _two_parts(
 ) -> Sequence[Sequence[str]] | None:
     if linked is None:
         return None
-    given: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
-    parts = [list(part) for part in given if isinstance(part, (list, tuple))]
+    lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
+    parts = [list(part) for part in lists if isinstance(part, (list, tuple))]
     used = [name for part in parts for name in part]
     fits = all(name in names for name in used) and all(used.count(name) == 1 for name in used)
-    if len(given) != 2 or len(parts) != 2 or not all(parts) or not fits:
+    if len(lists) != 2 or len(parts) != 2 or not all(parts) or not fits:
         raise InvalidParameter(
             "linked must be two lists of columns, none of them in both.",
             hint="Such as [['age', 'sex'], ['zip']], of the columns that are compared.",
@@ -116,19 +116,23 @@ def _two_parts(
     return parts
 
 
-def _farthest(exposed: AttackData, many: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Of a thousand originals those whose nearest released rows are farthest."""
-    some = rng.choice(exposed.members, min(1000, exposed.members), replace=False)
+def _farthest(
+    exposed: AttackData, n_targets: int, rng: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    """Select outliers: of a thousand originals, those farthest from the released rows."""
+    candidates = rng.choice(exposed.members, min(1000, exposed.members), replace=False)
     rows = exposed.any_rows(rng, min(1000, len(exposed.weights)))
-    apart = np.zeros((len(some), len(rows)))
+    distances = np.zeros((len(candidates), len(rows)))
     for column in exposed.columns:
-        apart += column.apart(some[:, None], rows[None, :])
-    found: np.ndarray[Any, Any] = some[np.argsort(-apart.mean(axis=1), kind="stable")[:many]]
-    return found
+        distances += column.apart(candidates[:, None], rows[None, :])
+    targets: np.ndarray[Any, Any] = candidates[
+        np.argsort(-distances.mean(axis=1), kind="stable")[:n_targets]
+    ]
+    return targets
 
 
 class _Table:
-    """Originals and control records in one frame, and what a release of it is read by."""
+    """Originals and control records in one frame, with the options for reading releases."""
 
     orders: Any
     trees: Mapping[str, Any]
@@ -138,64 +142,72 @@ class _Table:
         self.frame, self.members, self.released, self.names = frame, members, released, names
 
     @classmethod
-    def of(cls, original: Any, released: Any, control: Any, wanted: Any) -> _Table:
-        """Whatever was given, by the columns that are compared."""
+    def of(cls, original: Any, released: Any, control: Any, quasi_identifiers: Any) -> _Table:
+        """Combine the tables of a call, restricted to the columns to compare."""
         import pandas as pd
 
-        before, after = tables_of(original, _rows_of(released, original))
-        names = names_of(before, after, wanted, None)
+        before, after = as_frames(original, _rows_of(released, original))
+        names = columns_to_compare(before, after, quasi_identifiers, None)
         frame = before
         if control is not None:
-            others = tables_of(original, control)[1]
-            names_of(before, others, names, None)
+            others = as_frames(original, control)[1]
+            columns_to_compare(before, others, names, None)
             frame = pd.concat([before[names], others[names]], ignore_index=True)
         if not len(before) or not len(after):
             raise TooFewRecords("There are no originals, or no released rows.")
         return cls(frame[names], len(before), after, names)
 
     def exposed(self, after: pd.DataFrame) -> AttackData:
-        """All records beside the rows of one release, those that say nothing left out."""
+        """Build the input of attacks on a release, without its rows of stars alone."""
         from dbanon.stores.frame.microdata import microdata_from_frame
 
         microdata = microdata_from_frame(self.frame, self.names, orders=self.orders)
         after = after[self.names]
-        after = after[~starred(after, self.names)]
+        after = after[~is_all_stars(after, self.names)]
         if not len(after):
             raise TooFewRecords("All released rows are withheld.")
-        columns = [Written.of(one, after[one.name]) for one in microdata.attributes]
-        alike = combine_codes([column.codes for column in columns], len(after))
-        _, firsts, weights = np.unique(alike, return_index=True, return_counts=True)
+        columns = [
+            ReleasedValues.of(source_attribute, after[source_attribute.name])
+            for source_attribute in microdata.attributes
+        ]
+        row_codes = combine_codes([column.codes for column in columns], len(after))
+        _, firsts, weights = np.unique(row_codes, return_index=True, return_counts=True)
         trees: dict[str, Hierarchy] = dict(build_all(self.trees, microdata))
         for position, attribute in enumerate(microdata.categorical):
             values = set(after[attribute.name].dropna().astype(str)) - {ANY}
-            known = microdata.categories[position]
-            # A synthesis may have public values that nobody has.
-            trees.setdefault(attribute.name, flat([*known, *sorted(values - {*known})]))
-        made = [column.at(firsts) for column in columns]
+            categories = microdata.categories[position]
+            # A synthesis may contain public values that occur in no record.
+            trees.setdefault(attribute.name, flat([*categories, *sorted(values - {*categories})]))
+        released_columns = [column.at(firsts) for column in columns]
         return attack_data_of(
-            microdata, self.members, made, weights.astype(np.int64), trees, linked=self.linked
+            microdata,
+            self.members,
+            released_columns,
+            weights.astype(np.int64),
+            trees,
+            linked=self.linked,
         )
 
-    def told_apart(
+    def membership_rate(
         self, make: Callable[[Any], Any], target: int, releases: int, rng: np.random.Generator
     ) -> Any:
-        """Right guesses of membership of one record."""
+        """Measure how often membership of a record is guessed right."""
         others = np.delete(np.arange(len(self.frame)), target)
         size = max(len(others) // 2, 1)
         figures: tuple[list[Any], list[Any]] = ([], [])
         for _ in range(releases):
-            for inside, told in enumerate(figures):
+            for inside, side in enumerate(figures):
                 rows = rng.choice(others, size, replace=False)
                 if inside == 0:
                     rows[0] = target
-                given = self.frame.iloc[rng.permutation(rows)].reset_index(drop=True)
-                after = tables_of(self.frame, _rows_of(make(given), self.frame))[1]
-                told.append(membership.release_features(self.exposed(after), target))
+                records = self.frame.iloc[rng.permutation(rows)].reset_index(drop=True)
+                after = as_frames(self.frame, _rows_of(make(records), self.frame))[1]
+                side.append(membership.release_features(self.exposed(after), target))
         return membership.membership_rate(np.array(figures[0]), np.array(figures[1]))
 
 
 def _rows_of(released: Any, like: Any) -> Any:
-    """A synthesis as a table, or as an array where the originals are one."""
+    """Convert a synthesis to a data frame, or to an array if the originals are one."""
     import pandas as pd
 
     if not isinstance(released, Synthesis):

@@ -1,11 +1,10 @@
-"""How much memory and how many threads a call may use inside a PostgreSQL backend.
+"""Limits of memory and threads for a call inside a PostgreSQL backend.
 
-Many backends call at once, and their users must not decide for all of them. An administrator says
-the most that a call may use: of all databases by ``ALTER ROLE ALL SET dbanon.memory_limit``, which
-takes a superuser, or of one by ``ALTER DATABASE … SET``, which takes its owner; the smaller holds.
-These are read where PostgreSQL keeps them, in pg_db_role_setting, and not as a setting's current
-value: everybody may change that, in a session, in the options of a connection, and for a role of
-their own. Such a value can only ask for less.
+Many backends call at once, so their users must not choose the limits. An administrator sets them
+for all databases (``ALTER ROLE ALL SET dbanon.memory_limit``, as superuser) or for one
+(``ALTER DATABASE … SET``, as its owner); the smaller limit applies. They are read from
+pg_db_role_setting rather than from the current setting, which every user can change in a session,
+in connection options or for their role. Such a value can only lower the limits.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dbanon.errors import InvalidParameter
 
 MEMORY, THREADS = "dbanon.memory_limit", "dbanon.threads"
 
-# What administrators said; rows of single roles are left out, as a role may set its own.
+# The administrators' limits, without settings of single roles, which roles set for themselves.
 _MOST = """
 SELECT pg_catalog.split_part(setting, '=', 1) AS name,
     pg_catalog.regexp_replace(setting, '^[^=]*=', '') AS value
@@ -37,40 +36,42 @@ FROM pg_catalog.unnest(ARRAY['dbanon.memory_limit', 'dbanon.threads']) AS name
 """
 
 
-def memory_of_call(plpy: Any, wanted: Mapping[str, Any]) -> int:
-    """The bytes that a call may use; from now on this backend works with the threads it may have.
+def memory_of_call(plpy: Any, call_options: Mapping[str, Any]) -> int:
+    """Return the bytes that a call may use, and limit this backend's threads.
 
     Parameters
     ----------
-    wanted : options of the call.
+    call_options : of the call, in which ``memory_limit`` may ask for less.
 
     Raises
     ------
-    InvalidParameter : it asks for more than an administrator allows, or a setting is none.
+    InvalidParameter : the call asks for more than the limit, or a setting is invalid.
     """
     most: dict[str, list[int]] = {MEMORY: [], THREADS: []}
-    own: dict[str, int] = {}
+    session_settings: dict[str, int] = {}
     for row in plpy.execute(_MOST):
         name, value = row["name"], row["value"]
         if name.startswith("session "):
             if value:
-                own[name.removeprefix("session ")] = _number(name.removeprefix("session "), value)
+                session_settings[name.removeprefix("session ")] = _number(
+                    name.removeprefix("session "), value
+                )
         else:
             most[name].append(_number(name, value))
-    # More than one thread is the administrator's to allow: other backends have work, too.
+    # Administrators must allow more than one thread, since other backends need cores, too.
     threads = min(most[THREADS], default=1)
-    limit_threads(min(threads, own.get(THREADS, threads)))
+    limit_threads(min(threads, session_settings.get(THREADS, threads)))
     allowed = min(most[MEMORY], default=None)
-    asked: int | None = wanted.get("memory_limit")
-    if asked is None:
-        return min([*most[MEMORY], own.get(MEMORY, half_of_memory())])
-    if allowed is not None and asked > allowed:
+    requested: int | None = call_options.get("memory_limit")
+    if requested is None:
+        return min([*most[MEMORY], session_settings.get(MEMORY, half_of_memory())])
+    if allowed is not None and requested > allowed:
         raise InvalidParameter(
-            f"memory_limit is {asked} bytes, and a call in this database may use {allowed}.",
+            f"memory_limit is {requested} bytes, and a call in this database may use {allowed}.",
             hint="Ask for less (`memory_limit`), or ask an administrator for more: docs/sql.md has"
             " the settings.",
         )
-    return asked
+    return requested
 
 
 def _number(name: str, value: str) -> int:

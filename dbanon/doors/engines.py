@@ -1,4 +1,4 @@
-"""Where the work of a run is done: in this process, unless an engine is named."""
+"""Engines that run jobs outside of this process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Engine:
     Parameters
     ----------
     name : one of ``ENGINES``.
-    master : where its master is, as Spark has it.
-    tasks : how many work on blocks; None for as many as there are cores, or more.
-    conf : settings of Spark by name; there may be secrets among them.
+    master : URL of its master, in Spark's form.
+    tasks : number of tasks on blocks; None for at least the number of cores.
+    conf : settings of Spark by name, which may include secrets.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Engine:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def run(self, job: Job, source: str, target: str) -> Report:
-        """Run a job on it, in a session of its own.
+        """Run a job in a new session of the cluster.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class Engine:
             from dbanon.run.rules import by_rules
 
             job = by_rules(job, open_store(source))
-        # A session takes seconds to open.
+        # Opening a session takes seconds, so check first.
         job = with_default_blocks(job, source, target)
         session = open_session(self.master, self.conf)
         try:

@@ -1,4 +1,4 @@
-"""Python's door to evaluation: an original table and a released one of any origin."""
+"""The Python API for evaluation: an original table and a released one, from any tool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.option import parameter
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.doors.arrays import classes_of, is_frame, table_of
+from dbanon.doors.arrays import as_partition, as_table, is_frame
 from dbanon.errors import (
     InvalidParameter,
     RowsNotAligned,
@@ -56,13 +56,13 @@ def evaluate(
     sample: int | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """What a released table lost and what it still risks, whatever tool made it.
+    """Measure the loss and remaining risk of a released table, whatever tool made it.
 
-    Rows are paired by their place, by a key, or by the report of ``anonymize_frame``. A released
-    row that has ``*`` in every quasi-identifier is suppressed; so is an original whose key is in no
-    released row. A release in a database is for ``evaluate_release``: it has neither order nor
-    keys. Rows paired by their place are tried against chance: docs/evaluation.md says what that
-    shows.
+    Rows are paired by their position, by a key, or by the report of ``anonymize_frame``. A released
+    row with ``*`` in every quasi-identifier counts as suppressed, and so does an original whose key
+    is in no released row. For releases in a database, which have neither order nor keys, use
+    ``evaluate_release``. Rows paired by position are tested against random pairs, see
+    docs/evaluation.md.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ def evaluate(
     UnsupportedType : a column is released as another type that is not text.
     """
     _require_one_way(key, report)
-    before, after = tables_of(original, released)
+    before, after = as_frames(original, released)
     if report is not None:
         quasi_identifiers = quasi_identifiers or report.quasi_identifiers
         orders = orders or report.arguments["orders"]
-    names = names_of(before, after, quasi_identifiers, key)
-    places = _places(before, after, names, key, report)
-    trees_given = parse_all(hierarchies, files=True)
+    names = columns_to_compare(before, after, quasi_identifiers, key)
+    released_index = _match_rows(before, after, names, key, report)
+    tree_sources = parse_all(hierarchies, files=True)
     parameters = _parameters(
         lambdas=lambdas,
         taus=taus,
@@ -114,8 +114,8 @@ def evaluate(
     if report is not None:
         groups = recorded(report.k_requested, report.arguments)
         microdata = with_groups(before, microdata, groups.by, groups.persons)
-    # Of ours it is a class of which nothing is left: withheld rows are not there.
-    pairs = _pairs(microdata, after, places, classes, trees_given, stars=report is None)
+    # dbanon leaves withheld rows out, so a row of stars is a fully generalized class.
+    pairs = _pairs(microdata, after, released_index, classes, tree_sources, stars=report is None)
     if key is None and report is None:
         _require_related(pairs, parameters.seed)
     return evaluation_of(pairs, parameters)
@@ -137,47 +137,50 @@ def _require_related(pairs: Pairs, seed: int) -> None:
 def _pairs(
     microdata: Microdata,
     after: pd.DataFrame,
-    places: NDArray[np.int64],
+    released_index: NDArray[np.int64],
     classes: Any,
-    given: Mapping[str, Hierarchy | HierarchySpec],
+    tree_sources: Mapping[str, Hierarchy | HierarchySpec],
     *,
     stars: bool,
 ) -> Pairs:
-    """The originals beside their released rows at ``places``, int64 (n,), -1 where suppressed.
+    """Pair the originals with their released rows.
 
     Parameters
     ----------
-    stars : True where rows of stars alone are suppressed, too.
+    released_index : int64 (n,), the released row of each original; -1 if suppressed.
+    stars : whether rows of stars alone count as suppressed.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    after = after[names].iloc[np.maximum(places, 0)] if len(after) else after[names]
-    gone = places < 0
+    after = after[names].iloc[np.maximum(released_index, 0)] if len(after) else after[names]
+    suppressed = released_index < 0
     if len(after) and stars:
-        gone |= starred(after, names)
+        suppressed |= is_all_stars(after, names)
     columns = [
-        Written.of(attribute, after[attribute.name]) if len(after) else Written.none(attribute)
+        ReleasedValues.of(attribute, after[attribute.name])
+        if len(after)
+        else ReleasedValues.none(attribute)
         for attribute in microdata.attributes
     ]
-    labels, firsts = _classes(columns, gone, classes, microdata)
-    trees: dict[str, Hierarchy] = dict(build_all(given, microdata))
+    labels, firsts = _classes(columns, suppressed, classes, microdata)
+    trees: dict[str, Hierarchy] = dict(build_all(tree_sources, microdata))
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat(microdata.categories[position]))
-    made = [column.at(firsts) for column in columns]
-    return pairs_of(microdata, Partition(labels), made, trees)
+    released_columns = [column.at(firsts) for column in columns]
+    return pairs_of(microdata, Partition(labels), released_columns, trees)
 
 
 @extras_told()
-def tables_of(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both as data frames; columns of arrays are named by their places."""
+def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Convert both tables to data frames; columns of arrays are named by their index."""
     import pandas as pd
 
-    given = [table_of(data) for data in (original, released)]
-    if is_frame(given[0]) != is_frame(given[1]):
+    tables = [as_table(data) for data in (original, released)]
+    if is_frame(tables[0]) != is_frame(tables[1]):
         raise InvalidParameter("Give both tables with named columns, or both as arrays.")
-    if is_frame(given[0]):
-        return given[0], given[1]
+    if is_frame(tables[0]):
+        return tables[0], tables[1]
     frames = []
-    for data in given:
+    for data in tables:
         try:
             numbers = np.array(data, np.float64)
         except (TypeError, ValueError):
@@ -200,21 +203,21 @@ def _keys(key: str | Sequence[str] | None) -> list[str]:
     return [] if key is None else [key] if isinstance(key, str) else list(key)
 
 
-def names_of(
+def columns_to_compare(
     before: pd.DataFrame,
     after: pd.DataFrame,
-    wanted: Sequence[str] | None,
+    quasi_identifiers: Sequence[str] | None,
     key: str | Sequence[str] | None,
 ) -> list[str]:
     from dbanon.stores.frame.microdata import require_columns
 
     keys = _keys(key)
-    if isinstance(wanted, str):
+    if isinstance(quasi_identifiers, str):
         raise InvalidParameter("quasi_identifiers must be a list of names.")
-    if wanted is None:
+    if quasi_identifiers is None:
         names = [name for name in before.columns if name in after.columns and name not in keys]
     else:
-        names = list(wanted)
+        names = list(quasi_identifiers)
     if not all(isinstance(name, str) for name in (*names, *keys)):
         raise InvalidParameter(
             "The columns of the frame have names that are no text.",
@@ -231,21 +234,21 @@ def names_of(
 
 
 def _require_one_way(key: str | Sequence[str] | None, report: Report | None) -> None:
-    """Check that rows are paired by a key, by a report as it came back, or by neither."""
+    """Check that rows are paired by at most one of a key and an original report object."""
     if not (report is None or hasattr(report, "quasi_identifiers")):
         raise InvalidParameter("report must be the report of anonymize_frame, as it came back.")
     if report is not None and key is not None:
         raise InvalidParameter("Rows are paired by a key or by the report: give one of both.")
 
 
-def _places(
+def _match_rows(
     before: pd.DataFrame,
     after: pd.DataFrame,
     names: Sequence[str],
     key: str | Sequence[str] | None,
     report: Report | None,
 ) -> NDArray[np.int64]:
-    """The released row of each original, int64 (n,); -1 where it was suppressed."""
+    """Find the released row of each original, int64 (n,); -1 if suppressed."""
     import pandas as pd
 
     from dbanon.stores.frame.conversion import require_not_shuffled, rows_by_report
@@ -279,22 +282,22 @@ def _places(
     return np.asarray(indices[1].get_indexer(indices[0]), np.int64)
 
 
-def starred(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
-    """bool (n,), which released rows say nothing."""
-    found = np.ones(len(after), bool)
+def is_all_stars(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which released rows are ``*`` in every column, bool (n,)."""
+    all_stars = np.ones(len(after), bool)
     for name in names:
-        # pandas' own NULL is equal to nothing, and not even false.
+        # Comparing pandas' NA gives NA instead of False.
         values = after[name].to_numpy(object)
-        found &= np.array([isinstance(value, str) and value == ANY for value in values], bool)
-    return found
+        all_stars &= np.array([isinstance(value, str) and value == ANY for value in values], bool)
+    return all_stars
 
 
-class Written:
-    """A released column, by row: as numbers, or as text.
+class ReleasedValues:
+    """The values of a released column by row, as numbers or text.
 
     Parameters
     ----------
-    values : float64 (n,) or object (n,) of texts; anything where missing.
+    values : float64 (n,), or object (n,) of texts; undefined where missing.
     missing : bool (n,).
     """
 
@@ -304,17 +307,19 @@ class Written:
         self.attribute, self.values, self.missing = attribute, values, missing
 
     @classmethod
-    def of(cls, attribute: Attribute, series: pd.Series[Any]) -> Written:
-        """What was released of an attribute."""
+    def of(cls, attribute: Attribute, series: pd.Series[Any]) -> ReleasedValues:
+        """Read the released values of an attribute."""
         from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
 
         name, missing = attribute.name, series.isna().to_numpy(bool)
-        found = attribute_of(name, series)
+        released_attribute = attribute_of(name, series)
         number = attribute.kind.is_numeric and attribute.kind is not Kind.ORDINAL
-        alike = found.kind is attribute.kind or (found.kind in _PLAIN and attribute.kind in _PLAIN)
+        same_kind = released_attribute.kind is attribute.kind or (
+            released_attribute.kind in _PLAIN and attribute.kind in _PLAIN
+        )
         if number and missing.all():
             return cls(Attribute(name, Kind.FLOAT), np.zeros(len(series)), missing)
-        if number and alike:
+        if number and same_kind:
             numbers = microdata_from_frame(series.to_frame(name), [name]).numbers[:, 0]
             kind = attribute.kind if attribute.kind not in _PLAIN else Kind.FLOAT
             return cls(
@@ -322,10 +327,10 @@ class Written:
                 np.where(missing, 0.0, numbers),
                 missing,
             )
-        if number and found.kind is not Kind.CATEGORY:
+        if number and released_attribute.kind is not Kind.CATEGORY:
             raise UnsupportedType(
                 f'Column "{name}" is of type {attribute.sql_type or "number"}, and of type'
-                f" {found.sql_type} in the release.",
+                f" {released_attribute.sql_type} in the release.",
                 hint="Release it in the same type, or as text.",
             )
         # Numbers among texts are spelled as they are: mixed columns hold values beside "*".
@@ -333,68 +338,70 @@ class Written:
         return cls(Attribute(name, Kind.CATEGORY), texts, missing)
 
     @classmethod
-    def none(cls, attribute: Attribute) -> Written:
+    def none(cls, attribute: Attribute) -> ReleasedValues:
         """Of a release without rows."""
         return cls(Attribute(attribute.name, Kind.FLOAT), np.zeros(0), np.zeros(0, bool))
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """int64 (n,), a number for each different value, NULL being one."""
+        """An integer per distinct value, 0 for NULL, int64 (n,)."""
         values = self.values.astype(str) if self.values.dtype == object else self.values
-        found = np.unique(values, return_inverse=True)[1].reshape(-1) + 1
-        return np.where(self.missing, 0, found)
+        codes = np.unique(values, return_inverse=True)[1].reshape(-1) + 1
+        return np.where(self.missing, 0, codes)
 
     def at(self, rows: NDArray[np.int64]) -> ReleasedColumn:
-        """The column of these rows, each of which stands for a class."""
+        """Return the column of these rows, one row per class."""
         missing = self.missing[rows]
         return ReleasedColumn(self.attribute, self.values[rows], missing if missing.any() else None)
 
 
 def _classes(
-    columns: Sequence[Written],
-    gone: NDArray[np.bool_],
-    given: Any,
+    columns: Sequence[ReleasedValues],
+    suppressed: NDArray[np.bool_],
+    classes: Any,
     microdata: Microdata,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The class of each record, int32 (n,), and a row of each class."""
+    """Return the class of each record, int32 (n,), and the index of one row per class."""
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
-    held = np.flatnonzero(~gone)
-    alike = combine_codes([column.codes[held] for column in columns], len(held))
-    if given is None:
-        found = alike
+    rows = np.flatnonzero(~suppressed)
+    released_values = combine_codes([column.codes[rows] for column in columns], len(rows))
+    if classes is None:
+        labels_of_rows = released_values
     else:
-        named = classes_of(getattr(given, "labels", given)).labels
-        if len(named) != n:
-            raise InvalidParameter(f"The partition has {len(named)} records, the data {n}.")
-        kept = named[held] >= 0
-        held, alike = held[kept], alike[kept]
-        found = combine_codes([named[held]], len(held))
-        if len(np.unique(combine_codes([found, alike], len(held)))) > len(np.unique(found)):
+        given_labels = as_partition(getattr(classes, "labels", classes)).labels
+        if len(given_labels) != n:
+            raise InvalidParameter(f"The partition has {len(given_labels)} records, the data {n}.")
+        labelled = given_labels[rows] >= 0
+        rows, released_values = rows[labelled], released_values[labelled]
+        labels_of_rows = combine_codes([given_labels[rows]], len(rows))
+        if len(np.unique(combine_codes([labels_of_rows, released_values], len(rows)))) > len(
+            np.unique(labels_of_rows)
+        ):
             raise InvalidParameter(
                 "A class is released with different values.",
                 hint="Leave `classes` out: rows that are released alike are the classes then.",
             )
-    firsts = np.unique(found, return_index=True)[1]
-    labels[held] = found
-    return labels, held[firsts]
+    firsts = np.unique(labels_of_rows, return_index=True)[1]
+    labels[rows] = labels_of_rows
+    return labels, rows[firsts]
 
 
-def _parameters(**given: Any) -> Parameters:
-    """What a caller chose, in the types that the measures take."""
-    plain: dict[str, Any] = {}
-    for name, value in given.items():
+def _parameters(**arguments: Any) -> Parameters:
+    """Convert the caller's parameters to the types that the measures take."""
+    converted: dict[str, Any] = {}
+    for name, value in arguments.items():
         try:
             if name in ("sample", "seed"):
-                whole = value is None or (not isinstance(value, bool) and int(value) == value)
-                plain[name] = None if value is None else int(value)
-                if not whole or (value is None and name == "seed"):
+                is_whole = value is None or (not isinstance(value, bool) and int(value) == value)
+                converted[name] = None if value is None else int(value)
+                if not is_whole or (value is None and name == "seed"):
                     raise ValueError
             else:
-                plain[name] = tuple(
+                converted[name] = tuple(
                     part if isinstance(part, int) else float(part) for part in value
                 )
         except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if name in ("sample", "seed") else "numbers"
             raise InvalidParameter(f"{name} must be {kind}.") from None
-    return Parameters(**plain)
+    return Parameters(**converted)

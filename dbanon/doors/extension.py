@@ -1,4 +1,4 @@
-"""The files of the two extensions: the ledger's, and that of types and functions."""
+"""The files of the two extensions: the ledger, and types with functions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ COMMENTS = {
 
 
 def extension_directory(connection: Any) -> Path:
-    """Where the server of a connection looks for extensions, as it says itself.
+    """Ask the server of a connection for its directory of extensions.
 
-    A pg_config on PATH may be of another version, and whoever wrote it would say where files go.
+    A pg_config on PATH may be of another version, and its author would choose where files go.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def extension_directory(connection: Any) -> Path:
 
 
 def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
-    """Write control files, this version's scripts, and a step from each older version there.
+    """Write control files, this version's scripts, and an upgrade from each older version.
 
     Raises
     ------
@@ -53,22 +53,23 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     control = {name: CONTROL.format(comment=COMMENTS[name], version=version()) for name in COMMENTS}
     control["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
     scripts = {
-        "dbanon": functions_script(paths, alone=True),
+        "dbanon": functions_script(paths, with_roles=True),
         LEDGER_EXTENSION: ledger_script(extension=True),
     }
     files: dict[str, str] = {}
     for name, script in scripts.items():
         text = f"{_first_line(name)}\n{script}"
         older = {
-            found
+            old_version
             for file in directory.glob(f"{name}--*.sql")
-            if "--" not in (found := file.stem.removeprefix(f"{name}--")) and found != version()
+            if "--" not in (old_version := file.stem.removeprefix(f"{name}--"))
+            and old_version != version()
         }
         files |= {
             f"{name}.control": control[name],
             f"{name}--{version()}.sql": text,
-            # A script that can be run over an older version is the step from there, too.
-            **{f"{name}--{found}--{version()}.sql": text for found in older},
+            # The script can be run over older versions, so it is also their upgrade.
+            **{f"{name}--{old_version}--{version()}.sql": text for old_version in older},
         }
     _require_own(directory, files)
     written = []
@@ -87,7 +88,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
 
 
 def _first_line(name: str) -> str:
-    """What an extension's scripts begin with, in every version."""
+    """Return the first line of an extension's scripts, the same in every version."""
     return f'\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit'
 
 
@@ -95,9 +96,9 @@ def _require_own(directory: Path, files: Mapping[str, str]) -> None:
     """Refuse to write over files of another extension that has dbanon's name."""
     for name, content in files.items():
         path = directory / name
-        # The same in every version, of control files as of scripts.
-        own = content.partition("\n")[0]
-        if path.exists() and not path.read_text(errors="replace").startswith(own):
+        # The first line is the same in every version, for control files and scripts.
+        first_line = content.partition("\n")[0]
+        if path.exists() and not path.read_text(errors="replace").startswith(first_line):
             raise InstallRefused(
                 f"{path} exists and was not written by dbanon, so it is not replaced.",
                 hint="Remove the other extension, or run dbanon install without --extension.",

@@ -1,4 +1,4 @@
-"""Python's door to data frames."""
+"""The Python API for data frames."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from dbanon.data.option import make, parameters
 from dbanon.doors.frame_report import FrameReport
-from dbanon.doors.progress import shown
-from dbanon.doors.signature import lists
+from dbanon.doors.progress import progress_callback
+from dbanon.doors.signature import list_options
 from dbanon.errors import (
     InvalidParameter,
     RowsLinkable,
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from dbanon.doors.progress import Wanted
+    from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import PolicyOptions
 
     class FrameOptions(PolicyOptions, total=False):
-        """What a call on a data frame takes beside the frame, quasi-identifiers and k."""
+        """Options of a call on a data frame, except the frame, quasi-identifiers and k."""
 
         sensitive: Sequence[str]
         keep: Sequence[str]
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
         persons: Literal["whole", "rows"]
         hierarchies: Mapping[str, HierarchySource] | None
         rows: Literal["shuffled", "input"]
-        progress: Wanted
+        progress: ProgressOption
 
 
 class HandsOutArrow(Protocol):
-    """What hands out an Arrow table by the PyCapsule interface, such as a relation of DuckDB."""
+    """An object that exports an Arrow table by the PyCapsule interface, like DuckDB relations."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -89,7 +89,7 @@ def anonymize_frame(
 ) -> tuple[pa.Table, FrameReport]: ...
 
 
-@lists(parameters(Policy))
+@list_options(parameters(Policy))
 def anonymize_frame(
     frame: Any,
     *,
@@ -105,7 +105,7 @@ def anonymize_frame(
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
     rows: str = SHUFFLED,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     **options: Unpack[PolicyOptions],
 ) -> tuple[Any, FrameReport]:
     """Anonymize a data frame; the result is counted again before it is returned.
@@ -145,8 +145,8 @@ def anonymize_frame(
     table, handed_back = frame_of(frame)
     columns = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep,
                "by": by}  # fmt: skip
-    for given in columns.values():
-        if isinstance(given, (list, tuple)) and not all(isinstance(name, str) for name in given):
+    for names in columns.values():
+        if isinstance(names, (list, tuple)) and not all(isinstance(name, str) for name in names):
             raise InvalidParameter(
                 "The columns of the frame have names that are no text.",
                 hint="Name them first: frame.columns = [...]",
@@ -159,20 +159,20 @@ def anonymize_frame(
     named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)
-    with shown(progress) as told, hints_without_views(IN_FRAME):
-        report = run(job, FrameSource(table), target, told)
+    with progress_callback(progress) as callback, hints_without_views(IN_FRAME):
+        report = run(job, FrameSource(table), target, callback)
     assert target.released is not None
     assert target.places is not None
     if rows == INPUT:
         report = report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
         warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
     handed = handed_back(target.released)
-    known = alignment_of(table, handed, job.quasi_identifiers, target.places, trees)
-    return handed, FrameReport.of(report, known)
+    alignment = alignment_of(table, handed, job.quasi_identifiers, target.places, trees)
+    return handed, FrameReport.of(report, alignment)
 
 
 def _check_rows(rows: str, policy: Policy) -> None:
-    """Refuse other words, and rows that link to their originals where the policy is strict."""
+    """Refuse unknown values of ``rows``, and with ``strict`` rows in input order."""
     if rows not in (SHUFFLED, INPUT):
         raise InvalidParameter(f"rows must be {SHUFFLED} or {INPUT}.")
     if rows == INPUT and policy.strict:

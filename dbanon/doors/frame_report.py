@@ -1,4 +1,4 @@
-"""The report of a released data frame: with both tables in this process it can say more."""
+"""The report of a released data frame, which can also use both tables in this process."""
 
 from __future__ import annotations
 
@@ -38,50 +38,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameReport(Report):
-    """A ``Report`` that knows, in memory alone, the frame that it is of, and whose rows are which.
+    """A ``Report`` that has its frame and the pairing of rows, in memory only.
 
-    No copy, pickle or text of it knows that.
+    Copies, pickles and texts of the report do not include them.
     """
 
     @classmethod
     def of(cls, report: Report, alignment: Alignment) -> FrameReport:
-        """The report of a frame, with what pairs its rows with their originals."""
-        made = cls(**{one.name: getattr(report, one.name) for one in fields(report)})
-        object.__setattr__(made, "alignment", alignment)
-        return made
+        """Add the alignment of released and original rows to a report."""
+        report_of_frame = cls(
+            **{field.name: getattr(report, field.name) for field in fields(report)}
+        )
+        object.__setattr__(report_of_frame, "alignment", alignment)
+        return report_of_frame
 
     def evaluate(self, original: Any, **options: Unpack[EvaluationOptions]) -> Evaluation:
-        """What the release lost and what it still risks: ``dbanon.evaluate`` in one call.
+        """Measure the release's loss and remaining risk: ``dbanon.evaluate`` in one call.
 
         Parameters
         ----------
-        original : the table that was anonymized, as it was.
-        options : of ``dbanon.evaluate``; hierarchies are those of the release unless told.
+        original : the unmodified table that was anonymized.
+        options : of ``dbanon.evaluate``; hierarchies default to those of the release.
 
         Raises
         ------
-        RowsNotAligned : this is a copy of the report, or a frame is not as it was in the run.
-        DbanonError : what ``dbanon.evaluate`` raises.
+        RowsNotAligned : the report is a copy, or a frame has changed since the run.
+        DbanonError : as ``dbanon.evaluate``.
         """
         from dbanon.doors.evaluate import evaluate
 
-        known = self.alignment
-        if known is None:
+        alignment = self.alignment
+        if alignment is None:
             raise RowsNotAligned(
                 "This report does not know which row became which. Only the report that"
                 " anonymize_frame returned knows it, not a copy.",
                 hint="Call dbanon.evaluate with both frames, and name a `key` of both.",
             )
-        trees: Any = {"hierarchies": known.hierarchies}
-        return evaluate(original, known.released, report=self, **(trees | options))
+        trees: Any = {"hierarchies": alignment.hierarchies}
+        return evaluate(original, alignment.released, report=self, **(trees | options))
 
     @extras_told()
     def page(self, path: str | Path | None = None) -> str:
-        """The report as an HTML page, as ``dbanon report`` has it; see docs/report.md.
+        """Render the report as an HTML page, as ``dbanon report`` does; see docs/report.md.
 
         Parameters
         ----------
-        path : a file to write, that only its owner may read; None for none.
+        path : a file to write, that only the owner can read; None to return the page alone.
 
         Raises
         ------
@@ -89,12 +91,12 @@ class FrameReport(Report):
         """
         from dbanon.doors.html.page import page, write
 
-        drawn: tuple[Distribution, ...] = ()
+        column_distributions: tuple[Distribution, ...] = ()
         if self.alignment is not None:
             from dbanon.stores.frame.distribution import distributions
 
-            drawn = distributions(self.alignment.released, self)
-        text = page(self, distributions=drawn)
+            column_distributions = distributions(self.alignment.released, self)
+        text = page(self, distributions=column_distributions)
         if path is not None:
             write(text, Path(path))
         return text

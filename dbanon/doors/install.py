@@ -8,7 +8,12 @@ from typing import Any
 
 from dbanon.doors.extension import extension_directory, write_extension
 from dbanon.doors.ledger_locks import lock_ledger, needs_owner, require_seconds, rows_of
-from dbanon.doors.server_python import asked_python, own_paths, require_python, way_out
+from dbanon.doors.server_python import (
+    install_hint,
+    own_paths,
+    require_python,
+    server_python_version,
+)
 from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
 from dbanon.errors import (
     DbanonError,
@@ -40,22 +45,22 @@ def install(
     trusted_owners: Sequence[str] = (),
     lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
-    """Install the SQL side; what ``dbanon.check()`` then says.
+    """Install the SQL side, and return the results of ``dbanon.check()``.
 
     Parameters
     ----------
-    python_paths : where the server's Python shall import dbanon and numpy from; this Python's
-        own directories when empty.
-    sql_only : leave out what needs PL/Python.
+    python_paths : directories from which the server's Python imports dbanon and numpy; if empty,
+        those of this Python.
+    sql_only : leave out functions that need PL/Python.
     extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
-    trusted_owners : accounts of the server's machine, beside root and the server's own, that may
-        own the package: each could run code as the server's account.
-    lock_timeout : seconds for which the tables of a ledger that is there are asked for.
+    trusted_owners : accounts of the server's machine, besides root and the server's account, that
+        may own the package. Each of them could run code as the server's account.
+    lock_timeout : seconds to wait for locks on the tables of an existing ledger.
 
     Raises
     ------
-    DatabaseBusy : others kept them; nothing was changed.
-    DbanonError : it cannot be installed; nothing was changed in the database then.
+    DatabaseBusy : other sessions hold locks on the ledger; nothing was changed.
+    DbanonError : the installation failed; the database was not changed.
     """
     paths = None if sql_only else _paths(url, python_paths)
     with _connected(url) as connection:
@@ -93,12 +98,12 @@ def upgrade(
 
     Parameters
     ----------
-    lock_timeout : seconds for which the ledger's tables are asked for, on PostgreSQL.
+    lock_timeout : seconds to wait for locks on the ledger's tables, on PostgreSQL.
 
     Raises
     ------
-    InstallRefused : there is nothing of dbanon.
-    DatabaseBusy : others kept the tables; nothing was changed.
+    InstallRefused : dbanon is not installed.
+    DatabaseBusy : other sessions hold locks on the tables; nothing was changed.
     """
     require_seconds(lock_timeout)
     if not _is_postgresql(url):
@@ -114,20 +119,20 @@ def upgrade(
 def repair(
     url: str, *, accept_owners: Sequence[str] = (), lock_timeout: float = LOCK_SECONDS
 ) -> list[Repair]:
-    """Attach the releases of a PostgreSQL ledger to their relations again; what was done.
+    """Reattach the releases of a PostgreSQL ledger to their relations, and list the repairs.
 
-    As after a dump was restored, and after a relation was renamed or got another owner.
+    Needed after a dump was restored, and after a relation was renamed or got another owner.
 
     Parameters
     ----------
     accept_owners : roles whose relations may be releases that other roles published.
-    lock_timeout : seconds for which the ledger's tables are asked for.
+    lock_timeout : seconds to wait for locks on the ledger's tables.
 
     Raises
     ------
-    InstallRefused : there is no ledger, or it is of another database, where nothing has an oid.
+    InstallRefused : there is no ledger, or the database is not PostgreSQL.
     InsufficientRights : the ledger belongs to another role.
-    DatabaseBusy : others kept the tables; nothing was changed.
+    DatabaseBusy : other sessions hold locks on the tables; nothing was changed.
     """
     require_seconds(lock_timeout)
     if not _is_postgresql(url):
@@ -148,25 +153,25 @@ def repair(
 
 
 def _repaired(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
-    """What the function for it did, with the rights of the ledger's owner."""
-    # Nobody is a member of the owner while the ledger is looked at.
-    given = (f"GRANT {OWNER} TO CURRENT_USER", "{} UPDATE ON dbanon.release {} CURRENT_USER",
+    """Call the repair function with the rights of the ledger's owner."""
+    # Membership in the owner is granted only for this call.
+    grants = (f"GRANT {OWNER} TO CURRENT_USER", "{} UPDATE ON dbanon.release {} CURRENT_USER",
              f"REVOKE {OWNER} FROM CURRENT_USER") if needs_owner(connection) else ()  # fmt: skip
-    for statement in given:
+    for statement in grants:
         connection.execute(statement.format("GRANT", "TO"))
     query = "SELECT release_id::text, output, action, reason FROM dbanon.repair(%s)"
     repairs = [Repair(*row) for row in connection.execute(query, (list(accept_owners),))]
-    for statement in given:
+    for statement in grants:
         connection.execute(statement.format("REVOKE", "FROM"))
     return repairs
 
 
 def _as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
-    return [(f"release {one.output}", f"{one.action}: {one.reason}") for one in repairs]
+    return [(f"release {entry.output}", f"{entry.action}: {entry.reason}") for entry in repairs]
 
 
 def _require_encoding(connection: Any) -> None:
-    """Check that the server knows what the bytes of texts mean."""
+    """Check that the database has an encoding other than SQL_ASCII."""
     [(encoding,)] = rows_of(connection, "SELECT pg_catalog.current_setting('server_encoding')")
     if encoding == "SQL_ASCII":
         raise InstallRefused(
@@ -195,14 +200,14 @@ def _upgrade_functions(
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _bring_ledger(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
-        # A script that is not newer is not run again, and a dump may have been restored.
+        # An extension of the same version does not run its script again, even after a restore.
         connection.execute(tie_script())
     else:
         connection.execute(script(paths))
 
 
 def _bring_ledger(connection: Any) -> None:
-    """Update the ledger's extension, if it is there."""
+    """Update the ledger's extension, if it exists."""
     if _is_extension(connection, LEDGER_EXTENSION):
         connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
 
@@ -215,7 +220,7 @@ def _upgraded_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
 def _repaired_ledger(
     url: str, lock_timeout: float, accept_owners: Sequence[str] = ()
 ) -> list[Repair]:
-    """Bring the ledger of a database without functions to this version; what was repaired."""
+    """Upgrade the ledger of a database without functions, and list the repairs."""
     with open_store(url).session(write=True) as session:
         if not session.has_ledger():
             raise InstallRefused(hint="Run: dbanon install")
@@ -235,7 +240,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
     Raises
     ------
     InstallRefused : there is nothing to remove.
-    DatabaseBusy : others kept tables of the ledger for ``lock_timeout`` seconds.
+    DatabaseBusy : other sessions held locks on the ledger for ``lock_timeout`` seconds.
     """
     with _connected(url) as connection:
         functions = _has_functions(connection)
@@ -247,7 +252,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
         if borrowed:
             connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
         if _is_extension(connection, "dbanon"):
-            # Version 0.1.0 had the ledger in it.
+            # The extension of version 0.1.0 includes the ledger.
             for table in _members(connection, "dbanon"):
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
             connection.execute("DROP EXTENSION dbanon")
@@ -269,21 +274,21 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
 
 
-def _paths(url: str, given: Sequence[str]) -> list[str]:
-    """Where the server's Python shall import from; an error names what to run on its machine."""
+def _paths(url: str, python_paths: Sequence[str]) -> list[str]:
+    """Choose the server's import paths; an error's hint has the command for its machine."""
     try:
-        return list(given) or own_paths()
+        return list(python_paths) or own_paths()
     except PythonNotUsable as error:
         try:
             with _connected(url) as connection:
-                python = asked_python(connection)
+                python = server_python_version(connection)
                 connection.rollback()
         except MissingDependency:
             raise
         except DbanonError:
-            # A server that cannot be asked leaves the error without its Python.
+            # Without a connection, the hint cannot name the server's Python.
             raise error from None
-        error.hint = way_out(python, error.checkout)
+        error.hint = install_hint(python, error.checkout)
         raise
 
 
@@ -296,7 +301,7 @@ def _is_extension(connection: Any, name: str) -> bool:
 
 
 def _members(connection: Any, extension: str) -> list[str]:
-    """The tables that belong to an extension."""
+    """Return the tables that belong to an extension."""
     members = rows_of(
         connection,
         "SELECT d.objid::regclass::text FROM pg_depend AS d"
@@ -322,7 +327,7 @@ def _is_postgresql(url: str) -> bool:
 
 @contextmanager
 def _connected(url: str) -> Iterator[Any]:
-    """A connection whose transaction is committed at the end of the block."""
+    """Connect for a block, whose end commits the transaction."""
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -347,13 +352,13 @@ def _connected(url: str) -> Iterator[Any]:
                     raise refusal from None
                 finally:
                     del refusal
-            # DDL of ours alone: the server's text holds no value of a table.
+            # Only dbanon's DDL ran, so the server's message quotes no value of a table.
             text = error.diag.message_primary or type(error).__name__
             if error.sqlstate == "55P03":
                 raise translation(error) from None
             if error.sqlstate == "42501":
-                told = {"detail": error.diag.message_detail, "hint": error.diag.message_hint}
-                raise InsufficientRights(text, **told) from None
+                details = {"detail": error.diag.message_detail, "hint": error.diag.message_hint}
+                raise InsufficientRights(text, **details) from None
             raise InstallRefused(text, hint=error.diag.message_hint) from None
         finally:
             unwatch(connection)

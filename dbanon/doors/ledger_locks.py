@@ -1,4 +1,4 @@
-"""The ledger's tables for one transaction of an administrator alone."""
+"""Exclusive locks on the ledger's tables for an administrator's transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _A_DAY = 86_400
 
 
 class _Transaction:
-    """The transaction of a plain connection, as what asks for locks takes it."""
+    """Adapts a plain connection to the interface of the locking functions."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ class _Transaction:
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:
-    """Have the ledger's tables for this transaction alone, so that nobody waits behind it."""
+    """Lock the ledger's tables for this transaction, without letting a queue build up."""
     require_seconds(seconds)
     transaction = _Transaction(connection)
     try:
@@ -49,18 +49,18 @@ def lock_ledger(connection: Any, seconds: float) -> None:
             if borrowed:
                 transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
     except InsufficientRights:
-        # What follows says whose it is.
+        # The following statements report the ledger's owner.
         transaction.run(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
 
 
 def require_seconds(lock_timeout: float) -> None:
-    """Check a time that locks are asked for."""
+    """Check a lock timeout."""
     if not 0 < lock_timeout <= _A_DAY:
         raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 
 
 def needs_owner(connection: Any) -> bool:
-    """True for an administrator who is no superuser, where another role owns the ledger."""
+    """True for an administrator without superuser rights, if another role owns the ledger."""
     query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
     return bool(
         rows_of(connection, query)

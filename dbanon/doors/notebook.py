@@ -15,7 +15,7 @@ _MARKERS = "os^D"
 
 
 def card(result: Any) -> str:
-    """A result as a card: HTML without scripts that loads nothing, all text escaped."""
+    """Render a result as a card: escaped HTML without scripts and external resources."""
     return draw_card(result)
 
 
@@ -70,7 +70,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
 
 
 def _is_near(a: Point, b: Point, points: Sequence[Point]) -> bool:
-    """Whether the labels of both points would overlap."""
+    """True if the labels of both points would overlap."""
     wide, high = max(p.risk for p in points) or 1.0, max(p.loss for p in points) or 1.0
     return abs(a.risk - b.risk) < 0.12 * wide and abs(a.loss - b.loss) < 0.06 * high
 

@@ -1,8 +1,8 @@
-"""The door inside PostgreSQL: what the functions in ``sql/`` call, by PL/Python.
+"""The entry points inside PostgreSQL, which the functions in ``sql/`` call through PL/Python.
 
-Arguments come and results go as JSON text. Nothing is raised: an error is handed back as plain
-values, and the SQL function raises it, so that neither a traceback nor the text of an unexpected
-exception reaches the client. What was done until then is undone before.
+Arguments and results are JSON text. Errors are returned as plain values after a rollback, and
+raised by the SQL function, so that neither a traceback nor the text of an unexpected exception
+reaches the client.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
 
-# Of whole numbers in arguments: fewer than an int64 has.
+# Maximum digits of whole numbers in arguments, so that they fit an int64.
 _DIGITS = 18
 
 
-def anonymize(plpy: Any, sql_version: str, given: str) -> str:
-    """Run a job in the caller's transaction; the row of ``dbanon.release_info``, or the error."""
-    return _guarded(plpy, sql_version, lambda: _anonymize(plpy, _call(given)))
+def anonymize(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Run a job in the caller's transaction; returns a ``dbanon.release_info`` row or the error."""
+    return _run_guarded(plpy, sql_version, lambda: _anonymize(plpy, _call(arguments)))
 
 
 def check(plpy: Any, sql_version: str) -> str:
-    """What this backend's Python has."""
+    """Return the versions in this backend's Python, and a trial of the compiled core."""
 
-    def found() -> dict[str, Any]:
+    def versions() -> dict[str, Any]:
         import numpy as np
 
         from dbanon.kernels import Mdav
@@ -77,105 +77,105 @@ def check(plpy: Any, sql_version: str) -> str:
             "compiled core": f"{len(set(kernel.labels()))} classes of 4 records",
         }
 
-    return _guarded(plpy, sql_version, found)
+    return _run_guarded(plpy, sql_version, versions)
 
 
 def classes(
-    plpy: Any, sql_version: str, given: str
+    plpy: Any, sql_version: str, arguments: str
 ) -> Iterator[tuple[str | None, int | None, str]]:
-    """Row keys (JSON text) and classes, in record order; one row with the error instead."""
-    found: list[Any] = []
+    """Yield row keys (JSON text) and classes in record order, or one row with the error."""
+    labelled_rows: list[Any] = []
 
     def work() -> dict[str, Any]:
-        call = _call(given)
-        wanted = options.parse(call, writes=False)
-        progress = _Progress(plpy, wanted.pop("progress", False))
+        call = _call(arguments)
+        call_options = options.parse(call, writes=False)
+        progress = _Progress(plpy, call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        job = _job(plpy, wanted, table=str(session.source_name()), output="")
-        found.append(_classes(job, StableSource(session), progress))
+        job = _job(plpy, call_options, table=str(session.source_name()), output="")
+        labelled_rows.append(_classes(job, StableSource(session), progress))
         return {}
 
-    outcome = _guarded(plpy, sql_version, work, writes=False, way=in_sql_classes)
-    if not found:
+    outcome = _run_guarded(plpy, sql_version, work, writes=False, spelling=in_sql_classes)
+    if not labelled_rows:
         yield None, None, outcome
         return
-    for row_key, label in found[0]:
+    for row_key, label in labelled_rows[0]:
         yield row_key, label, ""
 
 
 def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[str, int | None]]:
-    """The row key (JSON text) and the class of every row, None where withheld."""
+    """Return the key (JSON text) and the class of every row; None for withheld rows."""
     clock = Clock(progress)
     planned = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
-    microdata, _, found = read_and_cluster(planned, source, clock)
-    assert isinstance(found.classes, Partition)
-    return list(source.labelled(planned.relation, microdata, found.classes))
+    microdata, _, result = read_and_cluster(planned, source, clock)
+    assert isinstance(result.classes, Partition)
+    return list(source.labelled(planned.relation, microdata, result.classes))
 
 
-def advise(plpy: Any, sql_version: str, given: str) -> str:
-    """The rows of ``dbanon.advise``, or the error."""
+def advise(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Return the rows of ``dbanon.advise``, or the error."""
 
     def work() -> dict[str, Any]:
         from dbanon.advice.request import AdviceRequest
         from dbanon.run.advise import advise as run_advise
 
-        call = _call(given)
-        wanted = options.advice_options(call["options"])
-        progress = _Progress(plpy, wanted.pop("progress", False))
+        call = _call(arguments)
+        call_options = options.advice_options(call["options"])
+        progress = _Progress(plpy, call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        trees = wanted.get("hierarchies", {})
-        wished = {
-            **wanted,
+        trees = call_options.get("hierarchies", {})
+        request_options = {
+            **call_options,
             "table": str(session.source_name()),
             "quasi_identifiers": call["quasi_identifiers"],
             "hierarchies": parse_all(trees, files=False),
-            "memory_limit": memory_of_call(plpy, wanted),
+            "memory_limit": memory_of_call(plpy, call_options),
         }
-        found = run_advise(make(AdviceRequest, wished), StableSource(session), progress)
+        advice = run_advise(make(AdviceRequest, request_options), StableSource(session), progress)
         progress.restore()
-        rows = list(found.table_rows())
-        if found.start:
-            said = statement(found.start, trees)
-            rows.append(("recommended", "start", said, dict(found.start)))
+        rows = list(advice.table_rows())
+        if advice.start:
+            start_statement = statement(advice.start, trees)
+            rows.append(("recommended", "start", start_statement, dict(advice.start)))
         return {"rows": rows}
 
-    return _guarded(plpy, sql_version, work, writes=False)
+    return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def check_rules(plpy: Any, sql_version: str, given: str) -> str:
-    """Rules as they are kept, each with its role written out, or the error."""
-
-    def work() -> dict[str, Any]:
-        return dict(rules.checked(_call(given)).by_column)
-
-    return _guarded(plpy, sql_version, work, writes=False)
-
-
-def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
-    """Store a hierarchy by name; its leaves, height and fingerprint, or the error."""
+def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Return rules in their stored form, with explicit roles, or the error."""
 
     def work() -> dict[str, Any]:
-        call = _call(given)
+        return dict(rules.checked(_call(arguments)).by_column)
+
+    return _run_guarded(plpy, sql_version, work, writes=False)
+
+
+def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Store a hierarchy by name. Return its leaves, height and SHA-256, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = _call(arguments)
         session = PlpySession(plpy)
-        given_tree = parse(call["hierarchy"], files=False)
-        tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
+        tree_source = parse(call["hierarchy"], files=False)
+        tree = hierarchies.resolve(session, tree_source, lambda: session.run("SELECT 1"))
         hierarchies.store(
             session, call["name"], tree, replace=call["replace"], description=call["description"]
         )
         return {"leaves": tree.n_leaves, "height": tree.height, "sha256": tree.sha256}
 
-    return _guarded(plpy, sql_version, work)
+    return _run_guarded(plpy, sql_version, work)
 
 
-def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
-    """All problems of a hierarchy, and of a column's values with it, or the error."""
+def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Return all problems of a hierarchy, also with a column's values, or the error."""
 
     def work() -> dict[str, Any]:
-        call = _call(given)
+        call = _call(arguments)
         session = PlpySession(plpy)
         try:
-            given_tree = parse(call["hierarchy"], files=False)
-            tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
+            tree_source = parse(call["hierarchy"], files=False)
+            tree = hierarchies.resolve(session, tree_source, lambda: session.run("SELECT 1"))
             if call["source"] is not None:
                 store = PlpyStore(plpy, int(call["source"]))
                 require_leaves(store, store.source_name, call["column_name"], tree)
@@ -183,30 +183,30 @@ def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
             return {"problems": [vars(problem) for problem in error.problems]}
         return {"problems": []}
 
-    return _guarded(plpy, sql_version, work, writes=False)
+    return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
-    """A proposal from the values of a column as levels, or the error."""
+def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Return the levels of a hierarchy proposed for a column's values, or the error."""
 
     def work() -> dict[str, Any]:
-        call = _call(given)
+        call = _call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
         values = column_values(store, store.source_name, call["column_name"])
         proposed = hierarchy_builders.suggestion(values)
         plpy.notice(f"dbanon: {proposed.why}")
         return {"levels": proposed.tree.to_levels()}
 
-    return _guarded(plpy, sql_version, work, writes=False)
+    return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def refresh(plpy: Any, sql_version: str, given: str) -> str:
-    """Make a release again in the caller's transaction; as ``anonymize``."""
+def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
+    """Repeat a release in the caller's transaction. Returns the same as ``anonymize``."""
 
     def work() -> dict[str, Any]:
         from dbanon.run.refresh import job_again
 
-        call = _call(given)
+        call = _call(arguments)
         session = PlpySession(plpy)
         job = job_again(
             session,
@@ -217,34 +217,34 @@ def refresh(plpy: Any, sql_version: str, given: str) -> str:
         )
         options.require_of_sql(job)
         source = session.find_existing(parse_relation(job.table))
-        # As job_again said.
+        # job_again has read it.
         assert source is not None
         store = PlpyStore(plpy, int(source.oid or 0))
-        return _released(plpy, job, store, _Progress(plpy, False))
+        return _release(plpy, job, store, _Progress(plpy, False))
 
-    return _guarded(plpy, sql_version, work)
+    return _run_guarded(plpy, sql_version, work)
 
 
 def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
-    """Whether the source of a release has other rows now than it read, or the error."""
+    """Return whether the source's rows have changed since a release, or the error."""
 
     def work() -> dict[str, Any]:
-        from dbanon.run.fingerprint import has_other_rows as compared
+        from dbanon.run.fingerprint import has_other_rows as compare_rows
 
-        return {"differs": compared(PlpySession(plpy), release_id)}
+        return {"differs": compare_rows(PlpySession(plpy), release_id)}
 
-    # In a subtransaction: what one source refuses, the sources of other releases do not.
-    return _guarded(plpy, sql_version, work)
+    # In a subtransaction, so that one failing source does not fail those of other releases.
+    return _run_guarded(plpy, sql_version, work)
 
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = options.parse(call, writes=True)
+    call_options = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
-    progress = _Progress(plpy, wanted.pop("progress", False))
-    return _released(plpy, _job(plpy, wanted, table=str(store.source_name)), store, progress)
+    progress = _Progress(plpy, call_options.pop("progress", False))
+    return _release(plpy, _job(plpy, call_options, table=str(store.source_name)), store, progress)
 
 
-def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
+def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
     clock = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
@@ -268,10 +268,10 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
             plpy.warning(message)
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
-    for found in report.findings:
-        serious = (*report.kept_identifiers, *report.linking)
-        say = plpy.warning if found in serious else plpy.notice
-        say(f"dbanon: column {found.describe(report.k_requested)}")
+    for finding in report.findings:
+        warned = (*report.kept_identifiers, *report.linking)
+        say = plpy.warning if finding in warned else plpy.notice
+        say(f"dbanon: column {finding.describe(report.k_requested)}")
     for text in (*report.homogeneous, *report.lost_told()):
         plpy.notice(f"dbanon: column {text}")
     for text in report.averaged_codes_told():
@@ -296,10 +296,10 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
     }
 
 
-def _call(given: str) -> dict[str, Any]:
-    """The arguments of a call."""
+def _call(arguments: str) -> dict[str, Any]:
+    """Parse the arguments of a call."""
 
-    def whole(digits: str) -> int:
+    def parse_int(digits: str) -> int:
         if len(digits) > _DIGITS:
             raise InvalidParameter(
                 f"A whole number has more than {_DIGITS} digits.",
@@ -307,43 +307,50 @@ def _call(given: str) -> dict[str, Any]:
             )
         return int(digits)
 
-    call: dict[str, Any] = json.loads(given, parse_int=whole)
+    call: dict[str, Any] = json.loads(arguments, parse_int=parse_int)
     return call
 
 
-def _job(plpy: Any, wanted: dict[str, Any], **more: Any) -> Job:
-    hierarchies = parse_all(wanted.pop("hierarchies", {}), files=False)
-    limit = memory_of_call(plpy, wanted)
-    wanted.pop("memory_limit", None)
+def _job(plpy: Any, call_options: dict[str, Any], **further_options: Any) -> Job:
+    hierarchies = parse_all(call_options.pop("hierarchies", {}), files=False)
+    limit = memory_of_call(plpy, call_options)
+    call_options.pop("memory_limit", None)
     return make(
-        Job, {**wanted, "hierarchies": hierarchies, "memory_limit": limit, "door": "sql", **more}
+        Job,
+        {
+            **call_options,
+            "hierarchies": hierarchies,
+            "memory_limit": limit,
+            "door": "sql",
+            **further_options,
+        },
     )
 
 
 class _Progress:
-    """Lets a cancel through and, when asked for, tells how far a call is."""
+    """Checks for cancellation and, if enabled, reports progress in notices."""
 
-    def __init__(self, plpy: Any, shown: bool) -> None:
-        self._plpy, self._shown = plpy, shown
+    def __init__(self, plpy: Any, enabled: bool) -> None:
+        self._plpy, self._enabled = plpy, enabled
         self._last = time.monotonic()
         self._plan = plpy.prepare("SELECT 1")
         self._before = ""
-        if shown:
+        if enabled:
             [row] = plpy.execute("SELECT current_setting('application_name') AS name")
             self._before = row["name"]
 
     def __call__(self, phase: str, share: float) -> None:
-        # Any statement lets the backend look for a cancel or a time limit.
+        # Running any statement makes the backend check for cancellation and timeouts.
         self._plpy.execute(self._plan)
-        if not self._shown or time.monotonic() - self._last < SECONDS_BETWEEN_NOTICES:
+        if not self._enabled or time.monotonic() - self._last < SECONDS_BETWEEN_NOTICES:
             return
         self._last = time.monotonic()
         self._name(f"dbanon {phase} {share:.0%}")
         self._plpy.notice(f"dbanon: {phase} {share:.0%}")
 
     def restore(self) -> None:
-        """Put the session's name back."""
-        if self._shown:
+        """Restore the session's application name."""
+        if self._enabled:
             self._name(self._before)
 
     def _name(self, name: str) -> None:
@@ -351,19 +358,19 @@ class _Progress:
         self._plpy.execute(self._plpy.prepare(query, ["text"]), [name])
 
 
-def _guarded(
+def _run_guarded(
     plpy: Any,
     sql_version: str,
     work: Callable[[], dict[str, Any]],
     *,
     writes: bool = True,
-    way: Way = in_sql,
+    spelling: Way = in_sql,
 ) -> str:
-    patience = None
+    lock_timeout = None
     try:
         require_version(sql_version)
-        patience = limit_locks(plpy)
-        # A subtransaction, so that nothing is left even if nobody raises what comes back.
+        lock_timeout = limit_locks(plpy)
+        # The subtransaction is rolled back even if the caller ignores the returned error.
         if not writes:
             return json.dumps(work())
         with plpy.subtransaction():
@@ -371,6 +378,6 @@ def _guarded(
     except Exception as failure:
         refusal = refusal_of(plpy, failure)
     finally:
-        if patience is not None:
-            plpy.execute(f"SELECT set_config('lock_timeout', '{patience}', true)")
-    return json.dumps({"error": plain_error(refusal, way)})
+        if lock_timeout is not None:
+            plpy.execute(f"SELECT set_config('lock_timeout', '{lock_timeout}', true)")
+    return json.dumps({"error": plain_error(refusal, spelling)})

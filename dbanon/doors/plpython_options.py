@@ -1,6 +1,6 @@
-"""The options of SQL calls: the keys that a call takes, and their values; errors that they raise.
+"""The options of SQL calls: allowed keys, checks of their values, and errors.
 
-No error holds a value of anybody's.
+Errors quote no value of an option or of the data.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import notice_error, spi_error
 from dbanon.version import version
 
-# Other names of privacy models, as keys.
+# Alternative names of privacy models as keys.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
-# What only these calls have: a word of progress, and short forms of models.
+# Keys of SQL calls alone: progress notices, and short forms of models.
 PROGRESS = Parameter("progress", bool, False, Option("A NOTICE at most every 2 seconds."))
 SHORT_FORMS = tuple(
     Parameter(
@@ -53,14 +53,14 @@ _MODEL_HELP = (
     ' recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy).'
 )
 
-# What other methods have, and are told so.
-_OF_OTHERS = frozenset(one.name for one in all_parameters(Job))
+# Options of other methods, which get an error of their own.
+_OTHER_METHODS_OPTIONS = frozenset(parameter.name for parameter in all_parameters(Job))
 
 LATER = ("on_column_change",)
-# Options are values that an application may hand on: a text of SQL among them would be run by
-# whoever calls. In a view the database reads it once, by the rights of the view's owner.
+# Applications may pass options on from users, so SQL in an option would let users run it with the
+# caller's rights. A view runs the condition with the rights of its owner.
 CONDITION = "where"
-# A key as an argument would stand in logs and in statistics of statements.
+# A secret key as an argument would appear in logs and in statement statistics.
 CHAIN = "chain"
 PSEUDONYMS = ("pseudonyms", "pseudonym_key")
 
@@ -68,81 +68,98 @@ PSEUDONYMS = ("pseudonyms", "pseudonym_key")
 def keys(
     method: str, arguments: Collection[str], *, writes: bool, job: type[Any] = Job
 ) -> dict[str, Parameter]:
-    """The keys of ``options`` that a call takes.
+    """Return the keys that ``options`` may have.
 
     Parameters
     ----------
-    arguments : what the function has arguments for.
-    writes : False for a call that gives classes alone, and releases nothing.
+    arguments : names of the SQL function's arguments, which are not keys.
+    writes : False for a call that only returns classes, without a release.
     """
-    found = [one for one in all_parameters(job) if one.option.sql and one.name not in arguments]
-    found = [*found, *SHORT_FORMS, PROGRESS, *find_method(method).options]
-    return {one.name: one for one in found if writes or not one.option.release}
-
-
-def keys_of_private(given: Mapping[str, Any], arguments: Collection[str]) -> dict[str, Any]:
-    """The options of a procedure of synthetic rows by name; raises as ``parse``."""
-    known = {
-        one.name: one
-        for one in all_parameters(PrivateJob)
-        if one.option.sql and one.name not in arguments
+    candidates = [
+        parameter
+        for parameter in all_parameters(job)
+        if parameter.option.sql and parameter.name not in arguments
+    ]
+    candidates = [*candidates, *SHORT_FORMS, PROGRESS, *find_method(method).options]
+    return {
+        parameter.name: parameter
+        for parameter in candidates
+        if writes or not parameter.option.release
     }
-    for name in given:
-        if name not in known and (name in _OF_OTHERS or name == CONDITION):
+
+
+def keys_of_private(call_options: Mapping[str, Any], arguments: Collection[str]) -> dict[str, Any]:
+    """Check the options of a procedure of synthetic rows; raises as ``parse``."""
+    declared = {
+        parameter.name: parameter
+        for parameter in all_parameters(PrivateJob)
+        if parameter.option.sql and parameter.name not in arguments
+    }
+    for name in call_options:
+        if name not in declared and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
             raise refused(name)
-    return _given(known, given)
+    return _check_options(declared, call_options)
 
 
 def advice_keys() -> dict[str, Parameter]:
-    """The keys of ``options`` that advice takes."""
+    """Return the keys of ``options`` that advice takes."""
     from dbanon.advice.request import AdviceRequest
 
-    known = [one for one in parameters(AdviceRequest) if one.option.sql]
-    return {one.name: one for one in (*known, PROGRESS) if one.name != "quasi_identifiers"}
+    declared = [parameter for parameter in parameters(AdviceRequest) if parameter.option.sql]
+    return {
+        parameter.name: parameter
+        for parameter in (*declared, PROGRESS)
+        if parameter.name != "quasi_identifiers"
+    }
 
 
-def advice_options(given: Any) -> dict[str, Any]:
-    """The options of advice by name; raises as ``parse``."""
-    return _given(advice_keys(), given)
+def advice_options(call_options: Any) -> dict[str, Any]:
+    """Check the options of advice; raises as ``parse``."""
+    return _check_options(advice_keys(), call_options)
 
 
-def describe_option(one: Parameter) -> str:
-    """A key's value in words, and what it does."""
-    default = f" ({one.by_default} by default)" if one.by_default else ""
-    return f"{one.expected}{default}. {one.help}{_MODEL_HELP if one.item is Model else ''}"
+def describe_option(parameter: Parameter) -> str:
+    """Describe a key: the form of its value, its default and its effect."""
+    default = f" ({parameter.by_default} by default)" if parameter.by_default else ""
+    model_help = _MODEL_HELP if parameter.item is Model else ""
+    return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
 
 def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dict[str, Any]:
-    """The arguments and options of a call by name, those of its method as ``options``.
+    """Check the arguments and options of a call; method options are under ``options``.
 
     Raises
     ------
     UnknownOption : there is no such key.
-    NotBuilt : the key belongs to a later version.
-    InvalidParameter : a value has another type, or is NULL.
+    NotBuilt : SQL calls do not support the key.
+    InvalidParameter : a value has the wrong type, or is NULL.
     """
-    method, given = call["method"], call["options"]
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping):
+    method, call_options = call["method"], call["options"]
+    if call_options is None:
+        call_options = {}
+    if not isinstance(call_options, Mapping):
         raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
-    known = keys(method, call, writes=writes, job=job)
-    own = {option.name for option in find_method(method).options}
-    arguments = [one for one in all_parameters(job) if one.name in call and one.name != "options"]
+    allowed = keys(method, call, writes=writes, job=job)
+    method_options = {option.name for option in find_method(method).options}
+    argument_parameters = [
+        parameter
+        for parameter in all_parameters(job)
+        if parameter.name in call and parameter.name != "options"
+    ]
     by_rules = writes and call["quasi_identifiers"] is None
     values = {
-        one.name: _value(one, call[one.name])
-        for one in arguments
-        if not (by_rules and one.name == "quasi_identifiers")
+        parameter.name: _value(parameter, call[parameter.name])
+        for parameter in argument_parameters
+        if not (by_rules and parameter.name == "quasi_identifiers")
     }
     if by_rules:
         values |= {"quasi_identifiers": (), "declared": BY_RULES}
     values["options"] = {}
-    for name, value in given.items():
-        if name in own:
+    for name, value in call_options.items():
+        if name in method_options:
             values["options"][name] = value
-        elif name in known:
-            values[name] = _value(known[name], value)
+        elif name in allowed:
+            values[name] = _value(allowed[name], value)
         elif name == CONDITION:
             raise NotBuilt(
                 "A call in SQL takes no condition: options hold values, and no SQL.",
@@ -160,22 +177,22 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
                 hint="Run it from a client: the command line, Python or a job file.",
             )
         elif name in LATER:
-            raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(known))
+            raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(allowed))
         else:
-            raise UnknownOption(f'There is no option "{name}".', hint=_hint(known, name))
-    for one in SHORT_FORMS:
-        if one.name in values:
-            models = _models(one.name, values.pop(one.name))
+            raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
+    for parameter in SHORT_FORMS:
+        if parameter.name in values:
+            models = _models(parameter.name, values.pop(parameter.name))
             values["models"] = (*values.get("models", ()), *models)
     return values
 
 
 def require_of_sql(job: Job) -> None:
-    """Check that a release of a client's can be made again by a call in SQL.
+    """Check that a SQL call can repeat a release that a client made.
 
     Raises
     ------
-    NotBuilt : it has a condition, files, or a chain or pseudonyms, whose key is no argument of SQL.
+    NotBuilt : the release has a condition, exports, a chain or pseudonyms.
     """
     for name in (CONDITION, CHAIN, "exports", "pseudonyms"):
         if getattr(job, name):
@@ -185,49 +202,49 @@ def require_of_sql(job: Job) -> None:
             )
 
 
-def _given(known: Mapping[str, Parameter], given: Any) -> dict[str, Any]:
-    """The values of keys, none of which is another."""
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
+def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
+    """Check options against the allowed keys."""
+    call_options = {} if call_options is None else call_options
+    if not isinstance(call_options, Mapping):
         raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
-    for name in given:
-        if name not in known:
-            raise UnknownOption(f'There is no option "{name}".', hint=_hint(known, name))
-    return {name: _value(known[name], value) for name, value in given.items()}
+    for name in call_options:
+        if name not in allowed:
+            raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
+    return {name: _value(allowed[name], value) for name, value in call_options.items()}
 
 
-def _value(one: Parameter, value: Any) -> Any:
-    # NULL is what a wrong expression gives: it is a wish only where it is the default.
-    if value is None and one.default is not None:
-        raise one.refusal()
-    if one.item is Model and isinstance(value, list):
+def _value(parameter: Parameter, value: Any) -> Any:
+    # NULL often comes from a wrong expression, so it is accepted only if it is the default.
+    if value is None and parameter.default is not None:
+        raise parameter.refusal()
+    if parameter.item is Model and isinstance(value, list):
         value = [_model(model) for model in value]
-    return one.check(value)
+    return parameter.check(value)
 
 
 def _models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
-    """The models of a short form: the level, or more, by column."""
-    found = []
+    """Build the models of a short form, which maps columns to a level or to model fields."""
+    models = []
     for attribute, level in levels.items():
-        more = level if isinstance(level, Mapping) else {"level": level}
-        if "kind" in more or "attribute" in more:
+        fields = level if isinstance(level, Mapping) else {"level": level}
+        if "kind" in fields or "attribute" in fields:
             raise InvalidParameter(f'Option "{kind}" says kind and attribute by itself.')
-        named = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
-        found.append(_model({**named, **more}))
-    return found
+        identity = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
+        models.append(_model({**identity, **fields}))
+    return models
 
 
-def _model(given: Any) -> Model:
-    return Model.of_plain(given if isinstance(given, Mapping) else {}, files=False)
+def _model(fields: Any) -> Model:
+    return Model.of_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
 
-def _hint(known: Mapping[str, Parameter], name: str = "") -> str:
-    near = nearest_names(name, known) if name else None
-    return (near + " " if near else "") + "Known options: " + ", ".join(known) + "."
+def _hint(allowed: Mapping[str, Parameter], name: str = "") -> str:
+    similar = nearest_names(name, allowed) if name else None
+    return (similar + " " if similar else "") + "Known options: " + ", ".join(allowed) + "."
 
 
 def require_version(sql_version: str) -> None:
-    """Check that functions and package are of one version; raises VersionMismatch."""
+    """Check that SQL functions and package have the same version; raises VersionMismatch."""
     if sql_version != version():
         raise VersionMismatch(
             f"The SQL functions are of version {sql_version}, Python has {version()}.",
@@ -236,20 +253,22 @@ def require_version(sql_version: str) -> None:
 
 
 def messages_of(caught: Sequence[warnings.WarningMessage], category: type[Warning]) -> list[str]:
-    """The messages of warnings of a class of dbanon's; those of a library may hold values."""
-    return [f"dbanon: {one.message}" for one in caught if issubclass(one.category, category)]
+    """Return the messages of dbanon's warnings; those of libraries may quote values."""
+    return [
+        f"dbanon: {record.message}" for record in caught if issubclass(record.category, category)
+    ]
 
 
-def plain_error(refusal: DbanonError, way: Way) -> dict[str, Any]:
-    """The error as plain values; dbanon's own text in characters that every encoding has."""
+def plain_error(refusal: DbanonError, spelling: Way) -> dict[str, Any]:
+    """Convert an error to plain values, with an ellipsis that every encoding has."""
     return {
         name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value
-        for name, value in refusal.to_dict(way).items()
+        for name, value in refusal.to_dict(spelling).items()
     }
 
 
 def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
-    """The error that a call raises for a failure."""
+    """Translate an exception into the error that a call reports."""
     if isinstance(failure, DbanonError):
         return failure
     if isinstance(failure, RecursionError):
@@ -258,10 +277,10 @@ def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
         return MemoryLimit("The backend has run out of memory.")
     if hasattr(failure, "spidata"):
         return spi_error(failure)
-    # A notice looks for a cancel as a statement does, and its error has the state in another place.
+    # Sending a notice checks for cancellation, too; that error has its SQLSTATE elsewhere.
     if isinstance(getattr(failure, "sqlstate", None), str):
         return notice_error(failure)
-    # The text of an exception may hold a value: only its type is told.
+    # An exception's text may quote a value, so report only its type.
     kind = type(failure).__name__
     plpy.log(f"dbanon: unexpected {kind}")
     return DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")

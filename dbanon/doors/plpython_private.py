@@ -1,8 +1,7 @@
-"""The door inside PostgreSQL to differential privacy: what the procedures
-``dp_ranks`` and ``dp_marginals`` call.
+"""The entry point of the procedures ``dp_ranks`` and ``dp_marginals`` inside PostgreSQL.
 
-It commits, so it cannot be undone; and the caller's settings hold until it sets its own, in its
-first statement and after each commit. An error is handed back, and the procedure raises it.
+A call commits, so it cannot be undone. It sets the search path in its first statement and after
+each commit, since the caller's settings apply until then. The procedure raises the returned error.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.errors import spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
-# All names are qualified: whose functions the caller's path has first, is anybody's guess.
+# Qualify all names: the caller's search path may start with anyone's functions.
 _PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 _ARGUMENTS = frozenset(
     ("output", "quasi_identifiers", "epsilon", "bounds", "budget", "entity", "null_as", "if_exists")
@@ -52,24 +51,24 @@ _ARGUMENTS = frozenset(
 _TERMINATION = "2D000"
 
 
-def synthetic(plpy: Any, sql_version: str, method: str, given: Mapping[str, Any]) -> str | None:
-    """Run the call of a method; None, or the error as JSON text, and all is rolled back then."""
+def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, Any]) -> str | None:
+    """Run the call of a method. Return None, or the error as JSON text after a rollback."""
     try:
         require_version(sql_version)
-        _Call(plpy, method, given).run()
+        _Call(plpy, method, arguments).run()
         return None
     except Exception as failure:
         refusal = refusal_of(plpy, failure)
         if isinstance(refusal, MissingDependency):
             refusal.hint = _server_hint()
-    # Whether or not somebody raises what comes back. Where it may not, nothing was done.
+    # Roll back even if the caller ignores the error. A call that may not has done nothing.
     with suppress(Exception):
         plpy.rollback()
     return json.dumps(plain_error(refusal, lambda name, value: in_sql(name, value, _ARGUMENTS)))
 
 
 def _server_hint() -> str:
-    """The command that adds OpenDP to the directory from which this server imports dbanon."""
+    """Return the command that installs OpenDP where this server imports dbanon from."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     directory = shlex.quote(str(Path(__file__).parents[2]))
     return (
@@ -79,31 +78,31 @@ def _server_hint() -> str:
 
 
 class _Call:
-    """One call of the procedure."""
+    """A call of the procedure."""
 
-    def __init__(self, plpy: Any, method: str, given: Mapping[str, Any]) -> None:
-        self._plpy, self._method, self._given = plpy, method, given
+    def __init__(self, plpy: Any, method: str, arguments: Mapping[str, Any]) -> None:
+        self._plpy, self._method, self._arguments = plpy, method, arguments
         self._oid = 0
 
     def run(self) -> None:
-        """Refuse, spend, commit, and release in the transaction that the call ends with."""
-        if self._given["source"] is None:
+        """Check the call, spend and commit, then release in the call's last transaction."""
+        if self._arguments["source"] is None:
             raise InvalidParameter("source must not be NULL.")
-        # Nothing is done yet: it tells whether the call may commit at all.
+        # Find out early whether the call may commit at all.
         self._commit()
         self._plpy.execute(_PATH)
-        self._oid = int(self._given["source"])
+        self._oid = int(self._arguments["source"])
         session = self._session()
         session.require_no_staging()
-        wanted = self._wanted() | {
+        options = self._options() | {
             "table": str(session.source_name()),
             "method": self._method,
             "door": "sql",
         }
-        planned = plan_private(private_job(wanted), session, str(uuid.uuid4()))
+        prepared = plan_private(private_job(options), session, str(uuid.uuid4()))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SchemaCreated)
-            report = release(Spender(planned, self._transaction))
+            report = release(Spender(prepared, self._transaction))
         for message in messages_of(caught, SchemaCreated):
             self._plpy.warning(message)
         names = ", ".join(f'"{name}"' for name in report.not_copied)
@@ -115,26 +114,26 @@ class _Call:
             f"{'' if report.rho is None else ' of rho'} of budget {report.budget} are spent"
         )
 
-    def _wanted(self) -> dict[str, Any]:
-        """The arguments by name, with the keys of options."""
-        given = {name: value for name, value in self._given.items() if name in _ARGUMENTS}
+    def _options(self) -> dict[str, Any]:
+        """Return the arguments by name, merged with the keys of options."""
+        arguments = {name: value for name, value in self._arguments.items() if name in _ARGUMENTS}
         for name in ("bounds", "null_as"):
-            given[name] = None if given[name] is None else json.loads(given[name])
+            arguments[name] = None if arguments[name] is None else json.loads(arguments[name])
         for name in ("quasi_identifiers", "output"):
-            if given[name] is None:
+            if arguments[name] is None:
                 raise InvalidParameter(f"{name} must not be NULL.")
-        options = json.loads(self._given["options"] or "{}")
+        options = json.loads(self._arguments["options"] or "{}")
         if not isinstance(options, dict):
             raise InvalidParameter("options must be a JSON object.")
-        more = keys_of_private(options, _ARGUMENTS)
-        # No files: those of the server are nobody's to name.
-        more["hierarchies"] = parse_all(more.get("hierarchies"), files=False)
-        limit = memory_of_call(self._plpy, more)
-        more.pop("memory_limit", None)
-        return {**given, **more, "memory_limit": limit}
+        further_options = keys_of_private(options, _ARGUMENTS)
+        # Callers must not read files of the server.
+        further_options["hierarchies"] = parse_all(further_options.get("hierarchies"), files=False)
+        limit = memory_of_call(self._plpy, further_options)
+        further_options.pop("memory_limit", None)
+        return {**arguments, **further_options, "memory_limit": limit}
 
     def _session(self) -> PlpySession:
-        """A session of the transaction that has just started, whose path is set."""
+        """Open a session in the new transaction, whose search path is set."""
         for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
         limit_locks(self._plpy)
@@ -142,30 +141,30 @@ class _Call:
         session.source_name()
         return session
 
-    def _transaction(self, planned: PrivatePlan) -> tuple[KeptBudget, Session]:
-        """Spend and commit; a session of the next transaction, which has seen nothing before."""
+    def _transaction(self, prepared: PrivatePlan) -> tuple[KeptBudget, Session]:
+        """Spend and commit; return a session of the next transaction, with a fresh snapshot."""
         for attempt in range(ATTEMPTS):
             try:
-                kept = spend(self._session(), planned)
+                spent_budget = spend(self._session(), prepared)
                 self._commit()
                 break
             except SourceChanged:
-                # Others spent at the same moment, which this snapshot does not show.
+                # Another session spent concurrently, which this snapshot does not show.
                 if attempt + 1 == ATTEMPTS:
                     raise
                 self._plpy.rollback()
                 self._plpy.execute(_PATH)
         self._plpy.execute(_PATH)
         session = self._session()
-        if session.source_name() != planned.relation.name:
+        if session.source_name() != prepared.relation.name:
             raise SourceChanged(
-                f"{planned.relation.name} was renamed after epsilon was spent. The epsilon stays"
+                f"{prepared.relation.name} was renamed after epsilon was spent. The epsilon stays"
                 f" spent."
             )
-        return kept, session
+        return spent_budget, session
 
     def _commit(self) -> None:
-        """End the transaction."""
+        """Commit the transaction."""
         try:
             self._plpy.commit()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Progress for people who asked with ``progress=True``: a bar in a notebook or on a terminal."""
+"""Progress for calls with ``progress=True``: a bar in a notebook or on a terminal."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dbanon.errors.extras import extras_told
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Told = Callable[[str, float], None]
-# What a call takes: a function of a phase and its share, True for a bar, or nothing.
-Wanted: TypeAlias = "Told | bool | None"
+ProgressCallback = Callable[[str, float], None]
+# The argument of a call: a function of a phase and its share, True for a bar, or None.
+ProgressOption: TypeAlias = "ProgressCallback | bool | None"
 
 _SECONDS_BETWEEN = 0.1
 
 
 @contextmanager
-def shown(wanted: Wanted) -> Iterator[Told | None]:
-    """What a run calls with a phase and the share of it that is done.
+def progress_callback(progress: ProgressOption) -> Iterator[ProgressCallback | None]:
+    """Return the function that a run calls with a phase and its completed share.
 
     Raises
     ------
-    InvalidParameter : it is none of what a call takes.
+    InvalidParameter : the argument is neither a function nor a boolean.
     """
-    if wanted is None or wanted is False:
+    if progress is None or progress is False:
         yield None
-    elif wanted is True:
-        with _in_notebook() if _is_notebook() else _on_terminal() as told:
-            yield told
-    elif callable(wanted):
-        yield wanted
+    elif progress is True:
+        with _in_notebook() if _is_notebook() else _on_terminal() as callback:
+            yield callback
+    elif callable(progress):
+        yield progress
     else:
         raise InvalidParameter(
             "progress must be a function of a phase and a share, or True for a bar."
@@ -45,8 +45,8 @@ def shown(wanted: Wanted) -> Iterator[Told | None]:
 
 @extras_told()
 def bar_on(stream: TextIO) -> Progress:
-    """The bar of a terminal."""
-    # Elsewhere than on a terminal nothing of it is needed.
+    """Create the bar of a terminal."""
+    # Imported late, since only terminals need it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -61,14 +61,14 @@ def bar_on(stream: TextIO) -> Progress:
 
 
 def _is_notebook() -> bool:
-    """Whether a kernel of Jupyter runs this: others have no place for HTML."""
+    """True if a Jupyter kernel runs this process, which can display HTML."""
     ipython = sys.modules.get("IPython")
     return hasattr(ipython and ipython.get_ipython(), "kernel")
 
 
 @contextmanager
-def _on_terminal() -> Iterator[Told]:
-    """A bar on a terminal, as the command line has it; elsewhere nothing."""
+def _on_terminal() -> Iterator[ProgressCallback]:
+    """Show the command line's bar on a terminal; elsewhere show nothing."""
     if not sys.stderr.isatty():
         yield lambda phase, share: None
         return
@@ -86,8 +86,8 @@ def _on_terminal() -> Iterator[Told]:
 
 
 @contextmanager
-def _in_notebook() -> Iterator[Told]:
-    """One output that is written anew: the kernel's own protocol, which needs no widgets."""
+def _in_notebook() -> Iterator[ProgressCallback]:
+    """Show an output that is updated by the kernel's protocol, without widgets."""
     from IPython.display import display
 
     began, last, phases = time.monotonic(), 0.0, dict[str, float]()
@@ -97,7 +97,7 @@ def _in_notebook() -> Iterator[Told]:
     def told(phase: str, share: float) -> None:
         nonlocal last
         if phase not in phases:
-            # What came before is over, whatever share of it was told last.
+            # A new phase completes the earlier ones, whatever their last share.
             phases.update(dict.fromkeys(phases, 1.0))
         phases[phase] = share
         now = time.monotonic()
@@ -113,9 +113,9 @@ def _in_notebook() -> Iterator[Told]:
 
 
 def _output(phases: dict[str, float], seconds: float) -> dict[str, str]:
-    """The output as text and HTML."""
+    """Render the output as text and HTML."""
     texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
-    # Each with its phase on one line.
+    # Keep each bar on one line with its phase.
     label = '<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">'
     bar = '<progress max="1" style="width: 8em; vertical-align: middle"'
     bars = "".join(

@@ -1,4 +1,4 @@
-"""Python's door to databases."""
+"""The Python API for databases."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dbanon.data.option import all_parameters, make, parameter
-from dbanon.doors.progress import shown
-from dbanon.doors.signature import lists
+from dbanon.doors.progress import progress_callback
+from dbanon.doors.signature import list_options
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.export import Export
 from dbanon.job.job import Job
@@ -19,7 +19,7 @@ from dbanon.job.synthesis import PRIVATE_METHODS
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from dbanon.doors.progress import Wanted
+    from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import JobOptions
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
     from dbanon.sessions.store import Store
 
-# Arguments that are no part of what is asked for.
-_OF_THE_CALL = ("database", "target", "progress", "on_sql", "cluster", "options")
+# Arguments of the call that are not options of the job.
+_CALL_ONLY = ("database", "target", "progress", "on_sql", "cluster", "options")
 
 
 @overload
@@ -47,7 +47,7 @@ def anonymize(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
     target: Any = None,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
     run_id: str | None = None,
@@ -68,11 +68,11 @@ def anonymize(
     budget: str,
     entity: str | None = None,
     null_as: Mapping[str, Any] | None = None,
-    **given: Any,
+    **options: Any,
 ) -> PrivateReport: ...
 
 
-@lists((*all_parameters(Job), *own_options()))
+@list_options((*all_parameters(Job), *own_options()))
 def anonymize(
     database: Any,
     *,
@@ -88,7 +88,7 @@ def anonymize(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
     target: Any = None,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
     run_id: str | None = None,
@@ -138,20 +138,20 @@ def anonymize(
     ------
     DbanonError : its class says what went wrong; nothing was published.
     """
-    given = locals()
-    with shown(progress) as given["progress"]:
+    arguments = locals()
+    with progress_callback(progress) as arguments["progress"]:
         if options.get("method") in PRIVATE_METHODS:
-            return _private(given)
+            return _private(arguments)
         require_other(options.get("method"), options)
         if k is None:
             raise parameter(Policy, "k").refusal()
-        job, source, to = _asked(given)
+        job, source, to = _job_and_stores(arguments)
         from dbanon.doors.dispatch import run_classes
 
-        return run_classes(job, source, to, given["progress"])
+        return run_classes(job, source, to, arguments["progress"])
 
 
-@lists(all_parameters(Job))
+@list_options(all_parameters(Job))
 def plan(
     database: Any,
     *,
@@ -168,7 +168,7 @@ def plan(
     declared: bool = False,
     target: Any = None,
     cluster: bool = False,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     **options: Unpack[JobOptions],
 ) -> Outlook:
@@ -189,40 +189,40 @@ def plan(
     """
     if options.get("method") in PRIVATE_METHODS:
         raise refused("plan", str(options.get("method")))
-    given = locals()
-    with shown(progress) as given["progress"]:
-        job, source, to = _asked(given)
+    arguments = locals()
+    with progress_callback(progress) as arguments["progress"]:
+        job, source, to = _job_and_stores(arguments)
         from dbanon.doors.dispatch import plan_classes
 
-        told = given["progress"]
-        return plan_classes(job, source, to, cluster=cluster, progress=told)
+        callback = arguments["progress"]
+        return plan_classes(job, source, to, cluster=cluster, progress=callback)
 
 
-def _private(given: Mapping[str, Any]) -> PrivateReport:
-    """A differentially private release, of the arguments of a call."""
+def _private(arguments: Mapping[str, Any]) -> PrivateReport:
+    """Run a differentially private release with the arguments of a call."""
     from dbanon.run.open import open_store
     from dbanon.run.private import run_private
 
-    wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
-    wanted |= given["options"] | {"target": given["target"]}
-    if wanted.pop("declared"):
+    options = {name: value for name, value in arguments.items() if name not in _CALL_ONLY}
+    options |= arguments["options"] | {"target": arguments["target"]}
+    if options.pop("declared"):
         raise refused("declared")
-    if wanted["run_id"] is None:
-        del wanted["run_id"]
-    wanted["hierarchies"] = parse_all(wanted["hierarchies"], files=True)
-    job = private_job(wanted)
-    store = open_store(given["database"], given["on_sql"], memory=job.memory_limit)
-    return run_private(job, store, given["progress"])
+    if options["run_id"] is None:
+        del options["run_id"]
+    options["hierarchies"] = parse_all(options["hierarchies"], files=True)
+    job = private_job(options)
+    store = open_store(arguments["database"], arguments["on_sql"], memory=job.memory_limit)
+    return run_private(job, store, arguments["progress"])
 
 
-def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
-    """The job of the arguments of a call, the database to read and another to write, if any."""
+def _job_and_stores(arguments: dict[str, Any]) -> tuple[Job, Store, Store | None]:
+    """Return the job of a call, its source, and its target if that is another database."""
     from dbanon.run.open import open_source, open_store
 
-    wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
-    job = job_of(wanted | given["options"])
-    on_sql, target = given["on_sql"], given["target"]
-    source = open_source(given["database"], on_sql, job, target, given["progress"])
+    options = {name: value for name, value in arguments.items() if name not in _CALL_ONLY}
+    job = job_of(options | arguments["options"])
+    on_sql, target = arguments["on_sql"], arguments["target"]
+    source = open_source(arguments["database"], on_sql, job, target, arguments["progress"])
     return (
         job,
         source,
@@ -230,21 +230,21 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     )
 
 
-def job_of(given: Mapping[str, Any]) -> Job:
-    """The job of options as people give them; those of dp_ranks alone are left out.
+def job_of(arguments: Mapping[str, Any]) -> Job:
+    """Build a job from options in Python's form, ignoring those of synthetic rows.
 
     Raises
     ------
-    DbanonError : one is not as it must be.
+    DbanonError : an option is invalid.
     """
-    require_other(given.get("method"), given)
-    own = {one.name for one in own_options()}
-    wanted = {name: value for name, value in given.items() if name not in own}
-    for name, usual in (("chunk_rows", 0), ("run_id", "")):
-        if wanted.get(name, usual) is None:
-            # For the usual one, as it always was.
-            del wanted[name]
-    wanted["declared"] = BY_RULES if wanted.get("declared") else None
-    if isinstance(wanted.get("exports"), (list, tuple)):
-        wanted["exports"] = [Export.from_path(one) for one in wanted["exports"]]
-    return make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})
+    require_other(arguments.get("method"), arguments)
+    private_names = {option.name for option in own_options()}
+    options = {name: value for name, value in arguments.items() if name not in private_names}
+    for name, default in (("chunk_rows", 0), ("run_id", "")):
+        if options.get(name, default) is None:
+            # None has always meant the default here.
+            del options[name]
+    options["declared"] = BY_RULES if options.get("declared") else None
+    if isinstance(options.get("exports"), (list, tuple)):
+        options["exports"] = [Export.from_path(export) for export in options["exports"]]
+    return make(Job, options | {"hierarchies": parse_all(options["hierarchies"], files=True)})

@@ -1,9 +1,10 @@
-"""Who could change the code that a server imports from a directory.
+"""Checks which accounts could change the code that a server imports from a directory.
 
-Whoever can write to one of its files, to its directory or to any directory on the way there can run
-code as the server's account. So all of them must belong to root, to that account or to an owner
-that the administrator names, and nobody else may write to them: what sshd asks of the way to
-``authorized_keys``. Runs in the server's Python, by its text: only the standard library is used.
+An account that can write to an imported file, or to any directory above it, can run code as the
+server's account. All of these must therefore belong to root, to the server's account or to an owner
+named by the administrator, and other accounts must not have write access, as sshd requires for
+``authorized_keys``. The source of this module is run by the server's Python, so it only uses the
+standard library.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ import pwd
 import stat
 from collections.abc import Collection, Sequence
 
-# As many symbolic links as Linux follows.
+# The number of symbolic links that Linux follows.
 _LINKS = 40
 
 
 class UnsafeError(Exception):
-    """Somebody else could change what is imported; the arguments are message and hint."""
+    """Another account could change imported code; the arguments are message and hint."""
 
 
 def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
-    """Check directories that are put on the import path, the ways there and all that is in them.
+    """Check directories of the import path, their parents and everything below them.
 
     Parameters
     ----------
-    owners : names (or numbers) of accounts that are trusted beside root and the own one.
+    owners : names or numbers of trusted accounts, besides root and the current one.
 
     Raises
     ------
-    UnsafeError : something is another's, or can be written by others.
+    UnsafeError : a path belongs to another account, or others may write to it.
     """
     check = _Check({0, os.geteuid(), *map(_number, owners)})
     for path in paths:
@@ -42,34 +43,34 @@ def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
 
 
 class _Check:
-    """Looks at each place once."""
+    """Checks each path once."""
 
     def __init__(self, trusted: Collection[int]) -> None:
         self.trusted = trusted
         self._seen: set[tuple[str, bool]] = set()
 
     def way(self, path: str, links: int = 0) -> str:
-        """Check every directory from the root to a path, with both sides of each link; its end."""
+        """Check every directory from the root to a path, following links; return the real path."""
         if links > _LINKS:
             raise UnsafeError(f"{path} has too many symbolic links.", "Name the directory itself.")
         parts = [part for part in path.split("/") if part not in ("", ".")]
-        here = "/"
-        self._require(here, is_end=not parts)
-        for place, part in enumerate(parts):
+        directory = "/"
+        self._require(directory, is_end=not parts)
+        for index, part in enumerate(parts):
             if part == "..":
-                here = os.path.dirname(here)
+                directory = os.path.dirname(directory)
                 continue
-            there = os.path.join(here, part)
-            found = self._require(there, is_end=place == len(parts) - 1)
-            if stat.S_ISLNK(found.st_mode):
-                rest = "/".join(parts[place + 1 :])
-                target = os.path.join(here, os.readlink(there), rest)
+            entry = os.path.join(directory, part)
+            status = self._require(entry, is_end=index == len(parts) - 1)
+            if stat.S_ISLNK(status.st_mode):
+                remainder = "/".join(parts[index + 1 :])
+                target = os.path.join(directory, os.readlink(entry), remainder)
                 return self.way(target, links + 1)
-            here = there
-        return here
+            directory = entry
+        return directory
 
     def tree(self, folder: str) -> None:
-        """Check all that is below a directory, or behind a link in it."""
+        """Check everything below a directory, including the targets of links."""
         if not os.path.isdir(folder) or (folder, True) in self._seen:
             return
         self._seen.add((folder, True))
@@ -77,33 +78,33 @@ class _Check:
             names = sorted(entry.name for entry in entries)
         for name in names:
             path = os.path.join(folder, name)
-            found = self._require(path, is_end=True)
-            if stat.S_ISLNK(found.st_mode):
-                # What a link without an end means, its owner alone decides, who is trusted.
+            status = self._require(path, is_end=True)
+            if stat.S_ISLNK(status.st_mode):
+                # Only its trusted owner can give a dangling link a target.
                 if os.path.exists(path):
                     self.tree(self.way(path))
-            elif stat.S_ISDIR(found.st_mode):
+            elif stat.S_ISDIR(status.st_mode):
                 self.tree(path)
 
     def _require(self, path: str, *, is_end: bool) -> os.stat_result:
-        """Check one place; ``is_end`` False where something trusted is looked for in it."""
+        """Check a path; with ``is_end=False`` it is only a parent of trusted paths."""
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
         except FileNotFoundError:
             raise UnsafeError(f"There is no {path}.", "Name a directory that is there.") from None
-        if found.st_uid not in self.trusted:
-            owner = _name(found.st_uid)
+        if status.st_uid not in self.trusted:
+            owner = _name(status.st_uid)
             raise UnsafeError(
                 f"{path} belongs to {owner}: that account could run code as the server's account.",
                 f"Install the package as root (chown -R root), or, where {owner} may do all that a"
                 f" superuser of this server may, say --trust-owner {owner}.",
             )
-        if stat.S_ISLNK(found.st_mode) or not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return found
-        # In a directory like /tmp nobody can take the place of what belongs to another.
-        if found.st_mode & stat.S_ISVTX and stat.S_ISDIR(found.st_mode) and not is_end:
-            return found
-        who = "Everybody" if found.st_mode & stat.S_IWOTH else "A group"
+        if stat.S_ISLNK(status.st_mode) or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return status
+        # In a sticky directory like /tmp, accounts cannot replace each other's files.
+        if status.st_mode & stat.S_ISVTX and stat.S_ISDIR(status.st_mode) and not is_end:
+            return status
+        who = "Everybody" if status.st_mode & stat.S_IWOTH else "A group"
         raise UnsafeError(
             f"{who} may write to {path}, and could so run code as the server's account.",
             "Take that right away: chmod go-w",

@@ -1,6 +1,6 @@
-"""Python's door to what a database has: releases, hierarchies by name, and chains.
+"""The Python API for the contents of a database: releases, named hierarchies, and chains.
 
-A chain is of releases of the same persons that stay private together.
+A chain is a series of releases of the same persons that stay private together.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
     """
     store = open_store(database, on_sql)
     with store.session(write=False) as session:
-        found = kept.list_releases(session)
+        entries = kept.list_releases(session)
     if not exact:
-        return found
+        return entries
     # It knows of exports, and those of Arrow.
     from dbanon.run.changes import exactly_stale
 
-    return exactly_stale(store, found)
+    return exactly_stale(store, entries)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
@@ -135,13 +135,13 @@ def verify_file(
     k: int | None = None,
     on_sql: OnSql | None = None,
 ) -> Verification | VerifiedExport:
-    """Verify an exported file: by the ledger of its release, or by its own metadata.
+    """Verify an exported file, using the ledger of its release or the file's metadata.
 
     Parameters
     ----------
     ledger : the database that the release was published in: a URL, a SQLAlchemy engine or a DuckDB
         connection. The file's SHA-256 is compared with those of all exports. None: a Parquet file
-        is recounted by its own metadata.
+        is recounted with the help of its metadata.
     quasi_identifiers, k : without ``ledger``: for Parquet files that name no release; with those of
         a release, ``k`` may ask for more.
 
@@ -174,10 +174,11 @@ def evaluate_release(
     changed_source: bool = False,
     on_sql: OnSql | None = None,
 ) -> ReleaseEvaluation:
-    """What a release in a database lost and still risks, as far as that can be measured later.
-    Gives what was recorded if it was made with ``evaluate``, and its classes counted now. With the
-    original, also losses that follow from both relations without pairs of rows. Frames and arrays,
-    row beside row, are for ``dbanon.evaluate``.
+    """Measure the loss and remaining risk of a release in a database, as far as possible later.
+
+    Returns recorded figures if the release was made with ``evaluate``, and a new count of its
+    classes. With the original, it adds losses that need no pairing of rows. For frames and arrays
+    whose rows correspond, use ``dbanon.evaluate``.
 
     Parameters
     ----------
@@ -223,7 +224,7 @@ def store_hierarchy(
     description: str | None = None,
     on_sql: OnSql | None = None,
 ) -> Hierarchy:
-    """Store a hierarchy by name in a database, beside the ledger; returns what was stored.
+    """Store a hierarchy under a name in a database, next to the ledger; returns the hierarchy.
 
     Parameters
     ----------
@@ -237,9 +238,9 @@ def store_hierarchy(
     HierarchyExists : there is one of this name, and ``replace`` is False.
     HierarchyBroken : it is no tree.
     """
-    given = parse(hierarchy, files=True)
+    tree_source = parse(hierarchy, files=True)
     with open_store(database, on_sql).session(write=True) as session:
-        tree = hierarchies.resolve(session, given)
+        tree = hierarchies.resolve(session, tree_source)
         hierarchies.store(session, name, tree, replace=replace, description=description)
     return tree
 
@@ -254,9 +255,9 @@ def load_hierarchy(
     HierarchyNotFound, TableNotFound : there is none.
     HierarchyBroken : it is no tree.
     """
-    given = parse(hierarchy, files=True)
+    tree_source = parse(hierarchy, files=True)
     with _reading(database, on_sql) as session:
-        return hierarchies.resolve(session, given)
+        return hierarchies.resolve(session, tree_source)
 
 
 def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> None:
@@ -302,37 +303,39 @@ def create_chain(
     source: str | None = None,
     on_sql: OnSql | None = None,
 ) -> ChainShown:
-    """Make a chain in the database that it reads, and its key in a file.
+    """Create a chain in the database that it reads, and its key in a file.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
-    source : the files that its releases read, such as ``file:people.csv``; ``database`` keeps the
-        chain, and takes the releases. None where they read a table of the database.
-    table, entity : what it reads, and the column that says whose a row is: one row a person where
-        ``max_rows_per_person`` is None.
+    source : the files that its releases read, such as ``file:people.csv``; ``database`` then
+        stores the chain and the releases. None to read a table of the database.
+    table, entity : the table, and the column that identifies the person of a row. Each person has
+        one row, unless ``max_rows_per_person`` is set.
     changes : ``show``, ``hold`` or ``freeze``: how changed values are shown. There is no default,
         because each way reveals something else.
-    key_out : where the key is written, 32 random bytes in hexadecimal digits, for its owner alone.
-        The database never has it. Losing it ends the chain. None with ``new_chain_from``.
-    class_size : persons that share a class when they are admitted; if None, k.
-    admit_every : newcomers are admitted at every so many releases.
-    min_newcomers : if fewer wait, all of them wait for ``max_wait`` releases; if None, 5 k.
-    departures : ``hold`` or ``withdraw``: what happens to a class that some have left.
+    key_out : file for the key, 32 random bytes in hexadecimal digits, which only the owner can
+        read. The database never stores the key, and losing it ends the chain. None with
+        ``new_chain_from``.
+    class_size : persons per class on admission; if None, k.
+    admit_every : number of releases between admissions of newcomers.
+    min_newcomers : fewer newcomers wait for up to ``max_wait`` releases; if None, 5 k.
+    departures : ``hold`` or ``withdraw``: what happens to a class that some persons have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
-    max_rows_per_person : persons have several rows; no more than so many of each are released, and
-        more are withheld, of each table. None: one row each, and more are refused.
-    tables : further tables that the same persons have rows in, which the chain releases, too.
+    max_rows_per_person : maximum of released rows per person and table; further rows are withheld.
+        None: persons with several rows are refused.
+    tables : further tables with rows of the same persons, which the chain also releases.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
-    new_chain_from : a closed chain over the same persons, which a second one is refused over
-        otherwise; ``key`` is where its key is, ``file:PATH`` or ``env:NAME``, which both have then.
-        How many persons the two expose together, the first release counts.
+    new_chain_from : a closed chain over the same persons to continue; without it, a second chain
+        over them is refused. ``key`` is the location of its key, ``file:PATH`` or ``env:NAME``,
+        which both chains share. The first release counts the persons that both expose together.
 
     Raises
     ------
     ChainSamePersons, ChainNotFound, ChainKeyWrong : there is another chain over the same persons.
-    ChainExists, ChainEntityRows, UnsupportedType, TableNotFound, ColumnNotFound : it cannot be.
-    OutputExists : there is a file where the key is to be.
+    ChainExists, ChainEntityRows, UnsupportedType, TableNotFound, ColumnNotFound : the chain cannot
+        be created.
+    OutputExists : the file for the key exists.
     """
     rules = run.Rules(
         changes=changes,
@@ -363,7 +366,7 @@ def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:
 
 
 def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
-    """A chain with its releases, and what is to be expected of twelve more.
+    """Return a chain with its releases, and a forecast for twelve more.
 
     Raises
     ------
@@ -398,18 +401,18 @@ def measure_releases(
     """Count what releases of one source reveal together, whether or not they are a chain.
 
     After each release except the first, it counts the persons whose joint history fewer than k
-    share, those whose joint history nobody else shares, and those for whom one sensitive value is
-    left. Counts are exact, and meant for those who have the data.
+    share, those whose joint history is unique, and those for whom one sensitive value is left.
+    Counts are exact, and meant for holders of the original data.
 
     Parameters
     ----------
-    releases : two or more of this database, in the order in which they are taken together. Without
-        ``entity`` they may be ids, as of releases that were replaced, and a single release is
-        measured together with all earlier ones of its source and entity.
-    entity : None for releases that name their entity: the ledger has a record of their persons.
-        For others a column of each release that says whose a row is. Releases that nobody else
-        reads can be made with one.
-    k : what is counted against; if None, the smallest k of the releases.
+    releases : two or more of this database, in order. Without ``entity`` they may be ids, also of
+        replaced releases, and a single release is measured together with all earlier ones of its
+        source and entity.
+    entity : None for releases with an entity, whose persons the ledger has recorded. For other
+        releases, a column in each of them that identifies the person of a row; only releases for
+        internal use should have one.
+    k : the number to count against; if None, the smallest k of the releases.
     sensitive : columns of each release; if None, those released as sensitive.
 
     Raises
@@ -418,7 +421,7 @@ def measure_releases(
         quasi-identifier, or a release has no record of its persons.
     ReleaseNotFound : the ledger does not know one of them.
     ColumnNotFound : a release does not have a column.
-    NullInEntity : a row is nobody's.
+    NullInEntity : a row has no person.
     """
     from dbanon.chain.together import measure_together
 
@@ -428,11 +431,13 @@ def measure_releases(
 def withdraw(
     database: Any, name: str, entities: Iterable[str], *, key: str, on_sql: OnSql | None = None
 ) -> int:
-    """Withdraw the classes of some persons from all later releases, for good; returns how many.
+    """Withdraw the classes of some persons from all later releases, permanently.
+
+    Returns the number of withdrawn classes.
 
     Parameters
     ----------
-    entities : who they are, as the entity column has it, as text.
+    entities : their values of the entity column, as text.
     key : ``file:PATH`` or ``env:NAME``.
 
     Raises

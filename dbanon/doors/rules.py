@@ -1,4 +1,4 @@
-"""Python's door to rules of tables, and to releases that are made again by their entries."""
+"""The Python API for rules of tables, and for repeating releases from their entries."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.dispatch import run_classes
-from dbanon.doors.progress import shown
+from dbanon.doors.progress import progress_callback
 from dbanon.run import rules as run_rules
 from dbanon.run.open import open_store
 from dbanon.run.refresh import job_again
 from dbanon.run.rules import Declared
 
 if TYPE_CHECKING:
-    from dbanon.doors.progress import Wanted
+    from dbanon.doors.progress import ProgressOption
     from dbanon.release.report import Report
     from dbanon.sessions.base import OnSql
 
@@ -85,7 +85,7 @@ def refresh(
     chain_key: str | None = None,
     pseudonym_key: str | None = None,
     memory_limit: int | None = None,
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
     run_id: str | None = None,
@@ -114,7 +114,7 @@ def refresh(
     DbanonError : as ``anonymize``; the release is as it was then.
     """
     store = open_store(database, on_sql)
-    more = {} if run_id is None else {"run_id": run_id}
+    run_option = {} if run_id is None else {"run_id": run_id}
     with store.session(write=False) as session:
         job = job_again(
             session,
@@ -124,7 +124,7 @@ def refresh(
             pseudonym_key=pseudonym_key,
             door=door,
             memory_limit=memory_limit,
-            **more,
+            **run_option,
         )
-    with shown(progress) as told:
-        return run_classes(job, store, None, told)
+    with progress_callback(progress) as callback:
+        return run_classes(job, store, None, callback)

@@ -1,4 +1,4 @@
-"""The Python of a PostgreSQL server: which it is, what it can import, and what to run for it."""
+"""The Python of a PostgreSQL server: its version, its imports, and commands to set it up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dbanon.version import version
 _PLACE = "/usr/local/lib/dbanon"
 _OLDEST = (3, 11)
 
-# Runs as the server's account: what that one can import, and who else could change it, is what
-# counts. Nothing is imported from a directory that is not safe.
+# Runs as the server's account, whose imports and file permissions are decisive. It imports nothing
+# from an unsafe directory.
 _PROBE = """
 import json, os, sys
 said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
@@ -51,11 +51,11 @@ return "%d.%d" % sys.version_info[:2]
 
 
 def own_paths() -> list[str]:
-    """Directories from which this Python imports dbanon and numpy.
+    """Return the directories from which this Python imports dbanon and numpy.
 
     Raises
     ------
-    PythonNotUsable : dbanon is installed editable, in pieces that only this Python puts together.
+    PythonNotUsable : dbanon is an editable install, which other Pythons cannot import.
     """
     import numpy as np
 
@@ -68,7 +68,7 @@ def own_paths() -> list[str]:
             "dbanon is an editable install here, so no single directory has all of it for a"
             " server to import.",
             detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
-            hint=way_out("3", str(modules.parents[1])),
+            hint=install_hint("3", str(modules.parents[1])),
         )
         refused.checkout = str(modules.parents[1])
         try:
@@ -79,17 +79,17 @@ def own_paths() -> list[str]:
     return list(dict.fromkeys(str(home) for home in homes))
 
 
-def way_out(python: str, source: str | None = None) -> str:
-    """What to run on the server's machine, in one line.
+def install_hint(python: str, source: str | None = None) -> str:
+    """Return the command that installs dbanon on the server's machine.
 
     Parameters
     ----------
-    python : the server's, as `3.11`.
-    source : a checkout or a wheel file to install. Without one, what this installation was made
-        from, if it is still there, else a wheel file of this version in the current directory.
+    python : the server's version, as `3.11`.
+    source : a checkout or wheel file to install. By default the one that this installation came
+        from, if it still exists, else a wheel file of this version in the current directory.
     """
-    found = tuple(int(part) for part in python.split("."))
-    if len(found) > 1 and found < _OLDEST:
+    python_version = tuple(int(part) for part in python.split("."))
+    if len(python_version) > 1 and python_version < _OLDEST:
         return (
             f"The server's Python is {python}, and dbanon needs {_OLDEST[0]}.{_OLDEST[1]} or newer:"
             " take a server whose PL/Python has that, or dbanon install --sql-only."
@@ -107,7 +107,7 @@ def way_out(python: str, source: str | None = None) -> str:
 
 
 def _installed_from() -> str | None:
-    """The checkout or wheel file from which pip installed this package; None if it is gone."""
+    """Find the checkout or wheel file from which pip installed this package; None if missing."""
     try:
         record = distribution("dbanon").read_text("direct_url.json")
     except PackageNotFoundError:
@@ -117,8 +117,8 @@ def _installed_from() -> str | None:
     return path if url.scheme == "file" and Path(path).exists() else None
 
 
-def asked_python(connection: Any) -> str:
-    """The version of the server's Python, as `3.11`; leaves PL/Python in the transaction.
+def server_python_version(connection: Any) -> str:
+    """Ask for the version of the server's Python, as `3.11`; leaves PL/Python in the transaction.
 
     Raises
     ------
@@ -132,29 +132,29 @@ def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str])
 
     Raises
     ------
-    PythonNotUsable : it cannot; the hint has the line to run.
+    PythonNotUsable : it cannot; the hint has the command to run.
     InstallRefused : the server has no PL/Python.
     """
     check = inspect.getsource(python_path)
     body = _PROBE.format(check=check, paths=list(paths), owners=list(owners), version=version())
-    said = json.loads(_in_python(connection, body))
-    if "unsafe" in said:
-        message, hint = said["unsafe"]
+    probe = json.loads(_in_python(connection, body))
+    if "unsafe" in probe:
+        message, hint = probe["unsafe"]
         raise PythonNotUsable(message, hint=hint)
-    found = said.get("found", {})
-    if "error" in said or "error" in found:
-        reason = said.get("error") or found["error"]["message"]
+    package_check = probe.get("found", {})
+    if "error" in probe or "error" in package_check:
+        reason = probe.get("error") or package_check["error"]["message"]
         raise PythonNotUsable(
-            f"The server's Python {said['python']} cannot use dbanon from {', '.join(paths)}.",
-            detail=f"As user {said['uid']}: {reason}",
-            hint=way_out(".".join(said["python"].split(".")[:2])),
+            f"The server's Python {probe['python']} cannot use dbanon from {', '.join(paths)}.",
+            detail=f"As user {probe['uid']}: {reason}",
+            hint=install_hint(".".join(probe["python"].split(".")[:2])),
         )
 
 
 def _in_python(connection: Any, body: str) -> Any:
-    """What a function of PL/Python gives that is there for this call alone."""
-    known = "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
-    if not connection.execute(known).fetchall():
+    """Run code in a temporary PL/Python function, and return its result."""
+    query = "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
+    if not connection.execute(query).fetchall():
         major = int(connection.execute("SHOW server_version_num").fetchall()[0][0]) // 10_000
         raise InstallRefused(
             "The server has no PL/Python (plpython3u).",
@@ -166,6 +166,6 @@ def _in_python(connection: Any, body: str) -> Any:
         "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
         f" AS $dbanon_probe${body}$dbanon_probe$"
     )
-    found = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()[0][0]
+    result = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()[0][0]
     connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
-    return found
+    return result

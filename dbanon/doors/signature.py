@@ -13,38 +13,42 @@ from dbanon.data.option import REQUIRED, Parameter, in_docstring
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def lists(known: Iterable[Parameter]) -> Callable[[Function], Function]:
-    """Let a function that takes ``**options`` list those of them that are known.
+def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
+    """Return a decorator that lists options in the signature of a function with ``**options``.
 
-    The last argument stays where it takes more than these: where its name is no option's.
+    The last argument stays in the signature, unless an option has its name.
     """
 
-    def listed(function: Function) -> Function:
+    def decorate(function: Function) -> Function:
         shape = signature(function)
-        *named, rest = shape.parameters.values()
-        names = {argument.name for argument in named}
-        more = [_argument(one) for one in options if one.name not in names]
-        last = [] if rest.name in {one.name for one in more} else [rest]
-        whole = shape.replace(parameters=[*named, *more, *last])
-        function.__signature__ = whole  # type: ignore[attr-defined]
+        *named_arguments, last_argument = shape.parameters.values()
+        names = {argument.name for argument in named_arguments}
+        added = [_argument(parameter) for parameter in options if parameter.name not in names]
+        trailing = (
+            [] if last_argument.name in {parameter.name for parameter in added} else [last_argument]
+        )
+        new_signature = shape.replace(parameters=[*named_arguments, *added, *trailing])
+        function.__signature__ = new_signature  # type: ignore[attr-defined]
         function.__doc__ = _with_options(cleandoc(function.__doc__ or ""), options)
         return function
 
-    options = tuple(known)
-    return listed
+    options = tuple(parameters)
+    return decorate
 
 
 def _with_options(doc: str, options: Iterable[Parameter]) -> str:
-    """The docstring with the options that it does not describe, at the end of its parameters."""
+    """Append the options that a docstring does not describe to its parameters."""
     described = re.findall(r"^(\w+(?:, \w+)*) : ", doc, re.MULTILINE)
     names = {name for line in described for name in line.split(", ")}
-    own, *others = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)
-    more = in_docstring(one for one in options if one.name not in names)
-    return "\n".join((own, more)) + "".join(others)
+    description, *others = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)
+    added = in_docstring(option for option in options if option.name not in names)
+    return "\n".join((description, added)) + "".join(others)
 
 
-def _argument(one: Parameter) -> Argument:
-    default = Argument.empty if one.default is REQUIRED else one.default
-    # A mapping that is shared by all calls is no default to be shown.
+def _argument(parameter: Parameter) -> Argument:
+    default = Argument.empty if parameter.default is REQUIRED else parameter.default
+    # Show an empty mapping as None, as a mutable default would be shared by all calls.
     default = None if default == {} else default
-    return Argument(one.name, Argument.KEYWORD_ONLY, default=default, annotation=one.type)
+    return Argument(
+        parameter.name, Argument.KEYWORD_ONLY, default=default, annotation=parameter.type
+    )

@@ -1,7 +1,6 @@
-"""How the command line and SQL write an option that a hint names, from the table of options.
+"""Options as the command line and SQL write them, in hints and in recommended commands.
 
-Python's way is that of the errors themselves: ``dbanon.errors.base.in_python``.
-The command or the statement to start with is in the words of each, too.
+Python's spelling is in ``dbanon.errors.base.in_python``.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
 from dbanon.stores.folders import is_of_files
 
-# What a call in SQL has as arguments of the function; all else is a key of ``options``.
+# Arguments of the SQL functions; other options are keys of ``options``.
 SQL_ARGUMENTS = frozenset(
     ("output", "quasi_identifiers", "k", "entity", "keep", "sensitive", "hierarchies",
      "max_suppression", "nulls", "if_exists")
 )  # fmt: skip
-# Those of dbanon.classes, which takes all else in options.
+# Arguments of dbanon.classes.
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
-# What a function in SQL says by its name, and the command line by its own words.
+# Pseudo-options for actions that hints name: a SQL function, or a command.
 _PROBLEMS = "problems()"
-# How the owner of a table takes over rules that others declared.
+# The owner of a table takes over rules that others declared.
 _DECLARE_AGAIN = "declare_again()"
-# What may differ in a release that is made again.
+# Accepted differences when a release is repeated.
 _ACCEPT = "accept"
-# Of dbanon refresh, run, evaluate, and advise.
-_OF_COMMANDS = (_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_seconds")
+# Options of the commands refresh, run, evaluate and advise.
+_COMMAND_OPTIONS = (_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_seconds")
 
 
 @cache
 def _options() -> Mapping[str, Parameter]:
-    return {one.name: one for one in (*own_options(), *all_parameters(Job))}
+    return {option.name: option for option in (*own_options(), *all_parameters(Job))}
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
@@ -49,7 +48,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
 
 
 def bytes_of(text: str) -> int | None:
-    """An amount of memory, such as 4GiB, 500MB or 1000000; None where it is none."""
+    """Parse an amount of memory, such as 4GiB, 500MB or 1000000; None if it is invalid."""
     digits = text.rstrip("KMGiIbB ")
     try:
         return int(float(digits) * _UNITS[text[len(digits) :].strip().upper()])
@@ -57,45 +56,47 @@ def bytes_of(text: str) -> int | None:
         return None
 
 
-def flag(one: Parameter) -> str:
-    """The name of an option on the command line."""
-    return "--" + (one.option.flag or one.name).replace("_", "-")
+def flag(parameter: Parameter) -> str:
+    """Return the name of an option on the command line."""
+    return "--" + (parameter.option.flag or parameter.name).replace("_", "-")
 
 
 def on_command_line(name: str, value: Any) -> str:
-    """An option as the command line has it."""
+    """Render an option for the command line."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
     if name == _DECLARE_AGAIN:
         return declare_again_command(value)
-    if name in _OF_COMMANDS:
+    if name in _COMMAND_OPTIONS:
         values = f" {shlex.quote(','.join(map(_field, value)))}" if isinstance(value, list) else ""
         return "--" + name.replace("_", "-") + values
-    one = _options().get(name)
-    if one is None:
+    parameter = _options().get(name)
+    if parameter is None:
         return name
-    if one.kind is bool:
-        return flag(one) if value is not False else f"--no-{flag(one).removeprefix('--')}"
-    if one.kind is Mapping and isinstance(value, Mapping):
+    if parameter.kind is bool:
+        return (
+            flag(parameter) if value is not False else f"--no-{flag(parameter).removeprefix('--')}"
+        )
+    if parameter.kind is Mapping and isinstance(value, Mapping):
         return " ".join(
-            f"{flag(one)} {shlex.quote(f'{column}={part}')}" for column, part in value.items()
+            f"{flag(parameter)} {shlex.quote(f'{column}={part}')}" for column, part in value.items()
         )
     if value is None:
-        more = one.option.form if one.option.flag else ""
-        return f"{flag(one)} {more}".rstrip()
-    told = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f"{flag(one)} {told if told == '…' else shlex.quote(told)}"
+        form = parameter.option.form if parameter.option.flag else ""
+        return f"{flag(parameter)} {form}".rstrip()
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{flag(parameter)} {text if text == '…' else shlex.quote(text)}"
 
 
 def declare_again_command(table: str) -> str:
-    """The commands that show the rules of a table and declare them again."""
-    named = f"--table {shlex.quote(table)}"
-    show = f"dbanon rules URL {named} --format json > rules.json"
-    return f"{show}; dbanon declare URL rules.json {named}"
+    """Return the commands that save the rules of a table and declare them again."""
+    table_option = f"--table {shlex.quote(table)}"
+    show = f"dbanon rules URL {table_option} --format json > rules.json"
+    return f"{show}; dbanon declare URL rules.json {table_option}"
 
 
 def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
-    """An option as a call in SQL has it, of a function that has these arguments."""
+    """Render an option for a call of a SQL function with these arguments."""
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     if name == _DECLARE_AGAIN:
@@ -106,34 +107,34 @@ def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
         )
     if name == _ACCEPT:
         return f"accept => {_literal(value)}"
-    one = _options().get(name)
-    if one is not None and name in arguments:
+    parameter = _options().get(name)
+    if parameter is not None and name in arguments:
         return name if value is None else f"{name} => {_literal(value)}"
     if name == "method" and value is not None:
         return f"dbanon.{value}"
-    if one is None or not one.option.sql:
+    if parameter is None or not parameter.option.sql:
         return name
     if value is None:
         return f'"{name}" in options'
-    return f"options => {_quoted(json_text({name: value}))}"
+    return f"options => {_quote(json_text({name: value}))}"
 
 
 def in_sql_classes(name: str, value: Any) -> str:
-    """An option as a call of ``dbanon.classes`` has it."""
+    """Render an option for a call of ``dbanon.classes``."""
     return in_sql(name, value, _CLASSES_ARGUMENTS)
 
 
 def _literal(value: Any) -> str:
     if isinstance(value, list):
         return f"ARRAY[{', '.join(map(_literal, value))}]"
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+    return _quote(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# Where releases of a file go in what is proposed: a database that the first one makes.
+# Proposed database for the releases of a file; the first release creates it.
 PLACE = "duckdb:///released.duckdb"
 
 
@@ -143,22 +144,22 @@ def command(
     hierarchies: Iterable[str] = (),
     target: str | None = None,
 ) -> str:
-    """The command that makes a release.
+    """Build the command that makes a release.
 
     Parameters
     ----------
     url : without secrets.
-    options : by name, as Python takes them.
-    hierarchies : as they were given, NAME=HIERARCHY.
-    target : URL of the database for the release; for a file, a proposed one when None.
+    options : by name, in Python's form.
+    hierarchies : as texts NAME=HIERARCHY.
+    target : URL of the database for the release; if None, a proposed one for a file.
     """
     words = ["dbanon", "anonymize", url]
     for name, value in options.items():
         words += _words(name, value)
-    for given in hierarchies:
-        words += ["--hierarchy", given]
+    for hierarchy in hierarchies:
+        words += ["--hierarchy", hierarchy]
     if target is not None or is_of_files(url):
-        # A file is not written into.
+        # Releases cannot be written into a file of rows.
         words += ["--target", target or PLACE]
     return shlex.join(words)
 
@@ -166,59 +167,58 @@ def command(
 def job_command(
     url: str, job: Job, hierarchies: Mapping[str, str], target: str | None = None
 ) -> str:
-    """The command that runs a job: each option that is not its default.
+    """Build the command that runs a job, with every option that is not the default.
 
     Parameters
     ----------
     url : without secrets.
-    job : one that is in no chain and exports nothing.
-    hierarchies : those of the job as the command line has them, by column: the job itself has
-        them read.
+    job : without a chain and exports.
+    hierarchies : by column, as command-line texts; the job only has parsed hierarchies.
     target : as for ``command``.
     """
     parts = (job, job.reading, job.pseudonymized, job.policy)
     options = {
-        one.name: value
+        parameter.name: value
         for part in parts
-        for one in parameters(type(part))
-        if (value := getattr(part, one.name)) != one.default
-        and one.name not in ("chain", "exports", "hierarchies")
+        for parameter in parameters(type(part))
+        if (value := getattr(part, parameter.name)) != parameter.default
+        and parameter.name not in ("chain", "exports", "hierarchies")
     }
     texts = [f"{column}={text}" for column, text in hierarchies.items()]
     return command(url, options, texts, target)
 
 
-# What the command line has in short, each value by itself.
+# Short options of the command line, with one value each.
 _SHORT = {"quasi_identifiers": "-q", "sensitive": "-s"}
 
 
 def _words(name: str, value: Any) -> list[str]:
-    """An option with its value, as words of the command line."""
+    """Render an option with its value as words of the command line."""
     if name in _SHORT:
-        # A single name stands as it is, blanks too.
+        # A short option takes a single name verbatim, including blanks.
         return [
             word
             for column in value
             for word in (_SHORT[name], _field(column) if set(column) & {",", '"'} else column)
         ]
-    one = _options()[name]
+    parameter = _options()[name]
     if isinstance(value, Mapping):
         return [
             word
             for column, part in value.items()
-            for word in (flag(one), f"{column}={_part(part)}")
+            for word in (flag(parameter), f"{column}={_part(part)}")
         ]
     if isinstance(value, (tuple, list)):
-        if one.option.flag:
-            return [word for part in value for word in (flag(one), _part(part))]
-        return [flag(one), ",".join(map(_field, value))]
+        if parameter.option.flag:
+            return [word for part in value for word in (flag(parameter), _part(part))]
+        return [flag(parameter), ",".join(map(_field, value))]
     if isinstance(value, bool):
-        return [flag(one) if value else f"--no-{flag(one).removeprefix('--')}"]
-    return [flag(one), str(value)]
+        return [flag(parameter) if value else f"--no-{flag(parameter).removeprefix('--')}"]
+    return [flag(parameter), str(value)]
 
 
 def _part(value: Any) -> str:
-    """A value of a column, or one of several, as the command line has it."""
+    """Render one value of a repeatable option for the command line."""
     if isinstance(value, Model):
         detail = {"recursive_cl": f":l={value.l}", "t_closeness": f":distance={value.distance}"}
         return f"{value.attribute}={value.kind}:{value.level:g}{detail.get(value.kind, '')}"
@@ -232,7 +232,7 @@ def _part(value: Any) -> str:
 
 
 def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:
-    """The call in SQL, inside PostgreSQL."""
+    """Build the SQL call that makes a recommended release inside PostgreSQL."""
     source = parse_relation(start["table"])
     options = {
         name: start[name] for name in ("refine", "recoding", "kinds", "key") if name in start
@@ -248,9 +248,9 @@ def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = 
     for name in ("entity", "nulls", "max_suppression"):
         if name in start:
             words.append(f"{name} => {_plain(start[name])}")
-    for name, given in (("hierarchies", hierarchies), ("options", options)):
-        if given:
-            words.append(f"{name} => {_text(json_text(given))}")
+    for name, argument in (("hierarchies", hierarchies), ("options", options)):
+        if argument:
+            words.append(f"{name} => {_text(json_text(argument))}")
     return f"SELECT * FROM dbanon.{start['method']}({', '.join(words)})"
 
 
@@ -259,9 +259,9 @@ def _plain(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """A literal for people: in the escape form only where that makes a difference."""
-    found = literal(value)
-    return found if "\\" in found else found.removeprefix("E")
+    """Render a SQL literal, in escape form only if it has backslashes."""
+    escaped = literal(value)
+    return escaped if "\\" in escaped else escaped.removeprefix("E")
 
 
 def _array(names: Iterable[str]) -> str:
@@ -269,5 +269,5 @@ def _array(names: Iterable[str]) -> str:
 
 
 def _field(name: str) -> str:
-    """A name as a list on the command line holds it."""
+    """Quote a name for a comma-separated list on the command line."""
     return '"' + name.replace('"', '""') + '"' if set(name) & {",", '"', " "} else name

@@ -1,8 +1,8 @@
-"""The SQL of everything that is installed, from the files in ``sql/`` and the registry of methods.
+"""Builds the SQL to install from the files in ``sql/`` and the registry of methods.
 
-``dbanon install`` runs it as a script; with ``--extension`` it is the files of two extensions, one
-for the ledger and one for all else, so that dropping the functions leaves the ledger. All of it can
-be run over an older version: what is there is replaced, and grants stay.
+``dbanon install`` runs it as a script. With ``--extension`` it becomes two extensions, one for the
+ledger and one for the functions, so that dropping the functions keeps the ledger. The SQL can also
+be run over an older version: it replaces existing objects and keeps grants.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ METHOD_TYPES = (
     " jsonb"
 )
 
-# Of the procedures of synthetic rows, behind their source.
+# Argument types of the procedures of synthetic rows, after the source.
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
-# SQL about rules, by mark, which files have with arguments: they ask about one table, or about all.
+# Builders of SQL about rules, by mark. The marks have arguments, to query one table or all.
 RULE_QUERIES: dict[str, Callable[..., str]] = {
     "JUDGED_RULES": judged_rules,
     "TIE_RULES": tie_rules,
     "MAY_ACT_AS": may_act_as,
 }
 
-# SQL about releases, by mark, in the same way.
+# Builders of SQL about releases, by mark.
 RELEASE_QUERIES: dict[str, Callable[..., str]] = {
     "RELEASE_OF": release_of,
     "RELEASE_OF_TABLE": release_of_table,
 }
 
-# Files that stand for a function or procedure of each method.
+# Templates of the function or procedure of each method.
 _TEMPLATES = ("method.sql", "private.sql")
 
-# Run before a Python function of ours; the paths are literals in a superuser's function. Little of
-# what is made by an import is garbage, which would be looked for several times meanwhile.
+# Runs before each of dbanon's Python functions; the paths are literals in a superuser's function.
+# Imports create little garbage, so garbage collection is paused meanwhile.
 IMPORT = """import gc, sys
 for path in {paths!a}:
     if path not in sys.path:
@@ -92,14 +92,14 @@ finally:
 
 
 def script(paths: Sequence[str] | None) -> str:
-    """The SQL of everything that is installed; ``paths`` None leaves out what needs Python."""
+    """Build the complete SQL; ``paths=None`` leaves out functions that need Python."""
     return ledger_script() + functions_script(paths)
 
 
-def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str:
-    """Types and functions; ``alone`` where no ledger's script ran before in the transaction."""
+def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -> str:
+    """Build types and functions, ``with_roles`` if no ledger script has created the roles."""
     sql = share_path("sql")
-    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if alone]
+    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
     parts.append(_types(sql / "types.sql"))
     parts.append((sql / "views.sql").read_text())
     # Functions that others call come first: underscore sorts before letters.
@@ -134,7 +134,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
     ):
         text = text.replace(mark, IMPORT.format(paths=list(paths or ()), fail=fail))
-    # In a function of its own: the arguments of a procedure in Python are names of its own body.
+    # Imported in a nested function, to keep its names apart from the procedure's arguments.
     call = IMPORT.format(
         paths=list(paths or ()), fail="import json; return json.dumps(json.loads(told)['error'])"
     )
@@ -143,9 +143,9 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
 
 
 def _digest() -> dict[str, str]:
-    """What rows are told apart by, by mark; parameters are variables of plpgsql here."""
+    """Return the SQL of row digests, by mark, with plpgsql variables as parameters."""
 
-    def filled(statement: str, *variables: str) -> str:
+    def fill(statement: str, *variables: str) -> str:
         pieces = statement.split("?")
         ends = [*variables, ""]
         return "".join(piece + end for piece, end in zip(pieces, ends, strict=True)).strip()
@@ -153,17 +153,17 @@ def _digest() -> dict[str, str]:
     name = ("relation_schema", "relation_name")
     return {
         "@DIGEST_WAY@": digest.DIGEST_WAY,
-        "@DIGEST_PROBE@": filled(digest.PROBE),
-        "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
-        "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),
-        "@DISPLAY_KEYS@": filled(
+        "@DIGEST_PROBE@": fill(digest.PROBE),
+        "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name),
+        "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name),
+        "@DISPLAY_KEYS@": fill(
             DISPLAY_KEYS, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),
     }
 
 
 def _attach() -> str:
-    """The statement that attaches a relation to an entry, of variables of plpgsql."""
+    """Build the statement that attaches a relation to an entry, with plpgsql variables."""
     first, *pieces = ATTACH.strip().split("?")
     names = ("table_oid", "shown_oid", "owner_oid", "shown_schema", "shown_name", "table_name",
              "release_id")  # fmt: skip
@@ -172,7 +172,7 @@ def _attach() -> str:
 
 
 def method_script(template: str, method: Method) -> str:
-    """The SQL function of one method."""
+    """Build the SQL function of a method."""
     return (
         template.replace("@METHOD@", method.name)
         .replace("@SUMMARY@", method.summary)
@@ -182,21 +182,21 @@ def method_script(template: str, method: Method) -> str:
 
 
 def arguments() -> tuple[str, ...]:
-    """What the functions of the methods have arguments for; all else is a key of options."""
+    """Return the argument names of the methods' SQL functions."""
     template = (share_path("sql") / "python" / "method.sql").read_text()
     return tuple(re.findall(r"^ +'(\w+)', @METHOD@", template, re.M))
 
 
 def manual(method: Method, job: type[Any] = Job) -> str:
-    """The manual of a method's SQL function."""
-    known = keys(method.name, arguments(), writes=True, job=job)
+    """Build the manual of a method's SQL function."""
+    allowed = keys(method.name, arguments(), writes=True, job=job)
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
         f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
-        *(f"  {name}: {describe_option(one)}" for name, one in known.items()),
+        *(f"  {name}: {describe_option(kind)}" for name, kind in allowed.items()),
     ]
     if not method.takes_categories and method.takes_points:
         lines.append(
@@ -209,22 +209,22 @@ def manual(method: Method, job: type[Any] = Job) -> str:
 
 
 def advice_manual() -> str:
-    """The manual of ``dbanon.advise``."""
+    """Build the manual of ``dbanon.advise``."""
     lines = [
         "Proposes column roles, shows which columns single rows out, and recommends a first"
         " release.",
         "Roles are proposals, never decisions. The function writes nothing and shows no value"
         " of the data.",
         "Keys of options:",
-        *(f"  {name}: {describe_option(one)}" for name, one in advice_keys().items()),
+        *(f"  {name}: {describe_option(option)}" for name, option in advice_keys().items()),
     ]
     return "\n".join(lines)
 
 
 def ledger_script(*, extension: bool = False) -> str:
-    """The ledger, its owner and its rights; an extension adopts the tables that are there already.
+    """Build the ledger, its owner and its grants; an extension adopts existing tables.
 
-    It can be run over an older ledger, of whatever made it: what is there gets the newer columns.
+    The SQL can be run over any older ledger, which then gets the new columns.
     """
     sql = share_path("sql")
     tables = (sql / "ledger.sql").read_text()
@@ -245,7 +245,7 @@ def ledger_script(*, extension: bool = False) -> str:
 
 
 def tie_script() -> str:
-    """What ties entries of earlier versions, and rules, to their relations."""
+    """Build the SQL that ties rules, and entries of earlier versions, to their relations."""
     return f"{NUMBER_ENTRIES};\n{tie_rules()};\n"
 
 
@@ -265,25 +265,25 @@ def _filled(text: str) -> str:
 
 
 def in_ascii(text: str) -> str:
-    """The text without accents, and with three dots for an ellipsis.
+    """Remove accents from a text, and write an ellipsis as three dots.
 
-    A database of any encoding takes ASCII, and keeps it as it is. Directories are escaped before.
+    Databases of every encoding accept ASCII. Directories are escaped earlier.
     """
     parts = unicodedata.normalize("NFKD", text)
     return "".join(part for part in parts if not unicodedata.combining(part))
 
 
 def _build_query(build: Callable[..., str], mark: re.Match[str]) -> str:
-    """The SQL of a mark, whose arguments are between its brackets."""
+    """Build the SQL of a mark with its bracketed arguments."""
     return build(*mark[1].split(", "))
 
 
-def _adopted(found: re.Match[str]) -> str:
-    """The table made, or made the extension's if a client made it; its rows go into dumps.
+def _adopted(match: re.Match[str]) -> str:
+    """Create a table, or add a client's table to the extension, and include its rows in dumps.
 
-    But for the revision: CREATE EXTENSION writes it, also when a dump is restored.
+    The revision is not dumped: CREATE EXTENSION writes it, also when a dump is restored.
     """
-    table, create = found[1], found[0].replace("IF NOT EXISTS ", "")
+    table, create = match[1], match[0].replace("IF NOT EXISTS ", "")
     dumped = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
     member = (
         "EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e"
@@ -293,7 +293,7 @@ def _adopted(found: re.Match[str]) -> str:
     )
     return (
         f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\nELSE\n"
-        # The extension of version 0.1.0 took its ledger with it when it was dropped.
+        # In version 0.1.0, dropping the extension dropped the ledger.
         f"IF {member.format('dbanon')} THEN ALTER EXTENSION dbanon DROP TABLE dbanon.{table};"
         " END IF;\n"
         f"IF NOT {member.format(LEDGER_EXTENSION)} THEN"
@@ -303,13 +303,13 @@ def _adopted(found: re.Match[str]) -> str:
 
 
 def _types(file: Path) -> str:
-    """The types, made only where they are not there yet: a script can be run again.
+    """Create types only if missing, so that the script can be repeated.
 
-    An older type gets the attributes that came after its own.
+    Types of older versions get their new attributes.
     """
 
-    def made(found: re.Match[str]) -> str:
-        name, create = found[1], found[0]
+    def create_if_missing(match: re.Match[str]) -> str:
+        name, create = match[1], match[0]
         added = "".join(
             f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attname = '{attribute}'"
             f" AND attrelid = 'dbanon.{name}'::regclass) THEN\n"
@@ -321,4 +321,6 @@ def _types(file: Path) -> str:
             f"END IF;\n{added}END $type$;"
         )
 
-    return re.sub(r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);", made, file.read_text(), flags=re.S)
+    return re.sub(
+        r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);", create_if_missing, file.read_text(), flags=re.S
+    )

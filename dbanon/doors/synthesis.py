@@ -1,4 +1,4 @@
-"""Python's door to synthetic rows, from arrays and data frames."""
+"""The Python API for synthetic rows, from arrays and data frames, and for privacy budgets."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def create_budget(
     raises: str | None = None,
     on_sql: OnSql | None = None,
 ) -> BudgetShown:
-    """Make a privacy budget, from which all differentially private releases of a table spend.
+    """Create a privacy budget, from which all differentially private releases of a table spend.
 
-    It is kept in the database of the table, and only the owner of the ledger can make one.
+    It is stored in the database of the table, and only the owner of the ledger can create one.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     source : the table, as in ``app.people``.
-    epsilon : in all.
+    epsilon : the total.
     delta : the delta that goes with epsilon; the budget then counts rho, as Gaussian noise needs.
-    unit : what is protected: one ``row``, or one ``person`` with ``entity``.
-    entity : the column that says whose a row is.
-    raises : the open budget that it replaces, with a larger total.
+    unit : the unit of protection: a ``row``, or a ``person`` with ``entity``.
+    entity : the column that identifies the person of a row.
+    raises : the open budget to replace with a larger total.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def create_budget(
     InsufficientRights : the ledger is another role's.
     TableNotFound, ColumnNotFound, UnsupportedType : it cannot be of this table.
     """
-    wanted = NewBudget(
+    new_budget = NewBudget(
         name=name,
         source=source,
         epsilon=epsilon,
@@ -76,7 +76,7 @@ def create_budget(
         entity=entity,
         raises=raises,
     )
-    return run.create(open_store(database, on_sql), wanted)
+    return run.create(open_store(database, on_sql), new_budget)
 
 
 def budgets(database: Any, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
@@ -129,47 +129,47 @@ def synthesize(
     """
     if "hierarchies" in options:
         options["hierarchies"] = parse_all(options["hierarchies"], files=True)
-    wished = parse_synthesis_options(method, options)
-    if isinstance(wished, AsPublished):
+    request = parse_synthesis_options(method, options)
+    if isinstance(request, AsPublished):
         if budget is not None:
             raise InvalidParameter("Method dcmdp is not private, and spends nothing of a budget.")
         if types is not None:
             raise InvalidParameter("Method dcmdp takes numbers alone, and no types.")
-        return _as_published(data, wished)
+        return _as_published(data, request)
     if not isinstance(budget, Budget):
         raise InvalidParameter(
             f"Method {method} needs a budget, and the source has none.",
             hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
         )
-    table = table_of(data, wished.entity, types)
-    return private_rows(table, wished, budget, OpenDpNoise, method)
+    table = table_of(data, request.entity, types)
+    return private_rows(table, request, budget, OpenDpNoise, method)
 
 
-def _as_published(data: Any, wished: AsPublished) -> Synthesis:
+def _as_published(data: Any, request: AsPublished) -> Synthesis:
     microdata = microdata_of(data)
     for attribute in microdata.attributes:
         if attribute.kind.is_coded:
             raise UnsupportedType(f'Column "{attribute.name}" is no number, as dcmdp needs them.')
     if microdata.valid is not None:
         raise UnsupportedType("Method dcmdp takes no NULLs.", hint="Leave these rows out.")
-    if microdata.n_records < wished.k:
-        raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {wished.k}.")
+    if microdata.n_records < request.k:
+        raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
-    rng = np.random.default_rng(wished.seed)
-    classes = dense(microdata.numbers, wished.k, wished.radius)
+    rng = np.random.default_rng(request.seed)
+    classes = dense(microdata.numbers, request.k, request.radius)
     rows = dcmdp(
         microdata.numbers,
-        wished.k,
-        wished.epsilon,
-        radius=wished.radius,
-        reading=wished.reading,
+        request.k,
+        request.epsilon,
+        radius=request.radius,
+        reading=request.reading,
         rng=rng,
         classes=classes,
     )
     rows = rows[rng.permutation(len(rows))]
     return Synthesis(
-        {one.name: rows[:, j].copy() for j, one in enumerate(microdata.attributes)},
+        {column.name: rows[:, j].copy() for j, column in enumerate(microdata.attributes)},
         method="dcmdp",
         guarantee=SENTENCE,
-        told=describe_variance_loss(microdata.numbers, classes, wished.k),
+        told=describe_variance_loss(microdata.numbers, classes, request.k),
     )

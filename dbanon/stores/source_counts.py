@@ -190,9 +190,7 @@ def _dependency_query(
     """
     value = session.compared(number)
     columns = (number.name, *(a.name for a in constant))
-    rows = _LeadingRows(
-        relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged
-    )
+    rows = _LeadingRows(relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged)
     some = _LeadingRows(
         relation.schema, relation.name, (number.name,), PROBED, staged=relation.staged
     )

@@ -29,7 +29,7 @@ from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.main import main
 from dbanon.doors.cli.options import flag, values
 from dbanon.doors.plpython_options import describe_option, keys, parse
-from dbanon.doors.signature import lists
+from dbanon.doors.signature import list_options
 from dbanon.doors.sql_script import arguments, manual
 from dbanon.errors import InvalidParameter, UnknownOption
 from dbanon.job.job import Job
@@ -353,7 +353,7 @@ def test_a_new_field_is_a_key_in_sql() -> None:
 
 
 def test_a_new_field_is_listed_checked_and_recorded() -> None:
-    @lists(_FUZZY)
+    @list_options(_FUZZY)
     def call(**options: Any) -> None: ...
 
     listed = inspect.signature(call).parameters["fuzz"]

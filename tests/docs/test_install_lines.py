@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon.doors.server_python import way_out
+from dbanon.doors.server_python import install_hint
 from dbanon.errors.extras import REQUIREMENTS, MissingDependency
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,11 @@ def test_no_file_asks_a_registry_for_dbanon() -> None:
 
 def test_no_hint_asks_a_registry_for_dbanon() -> None:
     hints = [MissingDependency.of_extra("This", "x", extra).hint for extra in REQUIREMENTS]
-    hints += [MissingDependency.of_spark("x").hint, way_out("3.13"), way_out("3.13", "/a/b.whl")]
+    hints += [
+        MissingDependency.of_spark("x").hint,
+        install_hint("3.13"),
+        install_hint("3.13", "/a/b.whl"),
+    ]
     for hint in hints:
         assert "pip install" in str(hint)
         assert registry_lines(str(hint)) == []

@@ -79,7 +79,7 @@ def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     file = io.StringIO()
     terminal = Console(file=file, force_terminal=True, width=60, color_system=None)
     monkeypatch.setattr(render, "Console", lambda: terminal)
-    render.tell(render.pairs_table("Report", [("name", "word " * 40)]))
+    render.print_results(render.pairs_table("Report", [("name", "word " * 40)]))
     assert max(map(len, file.getvalue().splitlines())) == 60
 
 

@@ -34,7 +34,7 @@ def test_all_sql_is_ascii() -> None:
     paths = ["/home/José/dbanon"]
     for text in (
         sql_script.script(paths),
-        sql_script.functions_script(paths, alone=True),
+        sql_script.functions_script(paths, with_roles=True),
         sql_script.ledger_script(extension=True),
         sql_script.tie_script(),
     ):

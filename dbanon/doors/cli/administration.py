@@ -1,4 +1,4 @@
-"""The commands of who runs a database: install, upgrade, uninstall, gc, and the list of methods."""
+"""Commands for administrators: install, upgrade, repair, uninstall, gc, and the list of methods."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.support import (
     FORMAT,
     URL_HELP,
+    commit_guard,
     common,
     errors,
-    lasting,
     show,
     show_checks,
     signals,
@@ -77,7 +77,7 @@ def gc(
     print_sql: bool,
 ) -> None:
     """Drop released tables that their view no longer shows, and leftovers of killed runs."""
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors.cli.render import rows_table
         from dbanon.run import gc as garbage
         from dbanon.run.open import open_store
@@ -95,15 +95,15 @@ def gc(
             runs = None if days is None else garbage.clear_runs(store, days)
             dropped = garbage.collect_garbage(store, keep_last)
         committed()
-        title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
+        title, documents = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
         if runs is not None:
             title += f", {counted(runs, 'failed run')} forgotten"
         if directories:
-            taken = counted(len(cleared), "directory", "directories")
-            title, told = f"{title}, {taken} of killed runs taken away", told | {"cleared": cleared}
-        found = [[name] for names in told.values() for name in names]
-        forgotten = {} if runs is None else {"runs": runs}
-        show(form, told | forgotten, lambda: rows_table(title, ["table"], found))
+            folders = counted(len(cleared), "directory", "directories")
+            title, documents["cleared"] = f"{title}, {folders} of killed runs taken away", cleared
+        rows = [[name] for names in documents.values() for name in names]
+        failed_runs = {} if runs is None else {"runs": runs}
+        show(form, documents | failed_runs, lambda: rows_table(title, ["table"], rows))
 
 
 _PYTHON_PATH = click.option(
@@ -163,17 +163,17 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 @_TRUST_OWNER
 @_LOCK_TIMEOUT
 @log_format
-def install(url: str, extension: bool, sql_only: bool, **more: Any) -> None:
+def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
     """Install the SQL functions in a PostgreSQL database."""
-    with errors("table"), signals(), lasting() as committed:
+    with errors("table"), signals(), commit_guard() as committed:
         from dbanon.doors import install as installation
 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only exclude each other.")
-        found = installation.install(url, sql_only=sql_only, extension=extension, **more)
-        _warn_of(more["trusted_owners"])
+        checks = installation.install(url, sql_only=sql_only, extension=extension, **options)
+        _warn_of(options["trusted_owners"])
         committed()
-        show_checks(found)
+        show_checks(checks)
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -182,15 +182,15 @@ def install(url: str, extension: bool, sql_only: bool, **more: Any) -> None:
 @_TRUST_OWNER
 @_LOCK_TIMEOUT
 @log_format
-def upgrade(url: str, **more: Any) -> None:
+def upgrade(url: str, **options: Any) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
-    with errors("table"), signals(), lasting() as committed:
+    with errors("table"), signals(), commit_guard() as committed:
         from dbanon.doors import install as installation
 
-        found = installation.upgrade(url, **more)
-        _warn_of(more["trusted_owners"])
+        checks = installation.upgrade(url, **options)
+        _warn_of(options["trusted_owners"])
         committed()
-        show_checks(found)
+        show_checks(checks)
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -214,16 +214,16 @@ def repair(url: str, accept_owners: tuple[str, ...], lock_timeout: float, form: 
     Needed after a dump was restored, and after the owner of a release changed. A relation is
     attached if its name, its owner, its columns and its rows are those that were released.
     """
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import install as installation
         from dbanon.doors.cli.render import rows_table
 
-        done = installation.repair(url, accept_owners=accept_owners, lock_timeout=lock_timeout)
+        repairs = installation.repair(url, accept_owners=accept_owners, lock_timeout=lock_timeout)
         committed()
-        rows = [[one.output, one.action, one.reason] for one in done]
-        changed = sum(one.action != "left" for one in done)
+        rows = [[repaired.output, repaired.action, repaired.reason] for repaired in repairs]
+        changed = sum(repaired.action != "left" for repaired in repairs)
         title, header = f"{counted(changed, 'release')} repaired", ["release", "action", "reason"]
-        plain = {"repairs": [asdict(one) for one in done]}
+        plain = {"repairs": [asdict(repaired) for repaired in repairs]}
         show(form, plain, lambda: rows_table(title, header, rows))
 
 
@@ -234,7 +234,7 @@ def repair(url: str, accept_owners: tuple[str, ...], lock_timeout: float, form: 
 @log_format
 def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
     """Remove the SQL functions; the ledger stays."""
-    with errors("table"), signals(), lasting() as committed:
+    with errors("table"), signals(), commit_guard() as committed:
         from dbanon.doors import install as installation
 
         installation.uninstall(url, ledger=ledger, lock_timeout=lock_timeout)

@@ -14,9 +14,9 @@ from dbanon.data.words import printable
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
     ROWS_HELP,
+    commit_guard,
     common,
     errors,
-    lasting,
     short_names,
     show,
     signals,
@@ -47,34 +47,34 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]
     ) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        found: list[int] = []
+        sizes: list[int] = []
         for part in str(value).split(","):
             ends = re.fullmatch(r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", part, re.ASCII)
             if ends is None:
                 self.fail("write sizes such as 3..10,15", param, ctx)
-            found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
-        return tuple(found)
+            sizes += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+        return tuple(sizes)
 
 
 def _with_options(command: Any) -> Any:
     """Give the command its options, in their order."""
-    own = {
+    short_forms = {
         "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
         "sensitive": ("-s", "single_s", "Sensitive columns"),
     }
-    for one in reversed(OPTIONS):
-        if one.name in own:
-            command = short_names(*own[one.name])(command)
-        if one.name == "k":
-            option = click.option("--k", type=Sizes(), default=KS, help=_k_help(one.help))
+    for parameter in reversed(OPTIONS):
+        if parameter.name in short_forms:
+            command = short_names(*short_forms[parameter.name])(command)
+        if parameter.name == "k":
+            option = click.option("--k", type=Sizes(), default=KS, help=_k_help(parameter.help))
         else:
-            option = click_option(one, OPTIONS)
+            option = click_option(parameter, OPTIONS)
         command = option(command)
     return command
 
 
-def _k_help(told: str) -> str:
-    return f"{told} Default: 3..10,15,20."
+def _k_help(description: str) -> str:
+    return f"{description} Default: 3..10,15,20."
 
 
 @click.command(epilog=ROWS_HELP)
@@ -91,23 +91,23 @@ def _k_help(told: str) -> str:
 )
 @click.option("--yes", is_flag=True, help="With --declare, do not ask.")
 @common
-def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
+def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
     """Propose column roles, show which columns single rows out, and recommend a first release.
 
     Roles are proposals, never decisions. Without --declare nothing is written. No value of the
     data is printed.
     """
-    form = given["form"]
+    form = arguments["form"]
     with errors(form), signals():
         from dbanon.doors import advise as api
         from dbanon.doors.spelling import command
         from dbanon.run.open import open_store
 
-        asked = values(OPTIONS, given)
-        asked["quasi_identifiers"] += given["single_q"]
-        asked["sensitive"] += given["single_s"]
-        if asked["memory_limit"] is None:
-            asked["memory_limit"] = half_of_memory()
+        requested = values(OPTIONS, arguments)
+        requested["quasi_identifiers"] += arguments["single_q"]
+        requested["sensitive"] += arguments["single_s"]
+        if requested["memory_limit"] is None:
+            requested["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
                 "Rules are kept in the database of their table, and a file of rows has no"
@@ -118,38 +118,41 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
             raise click.UsageError(
                 "With --format json nobody is asked: add '--yes' to '--declare'."
             )
-        found = api.advise(url, **asked, on_sql=sql_printer(given["print_sql"]))
+        advice = api.advise(url, **requested, on_sql=sql_printer(arguments["print_sql"]))
         line = None
-        if found.start:
-            reading = make(Reading, {one.name: asked[one.name] for one in parameters(Reading)})
-            options = {**found.start, **reading.to_dict()}
-            line = command(open_store(url).url, options, given["hierarchies"])
-        show(form, found.to_dict() | {"command": line}, lambda: _tables(found))
+        if advice.start:
+            reading = make(
+                Reading,
+                {parameter.name: requested[parameter.name] for parameter in parameters(Reading)},
+            )
+            options = {**advice.start, **reading.to_dict()}
+            line = command(open_store(url).url, options, arguments["hierarchies"])
+        show(form, advice.to_dict() | {"command": line}, lambda: _tables(advice))
         if form == "table" and line is not None:
-            # As it is, and not as wide as a table.
+            # Printed raw, so that the command is not wrapped to the width of a table.
             click.echo(line)
         if to_declare:
-            _declare(url, given["table"], found, yes, sql_printer(given["print_sql"]))
+            _declare(url, arguments["table"], advice, yes, sql_printer(arguments["print_sql"]))
 
 
-def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> None:
-    """Declare the proposed roles of columns that have no rule yet, once somebody said yes."""
+def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> None:
+    """Declare the proposed roles of columns without a rule, after confirmation."""
     from dbanon.doors import rules as api
 
     rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
-    # Rules that do not count give way to those of the owner, who sees here that there are some.
+    # Untrusted rules are replaced by the owner's, and listed so that the owner notices them.
     refused = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
-    known = {rule.column for rule in rules} - refused
-    new = {name: rule for name, rule in found.rules.items() if name not in known}
-    open_columns = [c.column.name for c in found.columns
-                    if c.column.name not in {*known, *found.rules}]  # fmt: skip
-    told = [f"{name}: {rule if isinstance(rule, str) else rule['role']}"
+    declared = {rule.column for rule in rules} - refused
+    new = {name: rule for name, rule in advice.rules.items() if name not in declared}
+    open_columns = [c.column.name for c in advice.columns
+                    if c.column.name not in {*declared, *advice.rules}]  # fmt: skip
+    proposals = [f"{name}: {rule if isinstance(rule, str) else rule['role']}"
             for name, rule in new.items()]  # fmt: skip
     click.echo(
-        f"Rules of {table} to be declared: {'; '.join(map(printable, told)) or 'none'}."
+        f"Rules of {table} to be declared: {'; '.join(map(printable, proposals)) or 'none'}."
         + (
-            f" Already declared, and left: {', '.join(map(printable, sorted(known)))}."
-            if known
+            f" Already declared, and left: {', '.join(map(printable, sorted(declared)))}."
+            if declared
             else ""
         )
         + (
@@ -166,31 +169,32 @@ def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> Non
         err=True,
     )
     if new and (yes or click.confirm("Declare them?", err=True)):
-        with lasting() as committed:
+        with commit_guard() as committed:
             api.declare(url, table, new, on_sql=on_sql)
             committed()
         click.echo(f"Declared: {counted(len(new), 'rule')}.", err=True)
 
 
-def _tables(found: Advice) -> Group:
-    """Advice as people read it."""
+def _tables(advice: Advice) -> Group:
+    """Render advice for a terminal."""
     from rich.console import Group
     from rich.text import Text
 
     from dbanon.advice.answer import describe_set
     from dbanon.doors.cli.render import pairs_table, rows_table
 
-    singling, sweep = found.singling, found.sweep
+    singling, sweep = advice.singling, advice.sweep
     falls = singling.falls()
     columns = [
         (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
-        for c in found.columns
+        for c in advice.columns
     ]
     singles = [
         ("all", describe_set(singling.chosen), ""),
-        *((f"without {name}", describe_set(rest), _fall(falls[name]))
-          for name, rest in singling.without.items()),
-        *((", ".join(one.columns), describe_set(one), "") for one in singling.sets[:_SETS_SHOWN]),
+        *((f"without {name}", describe_set(remainder), _fall(falls[name]))
+          for name, remainder in singling.without.items()),
+        *((", ".join(column_set.columns), describe_set(column_set), "")
+          for column_set in singling.sets[:_SETS_SHOWN]),
     ]  # fmt: skip
     estimated = any(point.estimate is not None for point in sweep.points)
     tried = [
@@ -209,11 +213,11 @@ def _tables(found: Advice) -> Group:
     loss = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
     header = ["method", "k", loss, *(["about"] if estimated else []),
               "linkage risk", "class risk", "withheld", "frontier"]  # fmt: skip
-    chosen = "proposed" if found.proposed else "named"
-    title = f"What singles out, of the {len(found.quasi_identifiers)} columns {chosen}"
+    chosen = "proposed" if advice.proposed else "named"
+    title = f"What singles out, of the {len(advice.quasi_identifiers)} columns {chosen}"
     return Group(
         rows_table(
-            f"{found.source}, {counted(found.rows, 'row')}: proposals, for you to decide",
+            f"{advice.source}, {counted(advice.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),
@@ -222,7 +226,7 @@ def _tables(found: Advice) -> Group:
         *(Text(f"Note: {note}.") for note in sweep.notes()),
         pairs_table(
             "To start from",
-            [*found.recommended(), ("CPU seconds", f"{sum(found.seconds.values()):.1f}")],
+            [*advice.recommended(), ("CPU seconds", f"{sum(advice.seconds.values()):.1f}")],
         ),
     )
 

@@ -12,16 +12,16 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
-from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.cautions import show_progress, warn_of
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.option_groups import GroupedOptions
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.releases import needs_evaluation, refused_into, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
+    commit_guard,
     common,
     errors,
-    lasting,
     pair,
     short_names,
     show,
@@ -73,54 +73,59 @@ def with_engine(command: Any) -> Any:
     return command
 
 
-def engine_of(given: Mapping[str, Any]) -> Engine | None:
-    """The engine that was asked for; None for this process.
+def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
+    """Build the requested engine; None runs in this process.
 
     Raises
     ------
-    UsageError : it has no master, or is not named and has one.
-    InvalidParameter : the method is not Spark's.
+    UsageError : an engine has no master, or engine settings come without an engine.
+    InvalidParameter : Spark does not support the method.
     """
-    name, master = given["engine"], given["master"]
+    name, master = arguments["engine"], arguments["master"]
     if name is None:
-        if master is not None or given["tasks"] is not None or given["conf"]:
+        if master is not None or arguments["tasks"] is not None or arguments["conf"]:
             raise click.UsageError("--master, --tasks and --conf need an engine: --engine spark.")
         return None
-    if given["method"] in PRIVATE_METHODS:
-        raise refused("engine", given["method"])
-    if given["print_sql"]:
+    if arguments["method"] in PRIVATE_METHODS:
+        raise refused("engine", arguments["method"])
+    if arguments["print_sql"]:
         raise click.UsageError("--print-sql is not for --engine: its statements are the workers'.")
     if master is None:
         raise click.UsageError("--engine spark needs its master: --master spark://host:7077.")
-    return Engine(name, master, given["tasks"], dict(map(pair, given["conf"])))
+    return Engine(name, master, arguments["tasks"], dict(map(pair, arguments["conf"])))
 
 
-# No command needs them: what a chain needs is asked once one is named.
-_CHAIN_PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
-               for one in parameters(Chain)[1:])  # fmt: skip
-# The options of a command have one name each: that of a chain's key is not that of rows' keys.
+# Optional on every command: required fields are checked once a chain is named.
+_CHAIN_PARTS = tuple(
+    replace(parameter, default=None if parameter.default is REQUIRED else parameter.default)
+    for parameter in parameters(Chain)[1:]
+)
+# The prefix keeps a chain's key apart from the key of rows.
 _CHAIN_PREFIX = "chain_"
 
 
 def with_chain(command: Any) -> Any:
-    """Give a command the options that stand beside ``--chain``."""
-    for one in reversed(_CHAIN_PARTS):
-        given: Decorator = click_option(one, _CHAIN_PARTS, named=_CHAIN_PREFIX + one.name)
-        command = given(command)
+    """Give a command the options that accompany ``--chain``."""
+    for parameter in reversed(_CHAIN_PARTS):
+        decorator: Decorator = click_option(
+            parameter, _CHAIN_PARTS, parameter_name=_CHAIN_PREFIX + parameter.name
+        )
+        command = decorator(command)
     return command
 
 
-def chain_of(given: Mapping[str, Any]) -> Chain | None:
-    """The chain that the options name.
+def chain_of(arguments: Mapping[str, Any]) -> Chain | None:
+    """Build the chain that the options name.
 
     Raises
     ------
-    InvalidParameter : they are given without a chain, or the chain without its key.
+    InvalidParameter : chain options come without a chain, or the chain has no key.
     """
     parts = values(
-        _CHAIN_PARTS, {one.name: given[_CHAIN_PREFIX + one.name] for one in _CHAIN_PARTS}
+        _CHAIN_PARTS,
+        {parameter.name: arguments[_CHAIN_PREFIX + parameter.name] for parameter in _CHAIN_PARTS},
     )
-    if given["chain"] is None:
+    if arguments["chain"] is None:
         if any(parts.values()):
             raise InvalidParameter(
                 "--chain-key, --max-exposed, --accept-turnover, --table-output and"
@@ -132,16 +137,16 @@ def chain_of(given: Mapping[str, Any]) -> Chain | None:
         raise InvalidParameter(
             "A chain needs its key.", hint="Say where it is: --chain-key file:PATH or env:NAME."
         )
-    return Chain(given["chain"], **parts)
+    return Chain(arguments["chain"], **parts)
 
 
 OPTIONS = all_parameters(Job)
-# What dp_ranks and dp_marginals have beside them; it has no k.
+# Additional options of dp_ranks and dp_marginals, which have no k.
 PRIVATE = own_options()
-_ALL = tuple(replace(one, default=None) if one.name == "k" else one for one in OPTIONS)
+_ALL = tuple(replace(option, default=None) if option.name == "k" else option for option in OPTIONS)
 
-# What the command line can say in a way of its own, beside the option it stands for.
-_OWN: dict[str, Decorator] = {
+# Short or alternative command-line forms, added next to the long option.
+_SHORT_FORMS: dict[str, Decorator] = {
     "quasi_identifiers": short_names("-q", "single_q", "Quasi-identifiers"),
     "sensitive": short_names("-s", "single_s", "Sensitive columns"),
     "orders": click.option(
@@ -156,16 +161,16 @@ _OWN: dict[str, Decorator] = {
 }
 
 
-def with_options(known: Sequence[Parameter]) -> Decorator:
-    """Give a command these options, in their order."""
+def with_options(options: Sequence[Parameter]) -> Decorator:
+    """Give a command these options, in this order."""
 
-    def given(command: Any) -> Any:
-        for one in reversed(known):
-            command = _OWN[one.name](command) if one.name in _OWN else command
-            command = click_option(one, known)(command)
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = _SHORT_FORMS[option.name](command) if option.name in _SHORT_FORMS else command
+            command = click_option(option, options)(command)
         return command
 
-    return given
+    return decorate
 
 
 _DECLARED = click.option(
@@ -178,16 +183,20 @@ _DECLARED = click.option(
 )
 
 
-def asked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``with_options`` was given, as Python's door takes it."""
-    found = values(OPTIONS, given)
-    found["quasi_identifiers"] += given["single_q"]
-    found["sensitive"] += given["single_s"]
-    found["orders"] = with_files(found["orders"], given["order_files"])
-    if found["memory_limit"] is None:
-        found["memory_limit"] = half_of_memory()
-    declared = given["declared"]
-    return found | {"target": given["target"], "chain": chain_of(given), "declared": declared}
+def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
+    options = values(OPTIONS, arguments)
+    options["quasi_identifiers"] += arguments["single_q"]
+    options["sensitive"] += arguments["single_s"]
+    options["orders"] = with_files(options["orders"], arguments["order_files"])
+    if options["memory_limit"] is None:
+        options["memory_limit"] = half_of_memory()
+    declared = arguments["declared"]
+    return options | {
+        "target": arguments["target"],
+        "chain": chain_of(arguments),
+        "declared": declared,
+    }
 
 
 @click.command(cls=GroupedOptions, epilog=ROWS_HELP)
@@ -205,39 +214,42 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @with_engine
 @common
-def anonymize(url: str, **given: Any) -> None:
+def anonymize(url: str, **arguments: Any) -> None:
     """Anonymize a table into a table or view that was recounted before it is visible.
 
     A column named nowhere is not copied.
     """
-    form = given["form"]
-    with errors(form), signals(), lasting() as committed:
+    form = arguments["form"]
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import python as api
         from dbanon.doors.cli.render import report_table, require_report_file
 
         log = current()
-        path: Path | None = given["report"]
-        wanted = asked(given) | values(PRIVATE, given)
-        private = wanted["method"] in PRIVATE_METHODS
+        path: Path | None = arguments["report"]
+        options = python_options(arguments) | values(PRIVATE, arguments)
+        private = options["method"] in PRIVATE_METHODS
         if path is not None:
             require_report_file(path)
-        if wanted["k"] is None and not private:
+        if options["k"] is None and not private:
             raise click.UsageError("Missing option '--k'.")
-        wanted["evaluate"] |= needs_evaluation(path) and not private
-        engine = engine_of(given)
-        with refused_into(path, wanted, log.run_id), watched(not given["no_progress"]) as progress:
-            own: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
+        options["evaluate"] |= needs_evaluation(path) and not private
+        engine = engine_of(arguments)
+        with (
+            refused_into(path, options, log.run_id),
+            show_progress(not arguments["no_progress"]) as progress,
+        ):
+            context: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
             if engine is None:
-                on_sql = sql_printer(given["print_sql"])
-                report = api.anonymize(url, **wanted, **own, progress=progress, on_sql=on_sql)
+                on_sql = sql_printer(arguments["print_sql"])
+                report = api.anonymize(url, **options, **context, progress=progress, on_sql=on_sql)
             else:
-                target = wanted.pop("target") or url
-                report = engine.run(api.job_of(wanted | own), url, target)
+                target = options.pop("target") or url
+                report = engine.run(api.job_of(options | context), url, target)
             log.release_id = report.release_id
             committed()
         warn_of(report)
         if path is not None:
-            write_report(report, path, given["target"] or url)
+            write_report(report, path, arguments["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))
 
 
@@ -251,29 +263,31 @@ def anonymize(url: str, **given: Any) -> None:
     help="Also read the quasi-identifiers, find the classes and report their loss.",
 )
 @common
-def plan(url: str, **given: Any) -> None:
+def plan(url: str, **arguments: Any) -> None:
     """Show what anonymize would do with these options, or refuse as anonymize would.
 
     The command counts rows and checks names, types and rights. It changes nothing.
     """
-    form = given["form"]
+    form = arguments["form"]
     with errors(form), signals():
         from dbanon.doors import python as api
         from dbanon.doors.cli.render import pairs_table
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            found = api.plan(
+            planned = api.plan(
                 url,
-                **asked(given),
-                cluster=given["cluster"],
-                on_sql=sql_printer(given["print_sql"]),
+                **python_options(arguments),
+                cluster=arguments["cluster"],
+                on_sql=sql_printer(arguments["print_sql"]),
             )
-        show(form, found.to_dict(), lambda: pairs_table("Plan", found.pairs()))
+        show(form, planned.to_dict(), lambda: pairs_table("Plan", planned.pairs()))
 
 
-_TAKEN = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
-_BOUND_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in parameters(Reading))
+_BOUND_NAMES = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
+_BOUND_OPTIONS = tuple(
+    option for option in OPTIONS if option.name in _BOUND_NAMES or option in parameters(Reading)
+)
 
 
 @click.command(epilog=ROWS_HELP)
@@ -287,24 +301,24 @@ _BOUND_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in pa
     help=("Time limit for the search, in seconds. The best bound found by then is printed."),
 )
 @common
-def bound(url: str, **given: Any) -> None:
+def bound(url: str, **arguments: Any) -> None:
     """Compute the least loss that any release of a table in classes of k or more rows must have.
 
     The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
     bound by linear programs, which need the extra bound. For more rows, or without the
     extra, it uses no solver.
     """
-    form = given["form"]
+    form = arguments["form"]
     with errors(form), signals():
         from dbanon.doors import advise as api
         from dbanon.doors.cli.render import pairs_table
 
-        wanted = values(_BOUND_OPTIONS, given)
-        wanted["quasi_identifiers"] += given["single_q"]
-        wanted["orders"] = with_files(wanted["orders"], given["order_files"])
-        if wanted["memory_limit"] is None:
-            wanted["memory_limit"] = half_of_memory()
-        found = api.certificate(
-            url, **wanted, seconds=given["seconds"], on_sql=sql_printer(given["print_sql"])
+        options = values(_BOUND_OPTIONS, arguments)
+        options["quasi_identifiers"] += arguments["single_q"]
+        options["orders"] = with_files(options["orders"], arguments["order_files"])
+        if options["memory_limit"] is None:
+            options["memory_limit"] = half_of_memory()
+        certificate = api.certificate(
+            url, **options, seconds=arguments["seconds"], on_sql=sql_printer(arguments["print_sql"])
         )
-        show(form, found.to_dict(), lambda: pairs_table("Lower bound", found.pairs()))
+        show(form, certificate.to_dict(), lambda: pairs_table("Lower bound", certificate.pairs()))

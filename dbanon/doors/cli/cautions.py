@@ -1,4 +1,4 @@
-"""What commands that release say beside their result: progress, and warnings on stderr."""
+"""Progress and warnings of the commands that release, on stderr."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def watched(shown: bool) -> Iterator[ProgressDisplay]:
-    """Progress of a run, whose warnings are kept for ``warn_of``.
+def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
+    """Show the progress of a run, and suppress the warnings that ``warn_of`` prints later.
 
     Parameters
     ----------
-    shown : False for silence.
+    visible : False for silence.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 
-    with warnings.catch_warnings(), ProgressDisplay(shown, current()) as progress:
+    with warnings.catch_warnings(), ProgressDisplay(visible, current()) as progress:
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
         warnings.simplefilter("ignore", CodesAveraged)
@@ -34,6 +34,6 @@ def watched(shown: bool) -> Iterator[ProgressDisplay]:
 
 
 def warn_of(report: Report | PrivateReport) -> None:
-    """Say what a release tells more than its readers may think, and what of it is lost."""
+    """Warn about what a release discloses and what it has lost."""
     for text in report.warned:
         say(f"Warning: {text}.")

@@ -13,9 +13,9 @@ from dbanon.doors.cli.groups import Commands
 from dbanon.doors.cli.options import click_option
 from dbanon.doors.cli.support import (
     URL_HELP,
+    commit_guard,
     common,
     errors,
-    lasting,
     show,
     signals,
     sql_printer,
@@ -24,8 +24,8 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Rules
 from dbanon.job.private import NewBudget
 
-# Tables are named before the rules, all in one way.
-_OF_RULES = tuple(one for one in parameters(Rules) if one.name != "tables")
+# Tables have an option of their own, ahead of the rules.
+_RULE_OPTIONS = tuple(parameter for parameter in parameters(Rules) if parameter.name != "tables")
 
 
 @click.group("chain", cls=Commands)
@@ -34,8 +34,8 @@ def chain() -> None:
 
 
 def _with_rules(command: Any) -> Any:
-    for one in reversed(_OF_RULES):
-        command = click_option(one, _OF_RULES)(command)
+    for parameter in reversed(_RULE_OPTIONS):
+        command = click_option(parameter, _RULE_OPTIONS)(command)
     return command
 
 
@@ -80,28 +80,28 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
 @click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
               help="With --new-chain-from: where that chain's key is.")  # fmt: skip
 @common
-def create(url: str, name: str, **given: Any) -> None:
+def create(url: str, name: str, **arguments: Any) -> None:
     """Create a chain with its key. Its rules stay the same afterwards."""
-    form = given["form"]
-    with errors(form), signals(), lasting() as committed:
+    form = arguments["form"]
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        rules = {one.name: given[one.name] for one in _OF_RULES}
-        made = api.create_chain(
+        rules = {parameter.name: arguments[parameter.name] for parameter in _RULE_OPTIONS}
+        created = api.create_chain(
             url,
             name,
-            table=given["tables"][0],
-            tables=given["tables"][1:],
-            entity=given["entity"],
-            key_out=given["key_out"],
-            key=given["key"],
-            source=given["source"],
+            table=arguments["tables"][0],
+            tables=arguments["tables"][1:],
+            entity=arguments["entity"],
+            key_out=arguments["key_out"],
+            key=arguments["key"],
+            source=arguments["source"],
             **rules,
-            on_sql=sql_printer(given["print_sql"]),
+            on_sql=sql_printer(arguments["print_sql"]),
         )
         committed()
-        show(form, made.to_dict(), lambda: pairs_table("Chain", made.pairs()))
+        show(form, created.to_dict(), lambda: pairs_table("Chain", created.pairs()))
 
 
 @chain.command("list", epilog=URL_HELP)
@@ -113,10 +113,10 @@ def list_chains(url: str, form: str, print_sql: bool) -> None:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import EntryList
 
-        found = [one.to_dict() for one in api.chains(url, on_sql=sql_printer(print_sql))]
+        chains = [entry.to_dict() for entry in api.chains(url, on_sql=sql_printer(print_sql))]
         header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
-        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
-        show(form, found, lambda: EntryList("Chains", header, rows))
+        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in chains]
+        show(form, chains, lambda: EntryList("Chains", header, rows))
 
 
 @chain.command("show", epilog=URL_HELP)
@@ -129,8 +129,8 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.show_chain(url, name, on_sql=sql_printer(print_sql))
-        show(form, found.to_dict(), lambda: pairs_table("Chain", found.pairs()))
+        description = api.show_chain(url, name, on_sql=sql_printer(print_sql))
+        show(form, description.to_dict(), lambda: pairs_table("Chain", description.pairs()))
 
 
 @chain.command(epilog=URL_HELP)
@@ -165,35 +165,35 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
     ),
 )
 @common
-def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **given: Any) -> None:
+def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **arguments: Any) -> None:
     """Count how many persons share each joint history over several releases, with or without a
     chain."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        of_chain, of_releases = given["key"] is not None, given["entity"] is not None
+        of_chain, of_releases = arguments["key"] is not None, arguments["entity"] is not None
         if of_chain and of_releases:
             raise InvalidParameter(
                 "Measure either a chain, with its key, or releases that have a column for the"
                 " person.",
                 hint="Leave out --chain-key or --entity.",
             )
-        if of_chain and (len(names) > 1 or given["k"] is not None or given["sensitive"]):
+        if of_chain and (len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]):
             raise InvalidParameter(
                 "A chain is measured by itself, against its own k.",
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)
-        found: Any
+        measurement: Any
         if of_chain:
-            found = api.measure_chain(url, names[0], key=given["key"], on_sql=on_sql)
+            measurement = api.measure_chain(url, names[0], key=arguments["key"], on_sql=on_sql)
         else:
-            found = api.measure_releases(
-                url, names, entity=given["entity"], k=given["k"],
-                sensitive=given["sensitive"] or None, on_sql=on_sql,
+            measurement = api.measure_releases(
+                url, names, entity=arguments["entity"], k=arguments["k"],
+                sensitive=arguments["sensitive"] or None, on_sql=on_sql,
             )  # fmt: skip
-        show(form, found.to_dict(), lambda: pairs_table("Histories", found.pairs()))
+        show(form, measurement.to_dict(), lambda: pairs_table("Histories", measurement.pairs()))
 
 
 @chain.command(epilog=URL_HELP)
@@ -214,16 +214,16 @@ def withdraw(
 
     Use it for a request for erasure. A person can only leave together with their class.
     """
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import releases as api
 
         if not entity_from_stdin:
             raise InvalidParameter("Persons are read from stdin.", hint="Add --entity-from-stdin.")
-        named = sys.stdin.read().splitlines()
-        cells = api.withdraw(url, name, named, key=key, on_sql=sql_printer(print_sql))
+        person_ids = sys.stdin.read().splitlines()
+        cells = api.withdraw(url, name, person_ids, key=key, on_sql=sql_printer(print_sql))
         committed()
-        told = f"{cells} classes were withdrawn: the next release does not have them."
-        show(form, {"classes": cells}, lambda: told)
+        message = f"{cells} classes were withdrawn: the next release does not have them."
+        show(form, {"classes": cells}, lambda: message)
 
 
 @chain.command(epilog=URL_HELP)
@@ -232,13 +232,13 @@ def withdraw(
 @common
 def close(url: str, name: str, form: str, print_sql: bool) -> None:
     """Close a chain. It takes no further release, and its state is kept."""
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.close_chain(url, name, on_sql=sql_printer(print_sql))
+        closed = api.close_chain(url, name, on_sql=sql_printer(print_sql))
         committed()
-        show(form, found.to_dict(), lambda: pairs_table("Chain", found.pairs()))
+        show(form, closed.to_dict(), lambda: pairs_table("Chain", closed.pairs()))
 
 
 _OPTIONS = parameters(NewBudget)
@@ -251,8 +251,8 @@ def budget() -> None:
 
 
 def _with_options(command: Any) -> Any:
-    for one in reversed(_OPTIONS):
-        command = click_option(one, _OPTIONS)(command)
+    for parameter in reversed(_OPTIONS):
+        command = click_option(parameter, _OPTIONS)(command)
     return command
 
 
@@ -261,17 +261,19 @@ def _with_options(command: Any) -> Any:
 @_NAME
 @_with_options
 @common
-def create_budget(url: str, name: str, **given: Any) -> None:
+def create_budget(url: str, name: str, **arguments: Any) -> None:
     """Create a budget. Afterwards only the amount spent changes."""
-    form = given["form"]
-    with errors(form), signals(), lasting() as committed:
+    form = arguments["form"]
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
 
-        wanted = {one.name: given[one.name] for one in _OPTIONS}
-        made = synthesis.create_budget(url, name, **wanted, on_sql=sql_printer(given["print_sql"]))
+        options = {parameter.name: arguments[parameter.name] for parameter in _OPTIONS}
+        created = synthesis.create_budget(
+            url, name, **options, on_sql=sql_printer(arguments["print_sql"])
+        )
         committed()
-        show(form, made.to_dict(), lambda: pairs_table("Budget", made.pairs()))
+        show(form, created.to_dict(), lambda: pairs_table("Budget", created.pairs()))
 
 
 @budget.command("list", epilog=URL_HELP)
@@ -283,10 +285,12 @@ def list_budgets(url: str, form: str, print_sql: bool) -> None:
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import EntryList
 
-        found = [one.to_dict() for one in synthesis.budgets(url, on_sql=sql_printer(print_sql))]
+        budgets = [
+            entry.to_dict() for entry in synthesis.budgets(url, on_sql=sql_printer(print_sql))
+        ]
         header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
-        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
-        show(form, found, lambda: EntryList("Budgets", header, rows))
+        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in budgets]
+        show(form, budgets, lambda: EntryList("Budgets", header, rows))
 
 
 @budget.command("show", epilog=URL_HELP)
@@ -299,5 +303,5 @@ def show_budget(url: str, name: str, form: str, print_sql: bool) -> None:
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
 
-        found = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
-        show(form, found.to_dict(), lambda: pairs_table("Budget", found.pairs()))
+        description = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
+        show(form, description.to_dict(), lambda: pairs_table("Budget", description.pairs()))

@@ -9,14 +9,14 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.data.memory import half_of_memory
-from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.cautions import show_progress, warn_of
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.render import (
+    print_results,
     report_table,
     rows_table,
-    tell,
     verification_table,
 )
 from dbanon.doors.cli.support import errors, signals
@@ -32,17 +32,17 @@ from dbanon.stores.files import DUCKDB, file_for
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
-# The comment of the table that the demonstration made, before the release that it made.
+# Prefix of the comment on the demonstration's table; the release's mark follows.
 _MARK = "dbanon demonstration"
-# All their values, as they are drawn and as Arrow has them.
+# Memory for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
 SHOWN = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 
 
 def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
-    """Make ``persons.duckdb`` in ``directory``, release its table, and print what happened.
+    """Create ``persons.duckdb`` in ``directory``, release its table, and print the results.
 
-    What the demonstration made before is made anew; all else in the file stays.
+    An earlier demonstration is replaced; other tables in the file stay.
 
     Parameters
     ----------
@@ -51,10 +51,10 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : there is no such directory, and none can be made.
-    MemoryLimit : so many do not fit half of the machine's memory.
-    OutputNotOurs : the file, its table or its release was not made by a demonstration.
-    NotADatabase : the file is no DuckDB database.
+    InvalidParameter, InsufficientRights : the directory cannot be created.
+    MemoryLimit : the persons do not fit into half of the machine's memory.
+    OutputNotOurs : the file, its table or its release is not from a demonstration.
+    NotADatabase : the file is not a DuckDB database.
     """
     if rows * _BYTES_PER_PERSON > half_of_memory():
         raise MemoryLimit.over(
@@ -67,8 +67,8 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
-    tell(f"{rows} invented persons are in {url}, table app.person.\n")
-    with watched(True) as progress:
+    print_results(f"{rows} invented persons are in {url}, table app.person.\n")
+    with show_progress(True) as progress:
         report = anonymize(
             url,
             table="app.person",
@@ -92,26 +92,26 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         )
         names = [column[0] for column in released.description or ()]
         after = released.fetchall()
-    tell(
+    print_results(
         rows_table("Before (app.person)", SHOWN, before),
         rows_table("After (release.person), two classes", names, after),
         report_table(report),
     )
-    found = verify(DuckdbStore(str(database)), parse_relation("release.person"))
-    assert isinstance(found, Verification)
-    tell(verification_table(found), "Anyone can recount it:\n")
-    print(found.recount_sql)
+    verification = verify(DuckdbStore(str(database)), parse_relation("release.person"))
+    assert isinstance(verification, Verification)
+    print_results(verification_table(verification), "Anyone can recount it:\n")
+    print(verification.recount_sql)
     page = directory / "report.html"
     write_report(report, page, url)
-    tell(f"\nThe report as a page: {page}")
+    print_results(f"\nThe report as a page: {page}")
 
 
 def make_directory(directory: Path) -> bool:
-    """Make a directory, if there is none; whether something is in it.
+    """Create a directory if it does not exist. Return True if it has entries.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : there is none, and none can be made, or looked into.
+    InvalidParameter, InsufficientRights : the directory cannot be created or read.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -125,13 +125,13 @@ def make_directory(directory: Path) -> bool:
 
 
 def make_persons(database: Path, rows: int, seed: int) -> None:
-    """Make table ``app.person`` in a DuckDB file and fill it with invented persons.
+    """Create table ``app.person`` in a DuckDB file and fill it with invented persons.
 
-    A file that exists must be a demonstration's: its table bears the mark, and is made anew.
+    An existing file must have the mark of a demonstration; its table is replaced.
 
     Raises
     ------
-    OutputNotOurs : it is not, or its release is no longer the demonstration's.
+    OutputNotOurs : the file has no mark, or its release is not the demonstration's.
     """
     exists = database.exists()
     with (
@@ -156,28 +156,31 @@ def make_persons(database: Path, rows: int, seed: int) -> None:
 
 
 def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None:
-    """Check that the demonstration made the table, and the release that stands there."""
+    """Check that the demonstration made the table and, if there is one, the release."""
 
     def comment(schema: str) -> str | None:
-        found = connection.execute(
+        comments = connection.execute(
             "SELECT comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND schema_name = ? AND table_name = 'person' UNION ALL"
             " SELECT '' FROM duckdb_views() WHERE database_name = current_database()"
             " AND schema_name = ? AND view_name = 'person'",
             [schema, schema],
         ).fetchall()
-        return (found[0][0] or "") if found else None
+        return (comments[0][0] or "") if comments else None
 
     hint = "Choose another directory (--directory), or remove the file yourself."
-    made = comment("app")
-    if made is None or not made.startswith(_MARK):
+    table_comment = comment("app")
+    if table_comment is None or not table_comment.startswith(_MARK):
         raise OutputNotOurs(
             f"{database} exists, and its table app.person was not made by a demonstration: nothing"
             " was touched.",
             hint=hint,
         )
-    released = comment("release")
-    if released is not None and released != MARK + made.removeprefix(_MARK).strip():
+    release_comment = comment("release")
+    if (
+        release_comment is not None
+        and release_comment != MARK + table_comment.removeprefix(_MARK).strip()
+    ):
         raise OutputNotOurs(
             f"Table release.person in {database} is not the release that the demonstration made:"
             " nothing was touched.",
@@ -186,7 +189,7 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
 
 
 def _mark(database: Path, release_id: str) -> None:
-    """Note in the mark which release is the demonstration's, and may be made anew."""
+    """Add the release to the mark, so that a later demonstration may replace it."""
     with translated(), duckdb.connect(str(database)) as connection:
         connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
 

@@ -215,13 +215,13 @@ def _income(
     """Currency units a year, skewed to the right, with the highest pay around 52 years."""
     career = 1 - ((np.minimum(age, 67) - 52) / 55) ** 2
     degree = _take([0.86, 0.94, 1.0, 1.12, 1.25, 1.4], education)
-    place = _take([r[2] for r in _REGIONS], region)
+    region_factor = _take([r[2] for r in _REGIONS], region)
     base = _take([o[1] for o in (*_OCCUPATIONS, *_OUT_OF_WORK)], occupation)
-    # Pensions follow the degree, for the former occupation is not known any more.
+    # Pensions depend on the degree, since the former occupation is unknown.
     retired = occupation == len(_OCCUPATIONS) + len(_OUT_OF_WORK) - 1
     base = np.where(retired, 24_000, base)
     career = np.where(occupation < len(_OCCUPATIONS), career, 1.0)
-    income = base * career * degree * place * rng.lognormal(-0.04, 0.28, len(age))
+    income = base * career * degree * region_factor * rng.lognormal(-0.04, 0.28, len(age))
     return (np.round(income / 10) * 10).astype(np.int64)
 
 
@@ -266,18 +266,18 @@ def _identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArray[Any
     n = len(sex)
     person_id = rng.permutation(n) + 100_001
     given_names = np.array([_FEMALE_NAMES, _MALE_NAMES])
-    given = (sex, rng.integers(given_names.shape[1], size=n))
+    first = (sex, rng.integers(given_names.shape[1], size=n))
     # Few names are frequent, many are rare.
     family = (len(_FAMILY_NAMES) * rng.random(n) ** 1.6).astype(np.int64)
     # A multiplier without a factor in common with 10**8 keeps the numbers distinct.
     national = 10**8 + (person_id * 48_271_397 + rng.integers(10**8)) % 10**8
-    email = np.char.add(_ascii(given_names)[given], np.array(["."]))
+    email = np.char.add(_ascii(given_names)[first], np.array(["."]))
     email = np.char.add(email, _ascii(_FAMILY_NAMES)[family])
     email = np.char.add(np.char.add(email, person_id.astype(np.str_)), np.array(["@example.org"]))
     spaced = np.char.add(given_names, " ")
     return {
         "person_id": person_id,
-        "full_name": np.char.add(spaced[given], _FAMILY_NAMES[family]),
+        "full_name": np.char.add(spaced[first], _FAMILY_NAMES[family]),
         "email": email,
         "national_id": np.char.add("ZZ-", national.astype(np.str_)),
     }
@@ -303,8 +303,8 @@ def _ascii(names: NDArray[Any]) -> NDArray[Any]:
 def _choose(rng: np.random.Generator, weights: _Floats) -> _Index:
     """One column index per row of (n, m) non-negative weights, drawn in proportion."""
     below = np.cumsum(weights, axis=1)
-    drawn = rng.random(len(weights)) * below[:, -1]
-    chosen: _Index = np.sum(drawn[:, None] >= below, axis=1)
+    thresholds = rng.random(len(weights)) * below[:, -1]
+    chosen: _Index = np.sum(thresholds[:, None] >= below, axis=1)
     return chosen
 
 

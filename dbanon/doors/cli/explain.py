@@ -27,35 +27,38 @@ def explain(code: str | None, form: str) -> None:
         from dbanon.errors import explained
 
         if code is None:
-            known = list(explained.explained().values())
+            entries = list(explained.explained().values())
             show(
                 form,
-                [_plain(one) for one in known],
+                [_plain(entry) for entry in entries],
                 lambda: rows_table(
                     "Errors",
                     ["code", "exit", "SQLSTATE", "meaning"],
-                    [(one.code, one.exit_code, one.sqlstate, one.summary) for one in known],
+                    [
+                        (entry.code, entry.exit_code, entry.sqlstate, entry.summary)
+                        for entry in entries
+                    ],
                 ),
             )
             return
-        found = explained.explain(code)
+        matches = explained.explain(code)
         if form == "json":
-            show(form, [_plain(one) for one in found], lambda: None)
+            show(form, [_plain(entry) for entry in matches], lambda: None)
             return
-        click.echo("\n\n".join(_page(one) for one in found))
+        click.echo("\n\n".join(_page(entry) for entry in matches))
 
 
-def _plain(one: Any) -> dict[str, Any]:
-    return {**one._asdict(), "text": _plain_text(one.text)}
+def _plain(entry: Any) -> dict[str, Any]:
+    return {**entry._asdict(), "text": _plain_text(entry.text)}
 
 
 def _plain_text(text: str) -> str:
-    """Markdown without its marks of emphasis."""
+    """Remove Markdown's marks of emphasis."""
     return re.sub(r"\*\*(.+?)\*\*", r"\1", text)
 
 
-def _page(one: Any) -> str:
-    """An error as plain text."""
-    named = f", dbanon.errors.{one.name}" if one.name else ""
-    head = f"{one.code} (exit code {one.exit_code}, SQLSTATE {one.sqlstate}{named})"
-    return f"{head}\n\n{one.summary}\n\n{_plain_text(one.text)}"
+def _page(entry: Any) -> str:
+    """Render an error's explanation as plain text."""
+    named = f", dbanon.errors.{entry.name}" if entry.name else ""
+    head = f"{entry.code} (exit code {entry.exit_code}, SQLSTATE {entry.sqlstate}{named})"
+    return f"{head}\n\n{entry.summary}\n\n{_plain_text(entry.text)}"

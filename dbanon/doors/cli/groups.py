@@ -1,6 +1,6 @@
-"""Groups of commands, and commands whose URL may be left out.
+"""Command groups, and commands whose URL may come from the environment.
 
-Errors of use are of use for machines, too. Help on all commands imports this and little else.
+Usage errors are also logged as JSON. ``dbanon --help`` imports little besides this module.
 """
 
 from __future__ import annotations
@@ -14,87 +14,90 @@ from typing import Any, NamedTuple
 
 import click
 
-# Where a context of click keeps the words of the command line.
-_GIVEN = "dbanon.given"
+# Key of the command-line words in a click context.
+_WORDS = "dbanon.given"
 
 
 class OnDatabase(click.Command):
-    """A command whose URL may be left out where DBANON_URL has it, also before other arguments."""
+    """A command whose URL argument may be omitted, even as the first of several, if DBANON_URL is
+    set."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         url = os.environ.get("DBANON_URL")
-        taken = [one.name for one in self.params if isinstance(one, click.Argument)]
-        if url and len(taken) > 1 and taken[0] == "url":
+        argument_names = [param.name for param in self.params if isinstance(param, click.Argument)]
+        if url and len(argument_names) > 1 and argument_names[0] == "url":
             with suppress(click.UsageError):
-                given, _, _ = self.make_parser(ctx).parse_args(list(args))
-                told = [given[name] for name in taken if isinstance(given.get(name), str)]
-                if len(told) < len(taken) and told and "://" not in told[0]:
+                parsed, _, _ = self.make_parser(ctx).parse_args(list(args))
+                texts = [
+                    parsed[name] for name in argument_names if isinstance(parsed.get(name), str)
+                ]
+                if len(texts) < len(argument_names) and texts and "://" not in texts[0]:
                     args = [url, *args]
         return super().parse_args(ctx, args)
 
 
 class Commands(click.Group):
-    """Commands; options that cannot be read are told of in the form that was asked for, too."""
+    """A command group that reports invalid options in the requested log format."""
 
     command_class = OnDatabase
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_GIVEN] = list(args)
+        ctx.meta[_WORDS] = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _usage_errors(ctx, ctx.meta[_GIVEN]):
+        with _usage_errors(ctx, ctx.meta[_WORDS]):
             return super().invoke(ctx)
 
 
-class Described(NamedTuple):
-    """Where a command is, as ``module:name`` beside this one, and what is told of it."""
+class CommandEntry(NamedTuple):
+    """The location of a command (``module:name`` in this package) and its help text."""
 
-    place: str
+    location: str
     help: str
 
 
 class _Loaded(Mapping[str, click.Command]):
-    """Commands by name: each is loaded when it is asked for."""
+    """Commands by name, each imported on first access."""
 
-    def __init__(self, known: Mapping[str, Described]) -> None:
-        self._known = known
+    def __init__(self, entries: Mapping[str, CommandEntry]) -> None:
+        self._entries = entries
 
     def __getitem__(self, name: str) -> click.Command:
-        module, _, own = self._known[name].place.partition(":")
-        command: click.Command = getattr(import_module(f"dbanon.doors.cli.{module}"), own)
+        module, _, attribute = self._entries[name].location.partition(":")
+        command: click.Command = getattr(import_module(f"dbanon.doors.cli.{module}"), attribute)
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._entries)
 
 
 class LoadedCommands(Commands):
-    """Commands of which a run loads its own: all together take some tenths of a second."""
+    """A command group that imports only the command to run; importing all takes noticeable time."""
 
-    def __init__(self, *, known: Mapping[str, Described], **more: Any) -> None:
-        super().__init__(**more)
-        self.commands = _Loaded(known)  # type: ignore[assignment]
-        self._known = known
+    def __init__(self, *, entries: Mapping[str, CommandEntry], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Loaded(entries)  # type: ignore[assignment]
+        self._entries = entries
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by what is told of them, and load none."""
-        told = [click.Command(name, help=one.help) for name, one in self._known.items()]
-        click.Group(commands=told).format_commands(ctx, formatter)
+        """List the commands with their help texts, without importing any."""
+        commands = [click.Command(name, help=entry.help) for name, entry in self._entries.items()]
+        click.Group(commands=commands).format_commands(ctx, formatter)
 
 
 @contextmanager
-def _usage_errors(ctx: click.Context, given: Sequence[str]) -> Iterator[None]:
+def _usage_errors(ctx: click.Context, words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        asked = "--log-format=json" in given or ("--log-format", "json") in pairwise(given)
-        if not asked:
+        wants_json = "--log-format=json" in words or ("--log-format", "json") in pairwise(words)
+        if not wants_json:
             raise
-        # What only a command of words needs not.
+        # Import only if needed.
         from dbanon.doors.cli.log import Log
 
         log = Log("json")

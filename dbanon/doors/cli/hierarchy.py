@@ -14,9 +14,9 @@ from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
+    commit_guard,
     common,
     errors,
-    lasting,
     show,
     signals,
     sql_printer,
@@ -113,16 +113,16 @@ def store(
     print_sql: bool,
 ) -> None:
     """Store a tree in a database under a name that every door can use."""
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors.releases import store_hierarchy
 
-        given = file or source
-        if given is None or (file and source):
+        tree_source = file or source
+        if tree_source is None or (file and source):
             raise InvalidParameter("Name either a FILE or --from.")
         tree = store_hierarchy(
             url,
             name,
-            given,
+            tree_source,
             replace=replace,
             description=description,
             on_sql=sql_printer(print_sql),
@@ -146,10 +146,10 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
         from dbanon.doors.cli.render import rows_table
         from dbanon.doors.releases import list_hierarchies
 
-        found = [asdict(one) for one in list_hierarchies(url, on_sql=sql_printer(print_sql))]
+        entries = [asdict(entry) for entry in list_hierarchies(url, on_sql=sql_printer(print_sql))]
         header = ["name", "leaves", "nodes", "description", "created_at", "created_by"]
-        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
-        show(form, found, lambda: rows_table("Stored hierarchies", header, rows))
+        rows = [["" if entry[key] is None else entry[key] for key in header] for entry in entries]
+        show(form, entries, lambda: rows_table("Stored hierarchies", header, rows))
 
 
 @hierarchy.command("show", epilog=URL_HELP)
@@ -183,7 +183,7 @@ def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
 @log_format
 def drop(url: str, name: str, print_sql: bool) -> None:
     """Remove a stored tree; releases that used it stay as they are."""
-    with errors("table"), signals(), lasting() as committed:
+    with errors("table"), signals(), commit_guard() as committed:
         from dbanon.doors.releases import drop_hierarchy
 
         drop_hierarchy(url, name, on_sql=sql_printer(print_sql))
@@ -194,14 +194,14 @@ def drop(url: str, name: str, print_sql: bool) -> None:
 def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
     from dbanon.hierarchy.spec import parse
 
-    given = parse(file, files=True)
-    if isinstance(given, Hierarchy):
-        return given
+    parsed = parse(file, files=True)
+    if isinstance(parsed, Hierarchy):
+        return parsed
     if url is None:
         raise InvalidParameter("This hierarchy is in a database: name its URL.")
     from dbanon.doors.releases import load_hierarchy
 
-    return load_hierarchy(url, given, on_sql=sql_printer(print_sql))
+    return load_hierarchy(url, parsed, on_sql=sql_printer(print_sql))
 
 
 def _column(url: str, table: str, column: str, print_sql: bool) -> tuple[Store, RelationName, str]:
@@ -212,10 +212,10 @@ def _column(url: str, table: str, column: str, print_sql: bool) -> tuple[Store, 
 
 
 def _show(form: str, error: HierarchyBroken) -> None:
-    """Print all problems; as JSON with the error, since stdout then is one document."""
+    """Print all problems. JSON output includes the error, so that stdout is a single document."""
     from dbanon.doors.cli.render import rows_table
 
-    problems = [found for found in error.problems if isinstance(found, Problem)]
+    problems = [problem for problem in error.problems if isinstance(problem, Problem)]
     plain = {
         "error": error.to_dict(on_command_line),
         "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],

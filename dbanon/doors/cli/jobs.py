@@ -1,4 +1,4 @@
-"""The commands on job files but ``run``: ``check``, ``schema``, ``init``, and plans of files."""
+"""The commands on job files except ``run``: ``check``, ``schema``, ``init``, ``plan FILE``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dbanon.doors.cli.support import (
     Names,
     common,
     errors,
-    recounted,
     show,
     signals,
     sql_printer,
+    with_recount_options,
 )
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 from dbanon.job.reading import Reading
@@ -57,16 +57,16 @@ def _read(file: Path, inline_password: bool) -> JobFile:
     return read_job_file(file, inline_password=inline_password)
 
 
-def opened(file: Path, inline_password: bool) -> JobFile:
-    """A job file, its variables expanded, its jobs within half of the memory.
+def open_jobs(file: Path, inline_password: bool) -> JobFile:
+    """Read a job file, expand its variables and limit its jobs to half of the memory.
 
-    Those whose report is a page are evaluated.
+    Jobs with an HTML report also evaluate their release.
     """
-    from dbanon.doors.jobfile.file import limited
+    from dbanon.doors.jobfile.file import with_memory_limit
 
-    found = _read(file, inline_password).with_variables()
-    jobs = tuple(_evaluated(limited(job, half_of_memory())) for job in found.jobs)
-    return replace(found, jobs=jobs)
+    job_file = _read(file, inline_password).with_variables()
+    jobs = tuple(_evaluated(with_memory_limit(job, half_of_memory())) for job in job_file.jobs)
+    return replace(job_file, jobs=jobs)
 
 
 def _evaluated(job: FileJob) -> FileJob:
@@ -86,12 +86,12 @@ def check(file: Path, inline_password: bool, form: str) -> None:
     with errors(form):
         from dbanon.doors.cli.render import rows_table
 
-        found = [
-            {"job": one.name, "table": one.job.table, "output": one.job.output}
-            for one in _read(file, inline_password).jobs
+        entries = [
+            {"job": job.name, "table": job.job.table, "output": job.job.output}
+            for job in _read(file, inline_password).jobs
         ]
-        rows = [list(one.values()) for one in found]
-        show(form, {"jobs": found}, lambda: rows_table("Jobs", list(found[0]), rows))
+        rows = [list(job.values()) for job in entries]
+        show(form, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
 
 
 @click.command()
@@ -111,7 +111,7 @@ def schema() -> None:
 @click.option(
     "--key", type=Names(), default=(), help="Columns that are unique for each row, for views."
 )
-@with_options([one for one in parameters(AdviceRequest) if one.name == "nulls"])
+@with_options([parameter for parameter in parameters(AdviceRequest) if parameter.name == "nulls"])
 @with_options(parameters(Reading))
 @log_format
 def init(
@@ -149,54 +149,61 @@ def plan_file(
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table
-        from dbanon.doors.jobfile.run import failure, plan_file_job, unclassified
+        from dbanon.doors.jobfile.run import columns_without_role, combine_errors, plan_file_job
 
-        jobs = opened(file, inline_password).chosen(names)
-        told: list[dict[str, Any]] = []
+        jobs = open_jobs(file, inline_password).chosen(names)
+        documents: list[dict[str, Any]] = []
         failed: list[tuple[str, DbanonError]] = []
         for job in jobs:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PrivacyWarning)
-                    found = plan_file_job(job, cluster=cluster, on_sql=sql_printer(print_sql))
+                    planned = plan_file_job(job, cluster=cluster, on_sql=sql_printer(print_sql))
             except DbanonError as error:
                 current().error(error)
                 failed.append((job.name, error))
-                lacked = _lacked(job, error, print_sql)
-                told.append({"job": job.name, "error": error.to_dict(), **lacked})
-                pairs = [("job", job.name), *(("missing", one) for one in lacked.get("grants", ()))]
-                if form != "json" and lacked:
+                grants = _missing_grants(job, error, print_sql)
+                documents.append({"job": job.name, "error": error.to_dict(), **grants})
+                pairs = [
+                    ("job", job.name),
+                    *(("missing", grant) for grant in grants.get("grants", ())),
+                ]
+                if form != "json" and grants:
                     show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
-            new = list(unclassified(job, found.not_copied))
-            told.append({"job": job.name, "plan": found.to_dict(), "unclassified": new})
-            told[-1] |= {"schedule": job.schedule} if job.schedule else {}
+            without_role = list(columns_without_role(job, planned.not_copied))
+            documents.append(
+                {"job": job.name, "plan": planned.to_dict(), "unclassified": without_role}
+            )
+            documents[-1] |= {"schedule": job.schedule} if job.schedule else {}
             if form != "json":
-                pairs = [("job", job.name), *found.pairs()]
-                pairs += [("without a role, dropped", ", ".join(new))] if new else []
+                pairs = [("job", job.name), *planned.pairs()]
+                pairs += (
+                    [("without a role, dropped", ", ".join(without_role))] if without_role else []
+                )
                 pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
                 show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
         if form == "json":
-            show(form, {"jobs": told}, lambda: None)
-        ended = failure(failed, len(jobs))
-        if ended is not None:
+            show(form, {"jobs": documents}, lambda: None)
+        batch_error = combine_errors(failed, len(jobs))
+        if batch_error is not None:
             if len(jobs) > 1:
-                current().error(ended)
-            sys.exit(ended.exit_code)
+                current().error(batch_error)
+            sys.exit(batch_error.exit_code)
 
 
-def _lacked(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
-    """The rights that a plan was refused for, as statements; nothing where it was for others."""
+def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
+    """Return the GRANT statements that a plan lacks; empty for errors other than missing rights."""
     from dbanon.doors.jobfile.run import missing_rights
 
     if type(error) is not InsufficientRights:
         return {}
     try:
-        found = missing_rights(job, sql_printer(print_sql))
+        statements = missing_rights(job, sql_printer(print_sql))
     except DbanonError:
-        # The error of the plan is what is told.
+        # Report the plan's error instead.
         return {}
-    return {"grants": list(found)} if found else {}
+    return {"grants": list(statements)} if statements else {}
 
 
 @click.command("verify")
@@ -209,7 +216,7 @@ def _lacked(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]
         " that its ledger recorded of exports, of any format."
     ),
 )
-@recounted("For files of no release.", "the file's own k")
+@with_recount_options("For files of no release.", "the file's own k")
 @common
 def verify_file(
     file: Path,
@@ -228,25 +235,25 @@ def verify_file(
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table
 
-        found = api.verify_file(
+        verification = api.verify_file(
             file,
             ledger=ledger,
             quasi_identifiers=(*quasi_identifiers, *single_q),
             k=k,
             on_sql=sql_printer(print_sql),
         )
-        current().release_id = found.release_id
-        show(form, found.to_dict(), lambda: verification_table(found))
+        current().release_id = verification.release_id
+        show(form, verification.to_dict(), lambda: verification_table(verification))
 
 
-def of_file(
+def choose_by_ending(
     command: click.Command, other: click.Command, endings: tuple[str, ...], option: str = ""
 ) -> click.Command:
-    """The command, and the other one in its place where a word ends like a file of these.
+    """Make a command hand over to another one if an argument has one of the file endings.
 
     Parameters
     ----------
-    option : the other command's own, which stands for it, too.
+    option : an option of the other command alone, which also selects it.
     """
     make = command.make_context
 
@@ -266,5 +273,5 @@ def of_file(
     return command
 
 
-plan_any = of_file(plan, plan_file, (".yaml", ".yml"))
-verify_any = of_file(verify, verify_file, (".parquet", ".csv"), "--ledger")
+plan_any = choose_by_ending(plan, plan_file, (".yaml", ".yml"))
+verify_any = choose_by_ending(verify, verify_file, (".parquet", ".csv"), "--ledger")

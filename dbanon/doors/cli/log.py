@@ -1,7 +1,7 @@
-"""The lines of a command on stderr: words for people, or a JSON object a line for machines.
+"""A command's log on stderr: text for people, or one JSON object per line for machines.
 
-No values, ever. With ``--log-format json`` the first line is ``start`` and the last one ``end``,
-however the command ends: an error, a signal, options that cannot be read.
+The log never contains values. With ``--log-format json`` the first event is ``start`` and the last
+one ``end``, however the command ends: an error, a signal, invalid options.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dbanon.errors import DbanonError, JobFileInvalid, redact
 C = TypeVar("C", bound=Callable[..., Any])
 
 _WARNING = "Warning: "
-# As jobfile.outcome has it, which loads more than a log needs.
+# The same as in jobfile.outcome, which imports more than a log needs.
 _NOTHING_TO_DO = 99
-# Where a context of click keeps the log of the command that runs.
+# Key of the running command's log in a click context.
 _KEY = "dbanon.log"
 
 
 class Log:
-    """What is said of one command.
+    """The log of one command.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Log:
 
     def __init__(self, form: str = "text") -> None:
         self.form = form
-        # What was said before this module was loaded, if anything.
+        # The log's state from before this module was imported, if any.
         self._opening = start.opening if form == "json" else None
         self.run_id = str(uuid.uuid4()) if self._opening is None else self._opening.run_id
         self.release_id: str | None = None
@@ -56,13 +56,13 @@ class Log:
         return self.form == "json"
 
     def event(self, level: str, event: str, *, code: str | None = None, **more: Any) -> None:
-        """Write one object; nothing where words are wanted.
+        """Write an event as JSON; a text log skips it.
 
         Parameters
         ----------
         level : ``info``, ``warning`` or ``error``.
-        code : of the error that it tells of.
-        more : what only this event has.
+        code : of the reported error.
+        more : further fields of this event.
         """
         if self.for_machines:
             plain = {
@@ -79,31 +79,31 @@ class Log:
             write(json.dumps(plain | of_job | more))
 
     def start(self, command: str | None) -> None:
-        """The first line, unless it was written before all this was loaded."""
+        """Write the first event, unless ``start`` has already written it."""
         if self._opening is None:
             self.event("info", "start", command=command)
 
     def begin_job(self, name: str, run_id: str) -> None:
-        """What follows is of a job of a file, under the id of its run."""
+        """Log the start of a job; later events carry its name and run id."""
         self.job, self.run_id, self.release_id, self.phase = name, run_id, None, None
         self.event("info", "job")
 
     def progress(self, phase: str, share: float) -> None:
-        """Say how far a run is."""
+        """Log the progress of a run."""
         if self.for_machines:
             self.event("info", "progress", done=round(share, 3))
         else:
             write(f"run {self.run_id[:8]}: {phase} {share:.0%}")
 
     def error(self, error: DbanonError, *, words: bool = True) -> None:
-        """Say what went wrong; ``words`` is False where stdout says it already."""
+        """Log an error; with ``words=False`` a text log omits it, since stdout already has it."""
         if self.for_machines:
             hint = error.hint_by(on_command_line)
-            told = {"message": error.message, "detail": error.detail, "hint": hint}
-            self.event("error", "error", code=error.code, **told)
+            texts = {"message": error.message, "detail": error.detail, "hint": hint}
+            self.event("error", "error", code=error.code, **texts)
         elif words:
             write(f"Error [{error.code}]: {printable(error.message)}")
-            # A line each where a file is wrong in several places; names hold no ends of lines else.
+            # Only a job file's problems span several lines; escape line breaks in other details.
             wrong = isinstance(error, JobFileInvalid)
             detail = error.detail and printable(error.detail, lines=wrong)
             for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
@@ -112,7 +112,7 @@ class Log:
             write(more_about(error.code))
 
     def end(self, exit_code: int, code: str | None = None) -> None:
-        """The last line."""
+        """Write the last event."""
         if self._opening is not None:
             self._opening.ended = True
         level = "info" if exit_code in (0, _NOTHING_TO_DO) else "error"
@@ -120,18 +120,18 @@ class Log:
 
 
 def more_about(code: str) -> str:
-    """The last line of an error, for people: the command that says what its code means."""
+    """Return an error's last line: the command that explains its code."""
     return f"More: dbanon explain {code}"
 
 
 def current() -> Log:
-    """The log of the command that runs; outside of one, words."""
+    """Return the running command's log, or a text log outside of a command."""
     context = click.get_current_context(silent=True)
     return Log() if context is None else context.meta.setdefault(_KEY, Log())
 
 
 def say(line: str, event: str = "warning") -> None:
-    """Write a line on stderr, if that can be written to; to machines as an event's message."""
+    """Write a line on stderr if possible, in a JSON log as the message of an event."""
     log = current()
     line = redact(line)
     if log.for_machines:
@@ -145,7 +145,7 @@ def say(line: str, event: str = "warning") -> None:
 
 
 def write(line: str) -> None:
-    """Write a line on stderr, if that can be written to."""
+    """Write a line on stderr, ignoring a broken stream."""
     try:
         click.echo(printable(line, lines=True), err=True)
     except (OSError, UnicodeError):
@@ -153,7 +153,7 @@ def write(line: str) -> None:
 
 
 def give_up(stream: Any) -> None:
-    """Let what is left in a broken stream go nowhere: the interpreter would fail on it at exit."""
+    """Redirect a broken stream to the null device; flushing it at exit would fail."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -161,7 +161,7 @@ def give_up(stream: Any) -> None:
 
 
 def log_format(command: C) -> C:
-    """The option of all commands on a database that says what the lines on stderr look like."""
+    """Add the option for the log format, which every command on a database has."""
 
     def chosen(context: click.Context, parameter: click.Parameter, form: str) -> None:
         context.meta[_KEY] = Log(form)

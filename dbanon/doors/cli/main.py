@@ -1,132 +1,134 @@
-"""The command line: one command a job, thin, and loaded when it is asked for."""
+"""The command line: thin commands, each imported when it is used."""
 
 from __future__ import annotations
 
 import click
 
-from dbanon.doors.cli.groups import Described, LoadedCommands
+from dbanon.doors.cli.groups import CommandEntry, LoadedCommands
 
-# Of each the first paragraph of its help, as help on all commands shows it.
+# The first paragraph of each command's help, for the list of all commands.
 _COMMANDS = {
-    "advise": Described(
+    "advise": CommandEntry(
         "advise:advise",
         "Propose column roles, show which columns single rows out, and recommend a first release.",
     ),
-    "anonymize": Described(
+    "anonymize": CommandEntry(
         "anonymize:anonymize",
         "Anonymize a table into a table or view that was recounted before it is visible.",
     ),
-    "bound": Described(
+    "bound": CommandEntry(
         "anonymize:bound",
         "Compute the least loss that any release of a table in classes of k or more rows must"
         " have.",
     ),
-    "budget": Described(
+    "budget": CommandEntry(
         "chains:budget",
         "Privacy budgets: how much the differentially private releases of a table may spend"
         " together.",
     ),
-    "chain": Described("chains:chain", "Releases of the same persons that stay private together."),
-    "check": Described(
+    "chain": CommandEntry(
+        "chains:chain", "Releases of the same persons that stay private together."
+    ),
+    "check": CommandEntry(
         "jobs:check",
         "Check a job file without a database, and report all problems at once.",
     ),
-    "declare": Described(
+    "declare": CommandEntry(
         "rules:declare",
         "Declare rules that say what the columns of a table are. They are stored in its database.",
     ),
-    "demo": Described(
+    "demo": CommandEntry(
         "demo:demo",
         "Invent a table of persons in a DuckDB file, anonymize it, and verify it.",
     ),
-    "drop": Described(
+    "drop": CommandEntry(
         "releases:drop", "Drop a release that dbanon made: its view, its table and its summary."
     ),
-    "evaluate": Described(
+    "evaluate": CommandEntry(
         "releases:evaluate", "Evaluate a release: its loss and its remaining risk."
     ),
-    "explain": Described(
+    "explain": CommandEntry(
         "explain:explain",
         "Explain an error: what its code means, why it occurs, and what to do.",
     ),
-    "gc": Described(
+    "gc": CommandEntry(
         "administration:gc",
         "Drop released tables that their view no longer shows, and leftovers of killed runs.",
     ),
-    "hierarchy": Described(
+    "hierarchy": CommandEntry(
         "hierarchy:hierarchy",
         "Check generalization trees, propose them, and store them by name.",
     ),
-    "init": Described(
+    "init": CommandEntry(
         "jobs:init",
         "Print a job file for a table, for you to edit. Its roles are proposals, never decisions.",
     ),
-    "install": Described(
+    "install": CommandEntry(
         "administration:install",
         "Install the SQL functions in a PostgreSQL database.",
     ),
-    "methods": Described(
+    "methods": CommandEntry(
         "administration:methods",
         "List the methods with the data they take, class sizes, guarantee, cost, reference"
         " and options.",
     ),
-    "plan": Described(
+    "plan": CommandEntry(
         "jobs:plan_any",
         "Show what anonymize would do with these options, or refuse as anonymize would.",
     ),
-    "refresh": Described(
+    "refresh": CommandEntry(
         "rules:refresh",
         "Make a release again from its entry in the ledger, with the current rows of its source.",
     ),
-    "releases": Described(
+    "releases": CommandEntry(
         "releases:releases",
         "List the releases in the ledger, newest first, with the current state of each.",
     ),
-    "repair": Described(
+    "repair": CommandEntry(
         "administration:repair",
         "Attach the releases of a PostgreSQL ledger to their relations again, and say what was"
         " done.",
     ),
-    "report": Described(
+    "report": CommandEntry(
         "releases:report",
         "Write the report of a release from its ledger entry, with its classes counted again.",
     ),
-    "rules": Described(
+    "rules": CommandEntry(
         "rules:rules",
         "List the declared rules, and whether their tables and columns still exist.",
     ),
-    "run": Described(
+    "run": CommandEntry(
         "run:run",
         "Run the jobs of a file in its order, each with its own transaction, lock and ledger row.",
     ),
-    "schema": Described(
+    "schema": CommandEntry(
         "jobs:schema",
         "Print the JSON Schema of job files, which editors use to check them.",
     ),
-    "show": Described(
+    "show": CommandEntry(
         "releases:show_release",
         "Show everything that the ledger has about a release: its entry, columns and run.",
     ),
-    "undeclare": Described(
+    "undeclare": CommandEntry(
         "rules:undeclare", "Remove the rules of a table, for some columns or for all."
     ),
-    "tutorial": Described(
+    "tutorial": CommandEntry(
         "tutorial:tutorial",
         "Take a guided tour in ten minutes. Each step is explained, run for real, and waits"
         " for Enter.",
     ),
-    "uninstall": Described(
+    "uninstall": CommandEntry(
         "administration:uninstall", "Remove the SQL functions; the ledger stays."
     ),
-    "upgrade": Described(
+    "upgrade": CommandEntry(
         "administration:upgrade",
         "Bring installed SQL functions to this version; ledger, hierarchies and grants stay.",
     ),
-    "verify": Described(
+    "verify": CommandEntry(
         "jobs:verify_any",
         "Recount a release in the database, and compare it with the ledger.",
     ),
-    "workbench": Described(
+    "workbench": CommandEntry(
         "workbench:workbench",
         "Open a local web page that leads from a table to a job file and its release.",
     ),
@@ -135,7 +137,7 @@ _COMMANDS = {
 
 @click.group(
     cls=LoadedCommands,
-    known=_COMMANDS,
+    entries=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="dbanon")

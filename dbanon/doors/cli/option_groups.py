@@ -1,4 +1,4 @@
-"""Help on commands with many options: the first ones, or all of them by task."""
+"""Help on commands with many options: the most important ones, or all grouped by task."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import click
 
 from dbanon.doors.cli.groups import OnDatabase
 
-# Names of click's parameters, or their beginnings, which end with _. An option that is in no group
-# is shown behind all others.
+# Names of click's parameters, or prefixes ending with _. Options without a group are listed last.
 _FIRST = (
     "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
     "hierarchies", "nulls", "report",
@@ -50,7 +49,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 OTHER = "Other"
 _ALL = "dbanon.help_all"
 
-# What others call an option, and how to write it here.
+# Other tools' names of options, and their equivalents.
 _OTHER_NAMES = (
     (r"(distinct-)?l(-?diversity)?|diversity", "--model COLUMN=distinct_l:3"),
     (r"entropy-l(-?diversity)?", "--model COLUMN=entropy_l:3"),
@@ -66,11 +65,11 @@ _OTHER_NAMES = (
 
 
 def group_of(param: click.Parameter) -> str:
-    """The group that an option belongs to."""
-    # The name of click's own parameter for help is click's affair.
+    """Return the group of an option."""
+    # Click may name its help parameter as it likes.
     name = "help" if "--help" in param.opts else str(param.name)
     for group, names in _GROUPS.items():
-        beginnings = tuple(own for own in names if own.endswith("_"))
+        beginnings = tuple(prefix for prefix in names if prefix.endswith("_"))
         if name in names or name.startswith(beginnings):
             return group
     return OTHER
@@ -79,8 +78,8 @@ def group_of(param: click.Parameter) -> str:
 class GroupedOptions(OnDatabase):
     """A command whose help shows ten options, and all of them with ``--help-all``."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self.params.append(
             click.Option(
                 ["--help-all"],
@@ -104,7 +103,7 @@ class GroupedOptions(OnDatabase):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List options by group: the first group only, unless all are asked for."""
+        """List options by group: only the first group, unless all are requested."""
         rows: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None

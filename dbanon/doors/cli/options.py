@@ -1,4 +1,4 @@
-"""The command line's form of options: flags from their descriptions, and values from texts."""
+"""Click options built from option descriptions, and their values parsed from text."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dbanon.methods import METHODS
 
 Decorator = Callable[[Any], Any]
 
-# What more there is to know of how a value is written.
-_WRITTEN = {
+# Additional help on the syntax of each form of value.
+_SYNTAX_HELP = {
     "NAME=A,B,C": "Put a value that contains a comma in double quotes",
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
@@ -33,105 +33,117 @@ _WRITTEN = {
 }
 
 
-def click_option(one: Parameter, known: Sequence[Parameter], named: str = "") -> Decorator:
-    """An option as click has it; ``known`` are those that its help may name.
+def click_option(
+    parameter: Parameter, parameters: Sequence[Parameter], parameter_name: str = ""
+) -> Decorator:
+    """Build the click option of a parameter.
 
     Parameters
     ----------
-    named : the name that the command takes it by, where that is not the option's own.
+    parameters : options that the help text may refer to.
+    parameter_name : the keyword argument of the command, if it differs from the option's name.
     """
-    told = one.help_with(
-        lambda name: next((flag(other) for other in known if other.name == name), name)
+    help_text = parameter.help_with(
+        lambda name: next(
+            (flag(candidate) for candidate in parameters if candidate.name == name), name
+        )
     )
-    given: dict[str, Any] = {"help": told}
-    default = None if one.default is REQUIRED else one.default
-    if one.default is REQUIRED and one.kind is not tuple:
-        given["required"] = True
-    if one.option.flag and one.kind in (tuple, Mapping):
-        given |= {"multiple": True, "metavar": one.option.form}
-        written = _WRITTEN.get(one.option.form)
-        more = f" {written}. Repeatable." if written else " Repeatable."
-        given["help"] = told + more
-    elif one.kind is tuple:
-        given |= {"type": Names(), "default": ()}
-    elif one.kind is bool:
-        given["is_flag"] = True
-        if default is not False and "default" not in given:
-            # What is on, or open, can be turned off.
-            name = flag(one)
+    settings: dict[str, Any] = {"help": help_text}
+    default = None if parameter.default is REQUIRED else parameter.default
+    if parameter.default is REQUIRED and parameter.kind is not tuple:
+        settings["required"] = True
+    if parameter.option.flag and parameter.kind in (tuple, Mapping):
+        settings |= {"multiple": True, "metavar": parameter.option.form}
+        syntax_help = _SYNTAX_HELP.get(parameter.option.form)
+        suffix = f" {syntax_help}. Repeatable." if syntax_help else " Repeatable."
+        settings["help"] = help_text + suffix
+    elif parameter.kind is tuple:
+        settings |= {"type": Names(), "default": ()}
+    elif parameter.kind is bool:
+        settings["is_flag"] = True
+        if default is not False and "default" not in settings:
+            # An option that is on or undecided by default also needs a --no-… form.
+            name = flag(parameter)
             switch = f"{name}/--no-{name.removeprefix('--')}"
-            return click.option(switch, named or one.name, default=default, **given)
+            return click.option(
+                switch, parameter_name or parameter.name, default=default, **settings
+            )
     else:
-        given["type"] = _type(one)
-        given |= {"metavar": one.option.form} if one.option.form else {}
-        given |= {} if default is None else {"default": default, "show_default": True}
-    return click.option(flag(one), named or one.name, **given)
+        settings["type"] = _type(parameter)
+        settings |= {"metavar": parameter.option.form} if parameter.option.form else {}
+        settings |= {} if default is None else {"default": default, "show_default": True}
+    return click.option(flag(parameter), parameter_name or parameter.name, **settings)
 
 
-def _type(one: Parameter) -> Any:
-    if one.option.choices:
-        return click.Choice(one.option.choices)
-    if one.kind is Chain:
-        # Its name; the rest has options of its own.
+def _type(parameter: Parameter) -> Any:
+    if parameter.option.choices:
+        return click.Choice(parameter.option.choices)
+    if parameter.kind is Chain:
+        # The option takes the chain's name; its other fields have separate options.
         return str
-    return Bytes() if one.option.unit == "bytes" else one.kind
+    return Bytes() if parameter.option.unit == "bytes" else parameter.kind
 
 
-def values(known: Iterable[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of options by name, of what click read.
+def values(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert what click read into option values by name.
 
     Raises
     ------
-    InvalidParameter : a text is not of the option's form. Of values of columns none is told.
+    InvalidParameter : a text does not have the option's form. The message quotes no column value.
     """
-    found = {one.name: _value(one, given[one.name]) for one in known}
-    if "options" in found:
-        found["options"] = method_options(found["method"], found["options"])
-    return found
+    options = {
+        parameter.name: _value(parameter, arguments[parameter.name]) for parameter in parameters
+    }
+    if "options" in options:
+        options["options"] = method_options(options["method"], options["options"])
+    return options
 
 
-def _value(one: Parameter, given: Any) -> Any:
-    if not one.option.flag or one.kind not in (tuple, Mapping):
-        return given
-    if one.item is Model:
-        return tuple(model(text) for text in given)
-    if one.item is str and one.kind is tuple:
-        return tuple(given)
-    if one.item is ColumnSet:
-        return tuple(map(column_set, given))
-    if one.item is Export:
-        return tuple(map(Export, given))
-    pairs = dict(map(pair, given))
-    if one.option.form == "NAME=LOW:HIGH":
+def _value(parameter: Parameter, raw_value: Any) -> Any:
+    if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
+        return raw_value
+    if parameter.item is Model:
+        return tuple(model(text) for text in raw_value)
+    if parameter.item is str and parameter.kind is tuple:
+        return tuple(raw_value)
+    if parameter.item is ColumnSet:
+        return tuple(map(column_set, raw_value))
+    if parameter.item is Export:
+        return tuple(map(Export, raw_value))
+    pairs = dict(map(pair, raw_value))
+    if parameter.option.form == "NAME=LOW:HIGH":
         return {name: ends(text) for name, text in pairs.items()}
-    if one.item is float:
-        return {name: _number(flag(one), text) for name, text in pairs.items()}
-    if get_origin(one.item) is Sequence:
+    if parameter.item is float:
+        return {name: _number(flag(parameter), text) for name, text in pairs.items()}
+    if get_origin(parameter.item) is Sequence:
         return {name: order(text) for name, text in pairs.items()}
     return pairs
 
 
 def order(text: str) -> tuple[str, ...]:
-    """The values that A,B,C states, from the lowest to the highest."""
+    """Parse A,B,C into values, lowest first."""
     return split_list(text)
 
 
 def ends(text: str) -> tuple[Any, Any]:
-    """The two sides of LOW:HIGH; a time of day has colons of its own.
+    """Parse LOW:HIGH into its two ends. A time of day contains colons, so split in the middle.
 
     Raises
     ------
-    InvalidParameter : there are no two.
+    InvalidParameter : the text does not have two ends.
     """
     parts = text.split(":")
-    low, high = (":".join(half) for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]))
+    low, high = (
+        ":".join(parts_of_end)
+        for parts_of_end in (parts[: len(parts) // 2], parts[len(parts) // 2 :])
+    )
     if len(parts) % 2 or not low or not high:
         raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
     return _value_of(low), _value_of(high)
 
 
 def _value_of(text: str) -> Any:
-    """A number where it is one."""
+    """Convert a text to a number if possible."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -147,28 +159,28 @@ def _number(option: str, text: str) -> float:
         raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
 
 
-def column_set(given: str) -> ColumnSet:
-    """The set of columns that A,B or A,B=K says."""
-    names, equals, k = given.rpartition("=")
+def column_set(text: str) -> ColumnSet:
+    """Parse A,B or A,B=K into a set of columns."""
+    names, equals, k = text.rpartition("=")
     if not equals:
-        names, k = given, ""
+        names, k = text, ""
     if equals and not k.isdecimal():
         raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
     return ColumnSet(order(names), int(k) if equals else None)
 
 
-def model(given: str) -> Model:
-    """The privacy model that NAME=KIND:LEVEL says, with l=NUMBER or distance=… after it."""
-    name, wish = pair(given)
-    kind, _, rest = wish.partition(":")
-    level, _, detail = rest.partition(":")
-    more: dict[str, Any] = {}
-    if detail:
-        option, value = pair(detail)
+def model(text: str) -> Model:
+    """Parse NAME=KIND:LEVEL, optionally followed by l=NUMBER or distance=…, into a model."""
+    name, requirement = pair(text)
+    kind, _, level_text = requirement.partition(":")
+    level, _, suffix = level_text.partition(":")
+    settings: dict[str, Any] = {}
+    if suffix:
+        option, value = pair(suffix)
         if option == "l" and kind == "recursive_cl" and value.isdecimal():
-            more["l"] = int(value)
+            settings["l"] = int(value)
         elif option == "distance" and kind == "t_closeness":
-            more["distance"] = value
+            settings["distance"] = value
         else:
             raise InvalidParameter(
                 "This privacy model does not have this option.",
@@ -176,7 +188,7 @@ def model(given: str) -> Model:
                 " a hierarchy.",
             )
     try:
-        return Model(kind, name, float(level), **more)
+        return Model(kind, name, float(level), **settings)
     except ValueError:
         raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
 
@@ -184,39 +196,41 @@ def model(given: str) -> Model:
 def with_files(
     stated: Mapping[str, tuple[str, ...]], files: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The orders that were stated and those of NAME=FILE; of the values none is told in an error.
+    """Merge orders stated as options with those read from NAME=FILE. Errors quote no value.
 
     Raises
     ------
-    InvalidParameter : a file cannot be read, an order is stated twice or holds an empty value.
+    InvalidParameter : a file cannot be read, or an order is stated twice or has an empty value.
     """
-    found = dict(stated)
+    orders = dict(stated)
     for name, path in map(pair, files):
-        if name in found:
+        if name in orders:
             raise InvalidParameter(f'The order of "{name}" is stated twice.')
         try:
-            found[name] = tuple(
+            orders[name] = tuple(
                 Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig").splitlines()
             )
         except (OSError, ValueError):
             raise InvalidParameter(
                 "An order cannot be read.", hint="Name a file that exists, in UTF-8."
             ) from None
-    for name, order in found.items():
+    for name, order in orders.items():
         if "" in order:
             raise InvalidParameter(
                 f'The order of "{name}" holds an empty value.',
                 hint="Write values as a,b,c, or one in each line of a file.",
             )
-    return found
+    return orders
 
 
-def method_options(method: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """Options in the types that the method declares; a text that is of no such type stays one."""
-    known = {one.name: one for one in METHODS[method].options} if method in METHODS else {}
+def method_options(method: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Convert option texts to the types that the method declares; leave other texts unchanged."""
+    declared = (
+        {option.name: option for option in METHODS[method].options} if method in METHODS else {}
+    )
     return {
-        name: _typed(known[name].kind, text) if name in known else text
-        for name, text in given.items()
+        name: _typed(declared[name].kind, text) if name in declared else text
+        for name, text in texts.items()
     }
 
 

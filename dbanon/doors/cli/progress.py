@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, a line now and then elsewhere. No values, ever."""
+"""Progress of a run: a bar on a terminal, otherwise occasional lines. It never shows values."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class ProgressDisplay:
-    """A context manager that is called with a phase and the share of it that is done.
+    """A context manager, called with a phase and the completed share of it.
 
     Parameters
     ----------
-    shown : False for silence.
-    log : where there is no terminal, for lines; it always has the phase.
+    visible : False for silence.
+    log : receives lines if there is no terminal; its phase is always updated.
     """
 
-    def __init__(self, shown: bool, log: Log, stream: TextIO | None = None) -> None:
+    def __init__(self, visible: bool, log: Log, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._shown, self._log = shown, log
+        self._visible, self._log = visible, log
         self._last = time.monotonic()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        if shown and not log.for_machines and self._stream.isatty():
+        if visible and not log.for_machines and self._stream.isatty():
             self._bar = bar_on(self._stream)
 
     def __enter__(self) -> ProgressDisplay:
@@ -54,8 +54,8 @@ class ProgressDisplay:
             if phase not in self._tasks:
                 self._tasks[phase] = self._bar.add_task(phase, total=1.0)
             self._bar.update(self._tasks[phase], completed=share)
-        elif self._shown and time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+        elif self._visible and time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
             self._log.progress(phase, share)
-        elif self._shown and begins:
+        elif self._visible and begins:
             self._log.event("info", "phase")

@@ -1,4 +1,4 @@
-"""The commands on releases that a database has: ``releases``, ``show``, ``drop``, ``report`` …."""
+"""The commands on existing releases: ``releases``, ``show``, ``drop``, ``report`` …."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
+    commit_guard,
     common,
     errors,
-    lasting,
-    recounted,
     show,
     signals,
     sql_printer,
+    with_recount_options,
 )
 from dbanon.doors.spelling import on_command_line
 from dbanon.errors import DbanonError, InvalidParameter
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 def needs_evaluation(path: str | Path | None) -> bool:
-    """True for a page: what a release is worth can be told only by the run that makes it."""
+    """True for a page: only the run that makes a release can evaluate it fully."""
     return path is not None and Path(path).suffix == ".html"
 
 
 def write_report(report: Report | PrivateReport, path: Path, database: str) -> None:
-    """Write the report of a release that was just made, and remove an earlier refusal beside it.
+    """Write the report of a new release, and remove an earlier refusal next to it.
 
     Parameters
     ----------
-    database : URL of where it is, for a page.
+    database : URL of the release's database, read for an HTML page.
     """
     from dbanon.doors.cli.render import save_report
     from dbanon.doors.html.refusals import drop_refusal
@@ -53,7 +53,7 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
     try:
         save_report(report, path, _look_at(database, report) if with_look else None)
     except OSError as error:
-        # The release is committed: a scheduler must not make it again for its report.
+        # The release is committed: a failed report must not make a scheduler repeat the run.
         say(
             f"Warning: the release was published, but its report {path} could not be written"
             f" ({error.strerror or type(error).__name__}). Once it can be, write it with dbanon"
@@ -64,12 +64,12 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
 
 
 @contextmanager
-def refused_into(path: Path | None, asked: Mapping[str, Any], run_id: str) -> Iterator[None]:
-    """Write why the block made no release beside where its report would be, if there is one.
+def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> Iterator[None]:
+    """If the block raises an error and a report was requested, save the refusal next to it.
 
     Parameters
     ----------
-    asked : the options, with ``table`` and ``output``.
+    options : of the release, including ``table`` and ``output``.
     """
     try:
         yield
@@ -77,13 +77,13 @@ def refused_into(path: Path | None, asked: Mapping[str, Any], run_id: str) -> It
         if path is not None:
             from dbanon.doors.cli.render import save_refusal
 
-            names = {"output": str(asked["output"]), "source": str(asked["table"] or "")}
+            names = {"output": str(options["output"]), "source": str(options["table"] or "")}
             save_refusal(error, path, **names, run_id=run_id, way=on_command_line)
         raise
 
 
 def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
-    """What the database has of a release; None where it cannot be asked."""
+    """Read what an HTML page shows about a release; None if the database does not answer."""
     from dbanon.run.inspect_release import look
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
@@ -150,14 +150,14 @@ def report(
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
         private = private_report(store, name)
-        found = look(store, name) if private is None else None
-        told = private if found is None else found.recorded.report
-        assert told is not None
-        current().release_id = told.release_id
+        release_look = look(store, name) if private is None else None
+        release_report = private if release_look is None else release_look.recorded.report
+        assert release_report is not None
+        current().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(told, path, found, recount=recount, handed=handed)
+        save_report(release_report, path, release_look, recount=recount, handed=handed)
         plain = {
-            "release_id": told.release_id,
+            "release_id": release_report.release_id,
             "report": str(path),
             "recounted": recount.recounted,
         }
@@ -190,10 +190,10 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
         on_sql = sql_printer(print_sql)
         if job is None:
             title, header = "Releases", _RELEASE
-            found = [asdict(release) for release in api.releases(url, exact=exact, on_sql=on_sql)]
+            entries = [asdict(release) for release in api.releases(url, exact=exact, on_sql=on_sql)]
         else:
             title, header = f"Runs of job {job}", _ATTEMPT
-            found = [asdict(attempt) for attempt in api.attempts(url, job, on_sql=on_sql)]
+            entries = [asdict(attempt) for attempt in api.attempts(url, job, on_sql=on_sql)]
 
         def cell(value: object) -> object:
             if isinstance(value, float):
@@ -202,8 +202,8 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
                 return "yes" if value else "no"
             return "" if value is None else value
 
-        rows = [[cell(one[key]) for key in header] for one in found]
-        show(form, found, lambda: EntryList(title, header, rows))
+        rows = [[cell(entry[key]) for key in header] for entry in entries]
+        show(form, entries, lambda: EntryList(title, header, rows))
 
 
 @click.command("show", cls=OnDatabase, epilog=URL_HELP)
@@ -227,34 +227,34 @@ def show_release(url: str, release: str, internal: bool, form: str, print_sql: b
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.show(url, release, internal=internal, on_sql=sql_printer(print_sql))
-        current().release_id = found["release_id"]
+        entry = api.show(url, release, internal=internal, on_sql=sql_printer(print_sql))
+        current().release_id = entry["release_id"]
 
         def pairs() -> list[tuple[str, str]]:
-            told: list[tuple[str, str]] = []
-            for name, value in found.items():
+            labels_and_texts: list[tuple[str, str]] = []
+            for name, value in entry.items():
                 text = value if isinstance(value, str) else json.dumps(value, default=str)
                 if name == "columns":
-                    told += [
+                    labels_and_texts += [
                         (f"column {c['name']}", f"{c['role']}, {c['sql_type']}") for c in value
                     ]
                 elif name == "internal":
-                    told += _internal_pairs(value)
+                    labels_and_texts += _internal_pairs(value)
                 elif value is not None:
-                    told.append((name, text))
-            return told
+                    labels_and_texts.append((name, text))
+            return labels_and_texts
 
-        show(form, found, lambda: pairs_table("Release", pairs()))
+        show(form, entry, lambda: pairs_table("Release", pairs()))
 
 
 def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """The exact figures of a release as pairs of label and text, with what they are."""
+    """Render the exact figures of a release as pairs of label and text, after a heading."""
     from dbanon.release.outcome import INTERNAL
 
     if figures is None:
         return [("exact figures", "none: not recorded, or another role published it")]
-    shown = [(f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"]
-    return [("exact figures", INTERNAL), *shown]
+    pairs = [(f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"]
+    return [("exact figures", INTERNAL), *pairs]
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -295,24 +295,31 @@ def evaluate(
             raise InvalidParameter(
                 "--changed-source needs an original.", hint="Add --original TABLE."
             )
-        found = api.evaluate_release(
+        evaluation = api.evaluate_release(
             url,
             release,
             original=original,
             changed_source=changed_source,
             on_sql=sql_printer(print_sql),
         )
-        current().release_id = found.release_id
+        current().release_id = evaluation.release_id
 
         def rows() -> list[list[object]]:
             return [
-                [one.measure, one.attribute or "", "" if one.value is None else f"{one.value:.6g}",
-                 one.note]
-                for one in found.figures
-            ]  # fmt: skip
+                [
+                    figure.measure,
+                    figure.attribute or "",
+                    "" if figure.value is None else f"{figure.value:.6g}",
+                    figure.note,
+                ]
+                for figure in evaluation.figures
+            ]
 
-        header, title = ["measure", "column", "value", "note"], f"Evaluation of {found.relation}"
-        show(form, found.to_dict(), lambda: rows_table(title, header, rows()))
+        header, title = (
+            ["measure", "column", "value", "note"],
+            f"Evaluation of {evaluation.relation}",
+        )
+        show(form, evaluation.to_dict(), lambda: rows_table(title, header, rows()))
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -324,7 +331,7 @@ def drop(url: str, release: str, form: str, print_sql: bool) -> None:
 
     RELEASE is the name of its output. The ledger keeps its entry and marks it as dropped.
     """
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
@@ -341,7 +348,7 @@ def drop(url: str, release: str, form: str, print_sql: bool) -> None:
 @click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
-@recounted(
+@with_recount_options(
     "The quasi-identifiers, for a relation that is not in the ledger of this database.",
     "the ledger's k",
 )
@@ -364,12 +371,12 @@ def verify(
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table
 
-        found = api.verify(
+        verification = api.verify(
             url,
             relation,
             quasi_identifiers=(*quasi_identifiers, *single_q),
             k=k,
             on_sql=sql_printer(print_sql),
         )
-        current().release_id = found.release_id
-        show(form, found.to_dict(), lambda: verification_table(found))
+        current().release_id = verification.release_id
+        show(form, verification.to_dict(), lambda: verification_table(verification))

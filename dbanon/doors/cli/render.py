@@ -1,4 +1,4 @@
-"""Reports as people read them: tables on a terminal, JSON and HTML files."""
+"""Reports for people: tables on a terminal, JSON and HTML files."""
 
 from __future__ import annotations
 
@@ -30,55 +30,55 @@ if TYPE_CHECKING:
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.run.verify_export import VerifiedExport
 
-# Wider than any line.
+# A width in characters that no line reaches.
 _UNBROKEN = 1_000_000
-# Columns of a terminal below which tables are narrowed, and of a label there.
+# Terminal width up to which tables are narrowed, and the label width then.
 _NARROW = 100
 _LABEL = 30
 
 
-def tell(*what: Any) -> None:
-    """Print tables and texts on stdout: as wide as the terminal, and as wide as they are elsewhere.
+def print_results(*results: Any) -> None:
+    """Print tables and texts on stdout, fitted to the terminal if there is one.
 
-    Where nobody watches, no line is broken and no space stands behind one.
+    If stdout is not a terminal, lines are neither wrapped nor padded.
     """
     console = Console()
-    for one in what:
+    for result in results:
         if console.is_terminal:
-            _fit(one, console.width)
-            console.print(one)
+            _fit(result, console.width)
+            console.print(result)
         else:
-            click.echo(_unpadded(one, sys.stdout.encoding or "utf-8"))
+            click.echo(_unpadded(result, sys.stdout.encoding or "utf-8"))
 
 
-def _unpadded(what: Any, encoding: str) -> str:
-    """The lines of a table or text, in characters that the encoding has."""
-    held = io.BytesIO()
-    file = io.TextIOWrapper(held, encoding, errors="backslashreplace", write_through=True)
+def _unpadded(renderable: Any, encoding: str) -> str:
+    """Render a table or text without trailing blanks, in characters of the encoding."""
+    buffer = io.BytesIO()
+    file = io.TextIOWrapper(buffer, encoding, errors="backslashreplace", write_through=True)
     width = None if "COLUMNS" in os.environ else _UNBROKEN
     console = Console(file=file, width=width)
-    _fit(what, console.width)
-    console.print(what)
-    lines = held.getvalue().decode(encoding).splitlines()
+    _fit(renderable, console.width)
+    console.print(renderable)
+    lines = buffer.getvalue().decode(encoding).splitlines()
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _fit(what: Any, width: int) -> None:
-    """Narrow the tables of what is printed on a terminal of few columns."""
+def _fit(renderable: Any, width: int) -> None:
+    """Narrow tables for a small terminal."""
     if width > _NARROW:
         return
-    if isinstance(what, Group):
-        for one in what.renderables:
-            _fit(one, width)
-    elif isinstance(what, Table):
-        what.collapse_padding, what.pad_edge = True, False
-        if not what.show_header:
-            # Labels and values share the lines; a release's identifier fits into one.
-            what.columns[0].no_wrap, what.columns[0].max_width = False, _LABEL
+    if isinstance(renderable, Group):
+        for part in renderable.renderables:
+            _fit(part, width)
+    elif isinstance(renderable, Table):
+        renderable.collapse_padding, renderable.pad_edge = True, False
+        if not renderable.show_header:
+            # Wrap labels, so that a release's identifier fits on the line of its label.
+            renderable.columns[0].no_wrap, renderable.columns[0].max_width = False, _LABEL
 
 
 def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
-    """A table of labels and texts."""
+    """Build a table of labels and texts."""
     table = Table(title=_plain(title), show_header=False, title_justify="left", box=box.SIMPLE)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -88,22 +88,22 @@ def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
 
 
 def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table with a header."""
+    """Build a table with a header."""
     table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE)
     lines = [[_plain("NULL" if value is None else str(value)) for value in row] for row in rows]
-    for place, name in enumerate(header):
-        # A short name in front is never parted.
-        whole = place == 0 and all(len(line[0]) <= _LABEL for line in lines)
-        table.add_column(_plain(name), overflow="fold", no_wrap=whole)
+    for index, name in enumerate(header):
+        # A short name in the first column is never wrapped.
+        no_wrap = index == 0 and all(len(line[0]) <= _LABEL for line in lines)
+        table.add_column(_plain(name), overflow="fold", no_wrap=no_wrap)
     for line in lines:
         table.add_row(*line)
     return table
 
 
 class EntryList:
-    """Entries as a table, or each as lines of label and value where the table is too wide.
+    """Entries as a table or, if it is too wide, each entry as lines of label and value.
 
-    A table that is narrowed parts identifiers, which are to be copied.
+    Narrowing the table would wrap identifiers, which people copy.
     """
 
     def __init__(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -111,8 +111,8 @@ class EntryList:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = rows_table(self._title, self._header, self._rows)
-        whole = Measurement.get(console, options.update(width=_UNBROKEN), table)
-        if whole.maximum <= options.max_width:
+        width = Measurement.get(console, options.update(width=_UNBROKEN), table)
+        if width.maximum <= options.max_width:
             yield table
             return
         title = self._title
@@ -126,15 +126,15 @@ class EntryList:
 
 
 def entries_text(entries: Iterable[Mapping[str, str]]) -> Text:
-    """Entries of a catalogue in 80 columns: each has a name, a summary, and what else is known.
+    """Render a catalog in 80 columns.
 
-    The first value of an entry is its name, the second its summary.
+    The first value of an entry is its name, the second its summary; details follow.
     """
     lines: list[str] = []
     for entry in entries:
-        (_, name), (_, summary), *more = entry.items()
+        (_, name), (_, summary), *details = entry.items()
         lines += textwrap.wrap(f"{name}: {summary}", 78, subsequent_indent="  ")
-        for label, text in more:
+        for label, text in details:
             if text:
                 lines += textwrap.wrap(
                     f"{label}: {text}", 78, initial_indent="    ", subsequent_indent="      "
@@ -144,39 +144,39 @@ def entries_text(entries: Iterable[Mapping[str, str]]) -> Text:
 
 
 def report_table(report: Report | PrivateReport) -> Table:
-    """A report as a table."""
+    """Build the table of a report."""
     return pairs_table("Report", report.pairs())
 
 
-def verification_table(found: Verification | PrivateVerification | VerifiedExport) -> Table:
-    """A verification as a table."""
+def verification_table(verification: Verification | PrivateVerification | VerifiedExport) -> Table:
+    """Build the table of a verification."""
     from dbanon.run.verify import Verification, release_text
 
-    if not isinstance(found, Verification):
-        return pairs_table("Verification", found.pairs())
-    if found.release_id is None:
+    if not isinstance(verification, Verification):
+        return pairs_table("Verification", verification.pairs())
+    if verification.release_id is None:
         unchanged = "not in the ledger"
-    elif found.digest is None and not found.unchanged:
+    elif verification.digest is None and not verification.unchanged:
         unchanged = "not compared: the ledger has the file's SHA-256"
-    elif found.unchanged:
+    elif verification.unchanged:
         unchanged = "yes: columns, types, rows, class sizes"
     else:
-        unchanged = f"columns and class sizes, yes; rows not compared: digest {found.digest}"
+        unchanged = f"columns and class sizes, yes; rows not compared: digest {verification.digest}"
     return pairs_table(
         "Verification",
         [
-            ("relation", found.relation),
-            ("release", release_text(found)),
-            ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
-            ("rows", str(found.rows)),
+            ("relation", verification.relation),
+            ("release", release_text(verification)),
+            ("quasi-identifiers", ", ".join(verification.quasi_identifiers)),
+            ("rows", str(verification.rows)),
             (
                 "k requested / counted",
-                f"{found.k_requested} / {found.k_achieved} ({found.counted})",
+                f"{verification.k_requested} / {verification.k_achieved} ({verification.counted})",
             ),
             (
                 "classes: number, smallest / median / largest",
-                f"{found.classes}, {found.smallest_class} / {found.median_class:g}"
-                f" / {found.largest_class}",
+                f"{verification.classes}, {verification.smallest_class}"
+                f" / {verification.median_class:g} / {verification.largest_class}",
             ),
             *(
                 (
@@ -188,11 +188,14 @@ def verification_table(found: Verification | PrivateVerification | VerifiedExpor
                         else f"counted {model.counted:.6g}"
                     ),
                 )
-                for model in found.models
+                for model in verification.models
             ),
             *(
-                (f"k of ({', '.join(one.columns)})", f"{one.k} / {one.counted} (rows)")
-                for one in found.also_k
+                (
+                    f"k of ({', '.join(column_set.columns)})",
+                    f"{column_set.k} / {column_set.counted} (rows)",
+                )
+                for column_set in verification.also_k
             ),
             ("as released", unchanged),
         ],
@@ -200,11 +203,11 @@ def verification_table(found: Verification | PrivateVerification | VerifiedExpor
 
 
 def require_report_file(path: Path) -> None:
-    """Check that a report can be written there.
+    """Check that a report can be written to a path.
 
     Raises
     ------
-    InvalidParameter : another ending, or no such directory.
+    InvalidParameter : unsupported ending, or no such directory.
     """
     if path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir():
         raise InvalidParameter(
@@ -216,18 +219,18 @@ def require_report_file(path: Path) -> None:
 def save_report(
     report: Report | PrivateReport, path: Path, look: Look | None = None, **on_page: Any
 ) -> None:
-    """Write a report to a file, as its ending says: ``.json``, ``.html`` or ``.txt``.
+    """Write a report to a ``.json``, ``.html`` or ``.txt`` file, in the format of its ending.
 
-    The file is readable by its owner only, and appears when it is complete.
+    The file is written atomically, readable by its owner only.
 
     Parameters
     ----------
-    look : what the release's database has of it, for a page.
-    on_page : what else a page says: ``recount`` and ``handed``, as ``html.page`` has them.
+    look : details from the release's database, for an HTML page.
+    on_page : ``recount`` and ``handed`` of ``html.page``.
 
     Raises
     ------
-    InvalidParameter : another ending.
+    InvalidParameter : unsupported ending.
     """
     from dbanon.doors.html.page import page, write
     from dbanon.doors.html.private import private_page
@@ -247,13 +250,13 @@ def save_report(
     write(text, path)
 
 
-def save_refusal(error: DbanonError, report: Path, **asked: Any) -> None:
-    """Write why there is no release beside where its report would be; a failure is a warning.
+def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
+    """Write a refusal next to the path of the missing report; warn if that fails.
 
     Parameters
     ----------
-    report : where the report would be. The ending says the form, as of ``save_report``.
-    asked : as of ``describe_refusal``.
+    report : path of the report. Its ending selects the format, as in ``save_report``.
+    context : passed to ``describe_refusal``.
     """
     from dbanon.doors.html.page import write
     from dbanon.doors.html.refusals import (
@@ -263,20 +266,20 @@ def save_refusal(error: DbanonError, report: Path, **asked: Any) -> None:
         refusal_pairs,
     )
 
-    refusal, place = describe_refusal(error, **asked), refusal_file(report)
-    if place.suffix == ".json":
+    refusal, path = describe_refusal(error, **context), refusal_file(report)
+    if path.suffix == ".json":
         text = json.dumps({"refusal": refusal}, indent=2) + "\n"
-    elif place.suffix == ".html":
+    elif path.suffix == ".html":
         text = refusal_page(refusal)
     else:
         text = _unpadded(pairs_table("Report", refusal_pairs(refusal)), "utf-8") + "\n"
     try:
-        write(text, place)
+        write(text, path)
     except OSError as failure:
-        why = failure.strerror or type(failure).__name__
-        say(f"Warning: why nothing was released could not be written to {place} ({why}).")
+        reason = failure.strerror or type(failure).__name__
+        say(f"Warning: why nothing was released could not be written to {path} ({reason}).")
 
 
 def _plain(text: str) -> str:
-    """Text that rich prints as it is: a name may hold what looks like its markup, or worse."""
+    """Escape a text for rich: names may contain its markup or control characters."""
     return escape(printable(text))

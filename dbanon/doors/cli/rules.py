@@ -12,15 +12,15 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.words import json_text
-from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.cautions import show_progress, warn_of
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
+    commit_guard,
     common,
     errors,
-    lasting,
     show,
     signals,
     sql_printer,
@@ -60,17 +60,17 @@ def declare(
     their rules. FILE can also be what "dbanon rules --table … --format json" printed: so the owner
     of a table takes over rules that another role declared.
     """
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import rules as api
 
         if file is None and not from_comments:
             raise click.UsageError("Missing argument 'FILE', or option '--from-comments'.")
-        given = {} if file is None else _read(file)
-        found = api.declare(
-            url, table, given, from_comments=from_comments, on_sql=sql_printer(print_sql)
+        declarations = {} if file is None else _read(file)
+        listing = api.declare(
+            url, table, declarations, from_comments=from_comments, on_sql=sql_printer(print_sql)
         )
         committed()
-        _show(form, f"Rules of {table}", found)
+        _show(form, f"Rules of {table}", listing)
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -84,12 +84,12 @@ def declare(
 @common
 def undeclare(url: str, table: str, columns: tuple[str, ...], form: str, print_sql: bool) -> None:
     """Remove the rules of a table, for some columns or for all."""
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import rules as api
 
-        found = api.undeclare(url, table, columns or None, on_sql=sql_printer(print_sql))
+        listing = api.undeclare(url, table, columns or None, on_sql=sql_printer(print_sql))
         committed()
-        _show(form, f"Rules of {table}", found)
+        _show(form, f"Rules of {table}", listing)
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -103,8 +103,8 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
     with errors(form), signals():
         from dbanon.doors import rules as api
 
-        found = api.rules(url, table, on_sql=sql_printer(print_sql))
-        _show(form, "Rules" if table is None else f"Rules of {table}", found)
+        listing = api.rules(url, table, on_sql=sql_printer(print_sql))
+        _show(form, "Rules" if table is None else f"Rules of {table}", listing)
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -140,12 +140,12 @@ def refresh(
     RELEASE is the name of its output. The command refuses if the version, the rules, the source or
     a hierarchy has changed in a way that would change the release.
     """
-    with errors(form), signals(), lasting() as committed:
+    with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import rules as api
         from dbanon.doors.cli.render import report_table
 
         log = current()
-        with watched(not no_progress) as progress:
+        with show_progress(not no_progress) as progress:
             report = api.refresh(
                 url,
                 release,
@@ -165,23 +165,23 @@ def refresh(
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The rules in a file. Of what is wrong in it nothing is told: it may hold values."""
+    """Read a file of rules. Errors quote nothing from it, since it may contain values."""
     try:
-        given = json.loads(file.read_text(encoding="utf-8-sig"))
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         raise InvalidParameter(
             "The file of rules cannot be read.",
             hint='Write a JSON object, in UTF-8, as in {"age": "quasi_identifier"}.',
         ) from None
-    if isinstance(given, list):
-        return _rules_of_listing(given)
-    if not isinstance(given, dict):
+    if isinstance(content, list):
+        return _rules_of_listing(content)
+    if not isinstance(content, dict):
         raise InvalidParameter("The file of rules must hold a JSON object: a rule by column.")
-    return given
+    return content
 
 
 def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
-    """The rules of a table that ``dbanon rules`` printed as JSON."""
+    """Convert the JSON output of ``dbanon rules`` for a table into its rules."""
     from dbanon.run.rules import Declared, rules_to_declare
 
     names = {field.name for field in fields(Declared)}
@@ -193,19 +193,22 @@ def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
     return rules_to_declare([Declared(**entry) for entry in listing])
 
 
-def _show(form: str, title: str, found: Sequence[Declared]) -> None:
+def _show(form: str, title: str, listing: Sequence[Declared]) -> None:
     from dbanon.doors.cli.render import rows_table
 
     def rows() -> list[list[str]]:
-        return [[one.source, one.column, one.role or "", _more(one), one.state] for one in found]
+        return [
+            [entry.source, entry.column, entry.role or "", _more(entry), entry.state]
+            for entry in listing
+        ]
 
     header = ["table", "column", "role", "more", "state"]
-    show(form, [asdict(one) for one in found], lambda: rows_table(title, header, rows()))
+    show(form, [asdict(entry) for entry in listing], lambda: rows_table(title, header, rows()))
 
 
-def _more(one: Declared) -> str:
-    """What a rule says beside its role; of an order no more than its length."""
-    told = {key: value for key, value in (one.rule or {}).items() if key != "role"}
-    if "order" in told:
-        told["order"] = f"{len(told['order'])} values"
-    return json_text(told)[1:-1] if told else ""
+def _more(entry: Declared) -> str:
+    """Describe a rule apart from its role; for an order, give only its length."""
+    details = {key: value for key, value in (entry.rule or {}).items() if key != "role"}
+    if "order" in details:
+        details["order"] = f"{len(details['order'])} values"
+    return json_text(details)[1:-1] if details else ""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dbanon.doors.cli.cautions import warn_of, watched
-from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
+from dbanon.doors.cli.cautions import show_progress, warn_of
+from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, open_jobs
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.releases import write_report
-from dbanon.doors.cli.support import Names, common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.cli.support import Names, commit_guard, common, errors, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter, JobRunning, OutcomeUnknown
 from dbanon.stores.exports.places import file_for, make_directories
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 
-def place_of(path: str, job: str, release_id: str) -> Path:
-    """The file that a path with ``{job}`` and ``{release}`` means; directories are made, 0700.
+def report_path(path: str, job: str, release_id: str) -> Path:
+    """Expand ``{job}`` and ``{release}`` in a path, and create its directories with mode 0700.
 
     Raises
     ------
-    InsufficientRights, InvalidParameter : a directory cannot be made.
+    InsufficientRights, InvalidParameter : a directory cannot be created.
     """
-    place = file_for(path.replace("{job}", job), release_id)
-    make_directories(place.parent)
-    return place
+    file = file_for(path.replace("{job}", job), release_id)
+    make_directories(file.parent)
+    return file
 
 
 _ACCEPT_TYPES = click.option(
@@ -98,56 +98,61 @@ def run(
     """
     with errors(form), signals() as arrived:
         from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
-        from dbanon.doors.jobfile.run import failure
+        from dbanon.doors.jobfile.run import combine_errors
 
         if metrics is not None and metrics.suffix != ".prom":
             raise InvalidParameter(
                 "The name of a file of metrics must end in .prom.",
                 hint="The collector ignores other files.",
             )
-        whole = opened(file, inline_password)
-        jobs = whole.chosen(names)
-        written = _metrics_of(whole, metrics)
-        began = partial(written, [])
+        job_file = open_jobs(file, inline_password)
+        jobs = job_file.chosen(names)
+        write_outcomes = _metrics_of(job_file, metrics)
+        write_begin = partial(write_outcomes, [])
         accepted = accept_types, accept_counts
-        way = _Way(form, no_progress, print_sql, skip_unchanged, *accepted, began=began)
-        ends = _Ends([], [], [])
+        options = _RunOptions(
+            form, no_progress, print_sql, skip_unchanged, *accepted, began=write_begin
+        )
+        results = _RunResults([], [], [])
         try:
-            _run_all(jobs, way, ends, arrived, fail_fast=fail_fast)
+            _run_all(jobs, options, results, arrived, fail_fast=fail_fast)
         finally:
             current().job = None
-            written(ends.outcomes)
-            ended = failure(ends.failed, len(jobs))
+            write_outcomes(results.outcomes)
+            batch_error = combine_errors(results.failed, len(jobs))
             if form == "json":
-                with lasting() as committed:
+                with commit_guard() as committed:
                     committed()
-                    show(form, {"jobs": ends.told}, lambda: None)
-        if ended is not None and len(jobs) > 1:
-            current().error(ended)
-        if arrived and any(isinstance(error, OutcomeUnknown) for _, error in ends.failed):
+                    show(form, {"jobs": results.documents}, lambda: None)
+        if batch_error is not None and len(jobs) > 1:
+            current().error(batch_error)
+        if arrived and any(isinstance(error, OutcomeUnknown) for _, error in results.failed):
             sys.exit(OutcomeUnknown.exit_code)
-        if arrived and len(ends.outcomes) < len(jobs):
+        if arrived and len(results.outcomes) < len(jobs):
             raise KeyboardInterrupt
-        if ended is not None:
-            sys.exit(ended.exit_code)
-        if all(outcome.event == "skipped" for outcome in ends.outcomes):
+        if batch_error is not None:
+            sys.exit(batch_error.exit_code)
+        if all(outcome.event == "skipped" for outcome in results.outcomes):
             sys.exit(NOTHING_TO_DO)
 
 
-def _metrics_of(file: JobFile, asked: Path | None) -> Callable[..., None]:
-    """What writes outcomes, and which job begins, for monitoring; nothing where nobody asked."""
+def _metrics_of(file: JobFile, path: Path | None) -> Callable[..., None]:
+    """Return a function that writes metrics: outcomes and the running job. A no-op without a
+    metrics file."""
     from dbanon.doors.jobfile.outcome import write_metrics
 
-    place = asked or file.metrics
-    if place is None:
-        return lambda outcomes, begun=None: None
+    metrics_path = path or file.metrics
+    if metrics_path is None:
+        return lambda outcomes, running_job=None: None
     names = [job.name for job in file.jobs]
-    return lambda outcomes, begun=None: write_metrics(Path(place), names, outcomes, begun)
+    return lambda outcomes, running_job=None: write_metrics(
+        Path(metrics_path), names, outcomes, running_job
+    )
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How jobs are run and shown, as the options of the command say."""
+class _RunOptions:
+    """The command's options for running and reporting jobs."""
 
     form: str
     no_progress: bool
@@ -158,38 +163,43 @@ class _Way:
     began: Callable[[str], None]
 
 
-class _Ends(NamedTuple):
-    """How jobs ended until now: outcomes, what is told of each, and errors by name."""
+class _RunResults(NamedTuple):
+    """The results so far: outcomes, a JSON document per job, and errors by job name."""
 
     outcomes: list[Outcome]
-    told: list[dict[str, Any]]
+    documents: list[dict[str, Any]]
     failed: list[tuple[str, DbanonError]]
 
 
 def _run_all(
-    jobs: Sequence[FileJob], way: _Way, ends: _Ends, arrived: Sequence[int], *, fail_fast: bool
+    jobs: Sequence[FileJob],
+    options: _RunOptions,
+    results: _RunResults,
+    arrived: Sequence[int],
+    *,
+    fail_fast: bool,
 ) -> None:
-    """Run jobs, and note in ``ends`` how each ended, as soon as it did.
+    """Run jobs, and append each one's result to ``results`` as soon as it ends.
 
     Parameters
     ----------
-    arrived : signals that told the command to end: no other job is begun then.
+    arrived : signals received; after one, no other job starts.
     """
     from dbanon.doors.jobfile.outcome import Outcome, notify
 
     for job in jobs:
         if arrived:
-            # It came when the job before was being committed, perhaps.
+            # The signal may have arrived while the previous job was committing.
             break
         try:
-            outcome, plain = _run_one(job, way)
+            outcome, document = _run_one(job, options)
         except Exception as error:
             outcome = Outcome.failed(job.name, error)
-            ends.outcomes.append(outcome)
+            results.outcomes.append(outcome)
             if isinstance(error, DbanonError):
                 current().error(error)
-                ends.failed.append((job.name, error))
-                ends.told.append({"job": job.name, "error": error.to_dict()})
+                results.failed.append((job.name, error))
+                results.documents.append({"job": job.name, "error": error.to_dict()})
                 _save_refusal(job, error)
             notify(job.notices, outcome)
             if not isinstance(error, DbanonError):
@@ -197,16 +207,16 @@ def _run_all(
             if fail_fast:
                 break
         except BaseException:
-            ends.outcomes.append(Outcome.interrupted(job.name))
+            results.outcomes.append(Outcome.interrupted(job.name))
             raise
         else:
-            ends.outcomes.append(outcome)
-            ends.told.append(plain)
+            results.outcomes.append(outcome)
+            results.documents.append(document)
             notify(job.notices, outcome)
 
 
-def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
-    """Run a job and show its report; how it ended, and what it made as plain values."""
+def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
+    """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import Skipped, run_file_job
@@ -218,81 +228,81 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         log.error(error)
         say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
-    # Also where a signal ends what follows the commit.
-    done: list[Published] = []
-    with lasting() as committed:
+    # Filled at the commit, so that a later signal does not lose the release.
+    releases: list[Published] = []
+    with commit_guard() as committed:
 
-        def published(release: Published) -> None:
-            done.append(release)
+        def remember_release(release: Published) -> None:
+            releases.append(release)
             committed()
 
-        with watched(not way.no_progress) as progress:
-            made = run_file_job(
+        with show_progress(not options.no_progress) as progress:
+            result = run_file_job(
                 job,
                 progress=progress,
-                on_sql=sql_printer(way.print_sql),
-                began=lambda: way.began(job.name),
-                committed=published,
+                on_sql=sql_printer(options.print_sql),
+                began=lambda: options.began(job.name),
+                committed=remember_release,
                 retried=retried,
-                skip_unchanged=way.skip_unchanged,
-                accept_types=way.accept_types,
-                accept_counts=way.accept_counts,
+                skip_unchanged=options.skip_unchanged,
+                accept_types=options.accept_types,
+                accept_counts=options.accept_counts,
             )
-        if isinstance(made, Skipped):
-            log.release_id = made.release_id
+        if isinstance(result, Skipped):
+            log.release_id = result.release_id
             log.event("info", "skipped")
-            if way.form != "json":
+            if options.form != "json":
                 click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
-            plain = {"job": job.name, "skipped": True, "release_id": made.release_id}
-            return Outcome.skipped(job.name, made.release_id), plain
-        done.append(made)
-        report = made.report
+            document = {"job": job.name, "skipped": True, "release_id": result.release_id}
+            return Outcome.skipped(job.name, result.release_id), document
+        releases.append(result)
+        report = result.report
         log.release_id = report.release_id
         warn_of(report)
-        for name in made.unclassified:
+        for name in result.unclassified:
             say(f'Warning: column "{name}" has no role, and was not released.')
         _say_not_compared(job.name, report)
         save_report(job, report)
-        if way.form != "json":
+        if options.form != "json":
             click.echo(f"Job {job.name}")
-            show(way.form, None, lambda: report_table(report))
-    made = done[-1]
-    plain = {
+            show(options.form, None, lambda: report_table(report))
+    result = releases[-1]
+    document = {
         "job": job.name,
-        "report": made.report.to_dict(),
-        "unclassified": list(made.unclassified),
-        "dropped": list(made.dropped),
-        "attempts": made.attempts,
+        "report": result.report.to_dict(),
+        "unclassified": list(result.unclassified),
+        "dropped": list(result.dropped),
+        "attempts": result.attempts,
     }
-    return Outcome.released(job.name, made.report), plain
+    return Outcome.released(job.name, result.report), document
 
 
 def _say_not_compared(name: str, report: Report | PrivateReport) -> None:
-    """Say which counts were compared with nothing, as of a first run."""
+    """Say which counts had nothing to be compared with, as on a first run."""
     unknown = report.arguments.get("expect", {}).get("not_compared", ())
     if unknown:
-        what = " and ".join(unknown)
-        say(f"Job {name}: no earlier release to compare {what} with. Later runs compare.", "info")
+        counts = " and ".join(unknown)
+        say(f"Job {name}: no earlier release to compare {counts} with. Later runs compare.", "info")
 
 
 def save_report(job: FileJob, report: Report | PrivateReport) -> None:
-    """Write the report where the job says, in directories that are made for it."""
+    """Write the job's report, creating its directories."""
     if job.report is not None:
-        place = place_of(job.report, job.name, report.release_id)
-        write_report(report, place, job.target or job.source)
+        path = report_path(job.report, job.name, report.release_id)
+        write_report(report, path, job.target or job.source)
 
 
 def _save_refusal(job: FileJob, error: DbanonError) -> None:
-    """Write why a job made no release beside where its report would be, if the job has one."""
+    """If the job has a report, write the refusal next to it."""
     if job.report is None or isinstance(error, JobRunning):
-        # The other process says how the job ends.
+        # The other process reports how the job ends.
         return
     from dbanon.doors.cli.render import save_refusal
 
     try:
-        place = place_of(job.report, job.name, job.job.run_id)
+        path = report_path(job.report, job.name, job.job.run_id)
     except DbanonError as failure:
         say(f"Warning: why job {job.name} released nothing was not written: {failure.message}")
         return
     names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
-    save_refusal(error, place, **names, run_id=job.job.run_id)
+    save_refusal(error, path, **names, run_id=job.job.run_id)

@@ -1,8 +1,8 @@
-"""Where the command ``dbanon`` begins: its log and its signals come before what takes time to load.
+"""The entry point of ``dbanon``: sets up its log and signal handlers before slow imports.
 
-Loading takes some tenths of a second, more on a busy machine. Whoever ends a command meanwhile
-finds a log with its first and its last line, and the exit code of a signal. Only the standard
-library is imported here, and little of it.
+Importing dbanon takes some tenths of a second, more on a busy machine. A command that is ended
+meanwhile still logs its first and last line, and exits with the code of the signal. This module
+therefore imports only a small part of the standard library.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ENDS = {
     signal.SIGINT: (INTERRUPTED, "interrupted"),
     signal.SIGTERM: (TERMINATED, "terminated"),
 }
-# Objects that a command makes before cycles are looked for among them. What it loads stays: looking
-# through that every 700 objects, as Python does, is a tenth of a short command's time.
+# Allocations before a garbage collection. Imported modules stay in memory anyway, and scanning them
+# every 700 allocations, Python's default, takes a tenth of a short command's time.
 _UNCOLLECTED = 100_000
-# Their commands have a second word.
+# Groups, whose commands have a second word.
 GROUPS = ("budget", "chain", "hierarchy")
 
 
 class Opening:
-    """What was said of a command before it was loaded.
+    """The state of a command's log before the command is imported.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Opening:
         self.run_id, self.started, self.ended = str(uuid.uuid4()), time.monotonic(), False
 
     def line(self, level: str, event: str, code: str | None = None, **more: Any) -> str:
-        """One object of the log."""
+        """Build a line of the JSON log."""
         return json.dumps(
             {
                 "ts": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
@@ -62,9 +62,9 @@ class Opening:
 
 
 _PROCESS = os.getpid()
-# Of the command that runs, where its log is for machines.
+# Set if the running command logs JSON.
 opening: Opening | None = None
-# The exit code of the command, once it is over.
+# The exit code of the command, once it has ended.
 _ended: int | None = None
 
 
@@ -80,34 +80,34 @@ def start() -> NoReturn:
         _write(opening.line("info", "start", command=_command(words)))
     code = 1
     try:
-        # By its name: what is loaded then looks at what was said here.
+        # Import by name, since the modules loaded then read ``opening``.
         import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
     except (ImportError, MemoryError) as error:
-        # Of click itself, or of what the command's own module needs.
+        # Click itself may be missing, or a dependency of the command's module.
         if (refused := _not_loaded(error)) is None:
             raise
         code = refused
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
-        # What was published is not told as interrupted while Python takes itself down.
+        # Do not report a published release as interrupted during shutdown.
         _ended = code
     finally:
         if opening is not None and not opening.ended:
-            # Help, or an error of ours.
+            # After help or one of dbanon's own errors.
             _write(opening.line("error" if code else "info", "end", exit_code=code))
-    # All goes with the process: Python need not look for cycles once more.
+    # The process ends now, so skip the final garbage collection.
     gc.freeze()
     sys.exit(code)
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """End at once: outside of the block that says how a run is rolled back, nothing was begun."""
+    """Exit at once. Outside of the ``signals`` block no run has started, so none is rolled back."""
     code, name = _ENDS[signal.Signals(number)]
     if os.getpid() != _PROCESS:
-        # One that the command started says nothing for it.
+        # A child process must not write to the command's log.
         os._exit(code)
     if _ended is not None:
-        # What is printed is flushed at once; the signal may have come in the middle of that.
+        # Flushing may fail, since the signal may have interrupted another flush.
         with suppress(Exception):
             sys.stdout.flush()
         os._exit(_ended)
@@ -119,26 +119,25 @@ def _end(number: int, frame: object) -> NoReturn:
 
 
 def _not_loaded(error: ImportError | MemoryError) -> int | None:
-    """Say which extra brings a package, or that memory is short; the exit code.
-
-    None for what is neither.
-    """
+    """Report a missing extra or a lack of memory. Return the exit code; None for other errors."""
     from dbanon.errors import MemoryLimit, lacks_memory, missing_extra
 
-    # A hint names options as Python does: what knows the command line's may be what failed.
-    told = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
-    if told is None:
+    # Hints name Python's options: the module with the command line's may have failed to import.
+    explained = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
+    if explained is None:
         return None
     if opening is not None:
-        event = opening.line("error", "error", told.code, message=told.message, hint=told.hint)
+        event = opening.line(
+            "error", "error", explained.code, message=explained.message, hint=explained.hint
+        )
         _write(event)
     else:
-        _write(f"Error [{told.code}]: {told}")
-    return told.exit_code
+        _write(f"Error [{explained.code}]: {explained}")
+    return explained.exit_code
 
 
 def _write(line: str) -> None:
-    """Write a line past all buffers: a signal may arrive in the middle of another write."""
+    """Write a line without buffering: a signal may arrive in the middle of another write."""
     try:
         os.write(2, f"{line}\n".encode())
     except OSError:
@@ -146,9 +145,9 @@ def _write(line: str) -> None:
 
 
 def _for_machines(words: list[str]) -> bool:
-    asked = [b for a, b in pairwise(words) if a == "--log-format"]
-    asked += [word.partition("=")[2] for word in words if word.startswith("--log-format=")]
-    return asked[-1:] == ["json"]
+    formats = [b for a, b in pairwise(words) if a == "--log-format"]
+    formats += [word.partition("=")[2] for word in words if word.startswith("--log-format=")]
+    return formats[-1:] == ["json"]
 
 
 def _command(words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the commands share: kinds of values, output, errors and signals."""
+"""Shared parts of the commands: parameter types, output, errors and signals."""
 
 from __future__ import annotations
 
@@ -42,10 +42,19 @@ from dbanon.errors import (
 from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
-# Warnings about what is done all the same: each a line, and each time.
-_TOLD = (ColumnsRenamed, CommitConfirmed, DaysAsNumbers, ExportPending, NotTold, ReleaseNotNoted,
-         ReleaseNotPublished,
-         RulesOfAnotherTable, SchemaCreated, TablesLeft)  # fmt: skip
+# Warnings about commands that go on: each is printed as a line, every time.
+_PRINTED_WARNINGS = (
+    ColumnsRenamed,
+    CommitConfirmed,
+    DaysAsNumbers,
+    ExportPending,
+    NotTold,
+    ReleaseNotNoted,
+    ReleaseNotPublished,
+    RulesOfAnotherTable,
+    SchemaCreated,
+    TablesLeft,
+)
 
 
 URL_HELP = (
@@ -54,7 +63,7 @@ URL_HELP = (
     " come from ~/.pgpass, a service file or PGPASSWORD, and of MariaDB from ~/.my.cnf or"
     " MYSQL_PWD, rather than from the URL."
 )
-# Of commands that read rows.
+# Help of commands that read rows.
 ROWS_HELP = f"{URL_HELP} file:people.csv and file:people.parquet are files of rows, to be read."
 
 
@@ -69,7 +78,7 @@ FORMAT = click.option(
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that all commands on a database have."""
+    """Add the options of every command on a database."""
     options = (
         log_format,
         FORMAT,
@@ -81,11 +90,11 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TerminatedError(BaseException):
-    """SIGTERM arrived: everything is rolled back on the way out."""
+    """SIGTERM arrived; everything is rolled back while the stack unwinds."""
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The parts of a text between its commas; double quotes protect commas and line breaks.
+    """Split a text at its commas; double quotes protect commas and line breaks.
 
     Raises
     ------
@@ -98,7 +107,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names separated by commas; one with a comma in it stands in double quotes."""
+    """Names separated by commas; a name with a comma is put in double quotes."""
 
     name = "a,b"
 
@@ -116,7 +125,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]
 
 
 class ShortNames(Names):
-    """Names separated by commas. A single one is taken as it is, blanks too."""
+    """Names separated by commas. A single name is used verbatim, including blanks."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -127,13 +136,13 @@ class ShortNames(Names):
         return super().convert(value, param, ctx)
 
 
-def short_names(letter: str, name: str, what: str) -> Callable[..., Any]:
-    """A short option for a list of names; repeated ones are one list.
+def short_names(letter: str, name: str, columns: str) -> Callable[..., Any]:
+    """Build a short option for a list of names; repetitions extend the list.
 
     Parameters
     ----------
     name : of the parameter.
-    what : the columns, with a capital.
+    columns : what the columns are called in the help text, capitalized.
     """
 
     def flatten(
@@ -148,7 +157,7 @@ def short_names(letter: str, name: str, what: str) -> Callable[..., Any]:
         multiple=True,
         callback=flatten,
         metavar="A,B",
-        help=f"{what}, as in the long option. Put a name that contains a comma in double quotes."
+        help=f"{columns}, as in the long option. Put a name that contains a comma in double quotes."
         " Repeatable.",
     )
 
@@ -167,13 +176,15 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         return size
 
 
-def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of a command that recounts.
+def with_recount_options(
+    of_none: str, k: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a command that recounts.
 
     Parameters
     ----------
-    of_none : help on quasi-identifiers, of what no release says them of.
-    k : what is expected by default.
+    of_none : help on quasi-identifiers, for relations without a recorded release.
+    k : description of the default k.
     """
     options = (
         click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
@@ -181,16 +192,16 @@ def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[.
         click.option("--k", type=int, help=f"The expected k. Default: {k}."),
     )  # fmt: skip
 
-    def given(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return given
+    return decorate
 
 
 def pair(text: str) -> tuple[str, str]:
-    """The two sides of name=value."""
+    """Split name=value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise InvalidParameter("Write name=value.")
@@ -198,41 +209,41 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
-    """Print a result on stdout in the wanted form."""
+    """Print a result on stdout as a table or as JSON."""
     if form == "json":
         click.echo(json.dumps(plain, indent=2, default=str))
         return
-    from dbanon.doors.cli.render import tell
+    from dbanon.doors.cli.render import print_results
 
     _take_all_characters()
-    tell(table())
+    print_results(table())
 
 
-def show_checks(found: Sequence[tuple[str, str]]) -> None:
-    """Print what ``dbanon.check()`` says."""
-    from dbanon.doors.cli.render import rows_table, tell
+def show_checks(checks: Sequence[tuple[str, str]]) -> None:
+    """Print the results of ``dbanon.check()``."""
+    from dbanon.doors.cli.render import print_results, rows_table
 
     _take_all_characters()
-    tell(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+    print_results(rows_table("Installed", ["item", "found"], [list(row) for row in checks]))
 
 
 def _take_all_characters() -> None:
-    """Names in a table for people may hold what a terminal's encoding has no character for."""
+    """Escape characters that stdout's encoding lacks: names may contain any character."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def sql_printer(wanted: bool) -> Callable[[str], None] | None:
-    """What prints SQL statements on stderr, if wanted."""
-    return (lambda sql: say(f"{sql};", "sql")) if wanted else None
+def sql_printer(enabled: bool) -> Callable[[str], None] | None:
+    """Return a function that prints SQL statements on stderr; None if not enabled."""
+    return (lambda sql: say(f"{sql};", "sql")) if enabled else None
 
 
 @contextmanager
-def lasting() -> Iterator[Callable[[], None]]:
-    """What follows a change that is committed cannot make the command a failure.
+def commit_guard() -> Iterator[Callable[[], None]]:
+    """Turn errors after the commit into warnings.
 
-    The block is given a function to call when that is so. A scheduler that sees a failure runs the
-    command again: a result that cannot be printed is a warning, and no more.
+    The block calls the function it receives once its change is committed. A scheduler repeats a
+    command that fails, so a result that cannot be printed must not count as a failure.
     """
     committed: list[bool] = []
     try:
@@ -245,30 +256,30 @@ def lasting() -> Iterator[Callable[[], None]]:
         say(f"Warning: it is done, but the result could not be shown ({type(error).__name__}).")
 
 
-def _say_warning(shown: Any) -> Callable[..., None]:
-    """What shows warnings: ours as a line for people, others as Python does."""
+def _say_warning(show_original: Any) -> Callable[..., None]:
+    """Return a ``warnings.showwarning`` that prints dbanon's warnings as lines for people."""
 
-    def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, _TOLD):
+    def show_warning(message: Any, category: type[Warning], *location: Any, **options: Any) -> None:
+        if issubclass(category, _PRINTED_WARNINGS):
             say(f"Warning: {message}")
         else:
-            shown(message, category, *place, **more)
+            show_original(message, category, *location, **options)
 
     return show_warning
 
 
 @contextmanager
 def signals() -> Iterator[Sequence[int]]:
-    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone. Gives those that arrived.
+    """Make SIGTERM roll back a run and clear staging, as Ctrl-C does. Yield the signals received.
 
-    What a signal raises inside a database's own code may come out as an error of that database,
-    so the signal that arrived decides how the run is said to have ended.
+    A database driver may turn the exception of a signal handler into its own error, so the
+    received signal decides how the command ends.
     """
     received: list[int] = []
 
     def arrive(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
-        # Also what waits for a network that does not answer.
+        # Also wakes threads blocked on a stalled connection.
         ending().request_end()
         raise KeyboardInterrupt
 
@@ -276,7 +287,7 @@ def signals() -> Iterator[Sequence[int]]:
     try:
         yield received
     except OutcomeUnknown:
-        # Neither done nor rolled back: that says more than how it came about.
+        # An unknown outcome is more important to report than the signal that caused it.
         raise
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code == OutcomeUnknown.exit_code:
@@ -293,12 +304,12 @@ def signals() -> Iterator[Sequence[int]]:
 
 @contextmanager
 def errors(form: str) -> Iterator[None]:
-    """Print errors in the wanted form and leave with their exit code; the log's first and last."""
+    """Print errors in the requested format and exit with their code; log the start and the end."""
     log = current()
     context = click.get_current_context(silent=True)
     log.start(context.command_path if context else None)
     try:
-        with _told(form):
+        with _print_failures(form):
             yield
     except _EndError as end:
         log.end(end.exit_code, end.error_code)
@@ -313,7 +324,7 @@ def errors(form: str) -> Iterator[None]:
 
 
 class _EndError(Exception):
-    """A command that failed, once that was said."""
+    """A command failed, and the error has been reported."""
 
     def __init__(self, exit_code: int, error_code: str) -> None:
         super().__init__()
@@ -321,11 +332,11 @@ class _EndError(Exception):
 
 
 @contextmanager
-def _told(form: str) -> Iterator[None]:
-    """Say how the block failed."""
+def _print_failures(form: str) -> Iterator[None]:
+    """Print the block's warnings and errors."""
     try:
         with warnings.catch_warnings():
-            for category in _TOLD:
+            for category in _PRINTED_WARNINGS:
                 warnings.simplefilter("always", category)
             warnings.showwarning = _say_warning(warnings.showwarning)
             yield
@@ -344,15 +355,15 @@ def _told(form: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        ours = _error_of_system(error) or missing_extra(error)
-        if ours is not None:
-            _say_error(form, ours)
-            raise _EndError(ours.exit_code, ours.code) from None
-        # The text of a foreign exception may quote a value: only where it happened is told.
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}:{where.lineno}"
+        translated = _error_of_system(error) or missing_extra(error)
+        if translated is not None:
+            _say_error(form, translated)
+            raise _EndError(translated.exit_code, translated.code) from None
+        # A foreign exception's text may quote a value, so report only the location.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        location = f"{Path(frame.filename).name}:{frame.lineno}"
         say(
-            f"Error [unexpected]: {type(error).__name__} at {place}.\n"
+            f"Error [unexpected]: {type(error).__name__} at {location}.\n"
             "Hint: please report this, with the command and this line.",
             "error",
         )
@@ -361,7 +372,7 @@ def _told(form: str) -> Iterator[None]:
 
 
 def _error_of_system(error: Exception) -> DbanonError | None:
-    """The error of ours where the process has no memory, or its disk no room."""
+    """Translate out-of-memory and disk-full exceptions into dbanon's errors; None for others."""
     if lacks_memory(error):
         return MemoryLimit.of_process()
     if isinstance(error, OSError) and DiskFull.caused_by(error):
@@ -371,10 +382,10 @@ def _error_of_system(error: Exception) -> DbanonError | None:
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Free what the frames of an error hold, once the error was reported.
+    """Release the local variables of a reported error's frames.
 
-    Libraries keep errors in cycles, and a command ends without the garbage collector (``start``).
-    Kernels in such a cycle would be reported as leaked.
+    Libraries keep errors in reference cycles, and commands end without a garbage collection
+    (``start``). Kernels in such a cycle would be reported as leaked.
     """
     link: BaseException | None = error
     while link is not None:
@@ -383,12 +394,12 @@ def _clear_frames(error: BaseException) -> None:
 
 
 def _say_error(form: str, error: DbanonError) -> None:
-    said = False
+    printed = False
     if form == "json":
         try:
             click.echo(json.dumps({"error": error.to_dict(on_command_line)}, indent=2))
-            said = True
+            printed = True
         except OSError:
-            # The exit code is to be right, and stderr may be read.
+            # Stdout is broken, but the exit code must be right and stderr may still be read.
             give_up(sys.stdout)
-    current().error(error, words=not said)
+    current().error(error, words=not printed)

@@ -1,4 +1,4 @@
-"""The tutorial: the demonstration as a guided tour; each step is explained, run, and waited for."""
+"""The tutorial: a guided tour that explains each step, runs it, and waits for the reader."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import duckdb
 
 from dbanon.doors.cli.demo import make_directory, make_persons
 from dbanon.doors.cli.groups import OnDatabase
-from dbanon.doors.cli.render import rows_table, tell
+from dbanon.doors.cli.render import print_results, rows_table
 from dbanon.doors.cli.support import errors, signals
 from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, Step, steps
 from dbanon.errors import OutputExists
 
 ROWS, SEED = 5_000, 1
 DATABASE = "persons.duckdb"
-# What the tutorial makes in its folder: that alone it removes.
-MADE = (DATABASE, f"{DATABASE}.wal", "report.html")
+# Files that the tutorial creates in its folder, and the only ones it removes.
+FILES = (DATABASE, f"{DATABASE}.wal", "report.html")
 _INTERRUPTED = (130, 143)
 _LONG = 98
 
 
 class _EndOfTour(Exception):
-    """The reader has seen enough."""
+    """The reader ended the tour."""
 
 
 class Tour:
@@ -43,11 +43,11 @@ class Tour:
         self.database = folder / DATABASE
 
     def run(self) -> None:
-        """Make the table, and run all steps.
+        """Create the table, and run all steps.
 
         Raises
         ------
-        RuntimeError : a step did not end as it should.
+        RuntimeError : a command had another exit code than expected.
         """
         make_persons(self.database, ROWS, SEED)
         all_steps = steps(f"duckdb:///{self.database}", str(self.folder))
@@ -59,9 +59,9 @@ class Tour:
             self._step(f"{number}/{len(all_steps)}", step)
         click.echo(f"\n{NEXT}")
 
-    def _step(self, place: str, step: Step) -> None:
+    def _step(self, number: str, step: Step) -> None:
         click.echo()
-        click.secho(f"{place}  {step.title}", bold=True)
+        click.secho(f"{number}  {step.title}", bold=True)
         click.echo(click.wrap_text(f"\n{step.why}\n", 88, preserve_paragraphs=True))
         for action in step.actions:
             click.echo()
@@ -75,19 +75,19 @@ class Tour:
     def _query(self, query: Query) -> None:
         click.secho("\n".join(f"SQL> {line}" for line in query.sql.splitlines()), fg="cyan")
         with duckdb.connect(str(self.database)) as connection:
-            done = connection.execute(query.sql)
-            names = [column[0] for column in done.description or ()]
-            tell(rows_table("", names, done.fetchall()))
+            result = connection.execute(query.sql)
+            names = [column[0] for column in result.description or ()]
+            print_results(rows_table("", names, result.fetchall()))
 
     def _wait(self) -> None:
         if not self.waits:
             return
-        if _answered("\nEnter: next step, q: end ", "q") == "q":
+        if _answer("\nEnter: next step, q: end ", "q") == "q":
             raise _EndOfTour
 
 
-def _answered(question: str, at_end: str) -> str:
-    """What a reader answers; where there is nothing more to be read, ``at_end``."""
+def _answer(question: str, at_end: str) -> str:
+    """Ask the reader a question; return ``at_end`` at the end of the input."""
     try:
         return input(question).strip().casefold()
     except EOFError:
@@ -95,11 +95,11 @@ def _answered(question: str, at_end: str) -> str:
 
 
 def _command(command: Command) -> None:
-    """Run a command of dbanon in this process, as its words say."""
-    # It names this command, too.
+    """Run a dbanon command in this process."""
+    # Imported late, since main refers to this module.
     from dbanon.doors.cli.main import main
 
-    click.secho(_typed(command), fg="cyan")
+    click.secho(_shell_line(command), fg="cyan")
     sys.stdout.flush()
     try:
         main.main(args=list(command.words), prog_name="dbanon", standalone_mode=False)
@@ -115,14 +115,14 @@ def _command(command: Command) -> None:
         click.echo(f"(exit code {command.ends})")
 
 
-def _typed(command: Command) -> str:
-    """A command as a shell takes it, an option a line where it is long."""
+def _shell_line(command: Command) -> str:
+    """Render a command for a shell, with one option per line if it is long."""
     text = shlex.join(("dbanon", *command.words))
     return "$ " + (text if len(text) < _LONG else text.replace(" --", " \\\n    --"))
 
 
-def _opened(folder: Path) -> bool:
-    """Make the folder of the tutorial; whether it is new."""
+def _make_folder(folder: Path) -> bool:
+    """Create the tutorial's folder. Return True if it is new."""
     new = not folder.exists()
     if make_directory(folder):
         raise OutputExists(
@@ -132,9 +132,9 @@ def _opened(folder: Path) -> bool:
     return new
 
 
-def _removed(folder: Path, *, new: bool) -> None:
-    """Remove what the tutorial made; what a reader put beside it stays, with the folder."""
-    for name in MADE:
+def _remove_files(folder: Path, *, new: bool) -> None:
+    """Remove the tutorial's files. The folder stays if the reader put other files into it."""
+    for name in FILES:
         (folder / name).unlink(missing_ok=True)
     if new:
         with suppress(OSError):
@@ -168,15 +168,18 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
     """
     waits = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     with errors("table"), signals():
-        new = _opened(directory)
-        kept = bool(keep)
+        new = _make_folder(directory)
+        keeps_files = bool(keep)
         try:
             with suppress(_EndOfTour):
                 Tour(directory, waits=waits).run()
             if keep is None and waits:
-                kept = _answered(f"\nKeep the files in {directory}? [y/N] ", "n") in ("y", "yes")
+                keeps_files = _answer(f"\nKeep the files in {directory}? [y/N] ", "n") in (
+                    "y",
+                    "yes",
+                )
         finally:
-            if not kept:
-                _removed(directory, new=new)
-        gone = "The tutorial's files were removed."
-        click.echo(f"\nThe files are in {directory}." if kept else f"\n{gone}")
+            if not keeps_files:
+                _remove_files(directory, new=new)
+        removal_message = "The tutorial's files were removed."
+        click.echo(f"\nThe files are in {directory}." if keeps_files else f"\n{removal_message}")

@@ -1,4 +1,4 @@
-"""The steps of ``dbanon tutorial``: what is shown, why, and the commands that do it."""
+"""The steps of ``dbanon tutorial``: titles, explanations and commands."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """A command of ``dbanon``, as it is typed behind the name, and its exit code."""
+    """The arguments of a ``dbanon`` command, and its expected exit code."""
 
     words: tuple[str, ...]
     ends: int = 0
 
 
 class Query(NamedTuple):
-    """A statement of SQL that is run in the file."""
+    """An SQL statement to run in the database file."""
 
     sql: str
 
 
 class Step(NamedTuple):
-    """A step: a title, why it is done, what is run, and what to see in it."""
+    """A step: its title, its purpose, what to run, and what the result shows."""
 
     title: str
     why: str

@@ -47,7 +47,7 @@ def workbench(
     """
     with errors("table"), signals() as arrived:
         from dbanon.data.memory import half_of_memory
-        from dbanon.doors.cli.jobs import opened
+        from dbanon.doors.cli.jobs import open_jobs
         from dbanon.doors.cli.run import save_report
         from dbanon.doors.workbench.open import ENDINGS, open_job_file
         from dbanon.doors.workbench.program import run_workbench
@@ -57,7 +57,7 @@ def workbench(
             click.echo(address)
             say("Open it in a browser of this machine. Ctrl-C ends it.", "info")
 
-        commands = Commands(partial(opened, inline_password=False), save_report)
+        commands = Commands(partial(open_jobs, inline_password=False), save_report)
         written = make(Reading, values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
             if table or target or key or written.asked:
@@ -79,5 +79,5 @@ def workbench(
                 memory=half_of_memory(),
             )
         if run_workbench(start, port=port, ready=ready) or signal.SIGTERM in arrived:
-            # What it was doing is rolled back, or it was told to end by another program.
+            # A task was rolled back, or another program ended the workbench.
             raise KeyboardInterrupt

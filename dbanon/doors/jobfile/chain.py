@@ -27,13 +27,13 @@ _REFUSED = "a second release of these persons is refused, unless the job says re
 
 @dataclass(frozen=True)
 class ChainProposal:
-    """What is known of a table that a chain depends on.
+    """The facts about a table that decide whether to propose a chain.
 
     Parameters
     ----------
-    person : the column that identifies persons who have one row each; None if none is sure.
-    entity : the column that says whose a row is, where persons have several rows.
-    is_kept : whether the database of the table keeps chains; of a file, where its releases go.
+    person : the column that identifies persons with a single row each; None if uncertain.
+    entity : the column that identifies the person of a row, if persons have several rows.
+    is_kept : whether the database of the table (for a file, of its releases) supports chains.
     """
 
     person: str | None = None
@@ -42,7 +42,7 @@ class ChainProposal:
 
     @property
     def is_made(self) -> bool:
-        """Whether the job of a proposal is a release of a chain."""
+        """Whether the proposed job releases into a chain."""
         return self.is_kept and bool(self.person) and not self.entity
 
     def lines(
@@ -55,29 +55,29 @@ class ChainProposal:
         commented: bool = False,
         file_url: str | None = None,
     ) -> str:
-        """The keys of the job that make its releases a chain, with comments.
+        """Render the job's keys for a chain, with comments.
 
         Parameters
         ----------
-        url : of the database that keeps the chain, as a shell has it.
-        file_url : of the files that are read; None where they are a table of that database.
-        comment, quoted : write text as a comment of a job, and as YAML.
-        commented : the keys are comments: a run of the file must work before the chain is made.
+        url : of the database that keeps the chain, quoted for a shell.
+        file_url : of the source if it is files; None for a table of that database.
+        comment, quoted : render text as a comment of a job, and as YAML.
+        commented : comment the keys out, so that the file also runs before the chain exists.
         """
-        whose = self.entity or self.person
-        if whose is None:
+        person_column = self.entity or self.person
+        if person_column is None:
             return comment(
                 f"{_WHY}. A chain needs entity, a number that stays with its person. This table has"
                 " none for sure: name it, or each run but the first warns"
             )
         name = chain_name(parse_relation(table).name)
-        command = f"    #   {escape(create_command(table, whose, url, file_url))}"
-        place = f'name: {name}, key: "file:{name}.key"'
-        chain = f"chain: {{{place}}}\n"
-        created = f"chain: {{{place}, changes: freeze, create: true}}\n"
+        command = f"    #   {escape(create_command(table, person_column, url, file_url))}"
+        chain_keys = f'name: {name}, key: "file:{name}.key"'
+        chain = f"chain: {{{chain_keys}}}\n"
+        created = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
         if not self.is_kept:
-            own = f"{_WHY}, but MariaDB keeps no chains"
-            return comment(f"{own}: with entity, {_REFUSED}")
+            reason = f"{_WHY}, but MariaDB keeps no chains"
+            return comment(f"{reason}: with entity, {_REFUSED}")
         if self.entity:
             return (
                 comment(
@@ -93,56 +93,55 @@ class ChainProposal:
                     f"{_WHY}. For a schedule, name a chain. The first run makes it. A chain takes"
                     " no report that is a page"
                 )
-                + f"    # entity: {quoted(whose)}\n    # {created}"
+                + f"    # entity: {quoted(person_column)}\n    # {created}"
             )
         return (
             comment(
                 f"{_WHY}. The first run makes the chain, and its key in the folder of this file."
                 " Keep the key: without it the chain ends"
             )
-            + f"    entity: {quoted(whose)}\n    {created}"
+            + f"    entity: {quoted(person_column)}\n    {created}"
         )
 
 
 @dataclass(frozen=True)
 class ChainToCreate:
-    """The chain that the first run of a job makes, as a plan says it."""
+    """The chain that the first run of a job will create, for its plan."""
 
     chain: Chain
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Label and text, for people."""
+        """Return pairs of label and text, for people."""
         return [
             ("chain", f"{self.chain.name}: the first run makes it, and its key {self.chain.key}")
         ]
 
 
 def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
-    """The chain of a job whose first run makes it, if neither the chain nor its key is there.
+    """Return the chain that a job's run will create; None if the chain or its key file exists.
 
-    A key without its chain is one of a database that was restored, or another one: the run refuses
-    it.
+    A key without its chain belongs to another or a restored database, so the run refuses it.
     """
     assert job.chain is not None
     if has_file(job.chain.key):
         return None
     database, file = keeper(source, target)
     try:
-        known = {one.name for one in list_chains(database)}
+        chain_names = {chain.name for chain in list_chains(database)}
     except DatabaseNotFound:
         if file is None:
             raise
-        # The first release makes the database that a file is released to.
-        known = set()
-    return None if job.chain.name in known else ChainToCreate(job.chain)
+        # The first release creates the database for the releases of a file.
+        chain_names = set()
+    return None if job.chain.name in chain_names else ChainToCreate(job.chain)
 
 
 def create_chain(job: Job, source: Store, target: Store | None) -> None:
-    """Make the chain of a job and its key, if neither is there.
+    """Create the chain of a job and its key, if neither exists.
 
     Raises
     ------
-    DbanonError : as ``dbanon.create_chain``; nothing was made.
+    DbanonError : as ``dbanon.create_chain``; nothing was created.
     """
     if chain_to_create(job, source, target) is None:
         return
@@ -155,11 +154,13 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
 
 
 def shell_url(url: str, has_password: bool) -> str:
-    """A URL as a command in a comment has it; a variable stands for one with a password."""
-    named = has_password or os.environ.get("DBANON_URL") == url
-    return '"$DBANON_URL"' if named else shlex.quote(url)
+    """Quote a URL for a command in a comment; use a variable if it has a password."""
+    needs_variable = has_password or os.environ.get("DBANON_URL") == url
+    return '"$DBANON_URL"' if needs_variable else shlex.quote(url)
 
 
 def escape(text: str) -> str:
-    """Text without what ends a line in YAML (U+0085, U+2028 …) or may not stand in it."""
-    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
+    """Escape YAML's line breaks (U+0085, U+2028 …) and unprintable characters in a text."""
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in text
+    )

@@ -1,4 +1,4 @@
-"""The columns of a job: a role each, and what belongs to it."""
+"""The columns of a job: their roles, and the keys of each role."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
 from dbanon.doors.jobfile.document import Document
-from dbanon.doors.jobfile.field_types import Strict, Text, in_words, problem_text, refused, typed
+from dbanon.doors.jobfile.field_types import (
+    Strict,
+    Text,
+    as_refusals,
+    option_type,
+    problem_text,
+    refused,
+)
 from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.columns import VALUE_KINDS
@@ -21,8 +28,8 @@ from dbanon.measures.models import ORDERS, model_kinds
 def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
     kinds = [key for key in value if key in KINDS or key == "file"]
     if len(kinds) != 1:
-        known = ", ".join([*KINDS, "file"])
-        raise refused(f"must say exactly one kind of hierarchy: {known}")
+        all_kinds = ", ".join([*KINDS, "file"])
+        raise refused(f"must say exactly one kind of hierarchy: {all_kinds}")
     [kind] = kinds
     if kind == "file":
         if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
@@ -34,7 +41,7 @@ def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
             raise refused(f"{kind} takes no other keys than " + ", ".join(keys))
         if not keys[key].fits(part):
             raise refused(f"{key} must be {keys[key].expected}")
-    with in_words():
+    with as_refusals():
         parse(value, files=False)
     return value
 
@@ -61,16 +68,18 @@ Hierarchy = Annotated[
 ]
 
 
-def number(told: str, minimum: float, *, above: bool) -> Any:
-    """A number with a lower limit."""
-    one = Parameter("", float, REQUIRED, Option(told, minimum=minimum, above=above))
-    return typed(one)
+def number_type(description: str, minimum: float, *, above: bool) -> Any:
+    """Return the type of a number with a lower limit."""
+    parameter = Parameter("", float, REQUIRED, Option(description, minimum=minimum, above=above))
+    return option_type(parameter)
 
 
-def _of_column(name: str) -> Any:
-    """The number that a column has of an option with one for each."""
-    [one] = [one for one in all_parameters(Job) if one.name == name]
-    return number(one.help, float(one.option.minimum or 0), above=one.option.above)
+def _option_number(name: str) -> Any:
+    """Return the type of a column's value in an option that maps columns to numbers."""
+    [parameter] = [parameter for parameter in all_parameters(Job) if parameter.name == name]
+    return number_type(
+        parameter.help, float(parameter.option.minimum or 0), above=parameter.option.above
+    )
 
 
 def _distance(value: Any) -> Any:
@@ -85,7 +94,7 @@ class ModelSpec(Strict):
     """A privacy model that every class keeps to."""
 
     kind: Literal[model_kinds()]  # type: ignore[valid-type]
-    level: number("The level that is wanted.", 0, above=True)  # type: ignore[valid-type]
+    level: number_type("The level that is wanted.", 0, above=True)  # type: ignore[valid-type]
     l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
     distance: Annotated[
         Any,
@@ -95,10 +104,10 @@ class ModelSpec(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> ModelSpec:
-        # A hierarchy is read beside the others, and refused at its own place.
+        # Hierarchies are parsed later, with an error path of their own.
         plain = self.model_dump(exclude_none=True)
         if not isinstance(plain.get("distance"), dict):
-            with in_words():
+            with as_refusals():
                 Model.of_plain({**plain, "attribute": "it"}, files=False)
         return self
 
@@ -120,8 +129,8 @@ class QuasiIdentifierColumn(Strict):
 
     role: Literal["quasi_identifier"]
     hierarchy: Hierarchy | None = None
-    step: _of_column("steps") | None = None  # type: ignore[valid-type]
-    weight: _of_column("weights") | None = None  # type: ignore[valid-type]
+    step: _option_number("steps") | None = None  # type: ignore[valid-type]
+    weight: _option_number("weights") | None = None  # type: ignore[valid-type]
     order: Annotated[list[Text], AfterValidator(_order)] | None = None
     kind: Literal[VALUE_KINDS] | None = None  # type: ignore[valid-type]
 
@@ -181,12 +190,14 @@ Column = Annotated[
 ]
 
 
-def _parsed(document: Document, given: Mapping[str, Any], path: tuple[str | int, ...]) -> Any:
-    """A hierarchy; None where it was refused."""
+def _parse_hierarchy(
+    document: Document, content: Mapping[str, Any], path: tuple[str | int, ...]
+) -> Any:
+    """Parse a hierarchy; if it is refused, record the problem and return None."""
     try:
-        if "file" in given:
-            return parse(document.file.parent / str(given["file"]), files=True)
-        return parse(given, files=False)
+        if "file" in content:
+            return parse(document.file.parent / str(content["file"]), files=True)
+        return parse(content, files=False)
     except DbanonError as error:
         document.refuse(path, problem_text(error))
         return None
@@ -195,32 +206,34 @@ def _parsed(document: Document, given: Mapping[str, Any], path: tuple[str | int,
 def hierarchies_of(
     document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> dict[str, Any] | None:
-    """The hierarchies of a job's columns; None where one was refused."""
-    found = {
-        name: _parsed(document, column.hierarchy, (*path, "columns", name, "hierarchy"))
+    """Parse the hierarchies of a job's columns; None if one was refused."""
+    hierarchies = {
+        name: _parse_hierarchy(document, column.hierarchy, (*path, "columns", name, "hierarchy"))
         for name, column in columns.items()
         if isinstance(column, QuasiIdentifierColumn) and column.hierarchy is not None
     }
-    return None if None in found.values() else found
+    return None if None in hierarchies.values() else hierarchies
 
 
 def models_of(
     document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> tuple[Model, ...] | None:
-    """The privacy models of a job's columns; None where one was refused."""
-    found: list[Model] = []
-    fine = True
+    """Build the privacy models of a job's columns; None if one was refused."""
+    models: list[Model] = []
+    is_valid = True
     for name, column in columns.items():
         if not isinstance(column, SensitiveColumn):
             continue
-        for place, model in enumerate(column.models):
-            at = (*path, "columns", name, "models", place)
-            plain = model.model_dump(exclude_none=True)
-            if isinstance(plain.get("distance"), dict):
-                plain["distance"] = _parsed(document, plain["distance"], (*at, "distance"))
+        for index, model in enumerate(column.models):
+            model_path = (*path, "columns", name, "models", index)
+            fields = model.model_dump(exclude_none=True)
+            if isinstance(fields.get("distance"), dict):
+                fields["distance"] = _parse_hierarchy(
+                    document, fields["distance"], (*model_path, "distance")
+                )
             try:
-                found.append(Model.of_plain({**plain, "attribute": name}, files=False))
+                models.append(Model.of_plain({**fields, "attribute": name}, files=False))
             except DbanonError as error:
-                document.refuse(at, problem_text(error))
-                fine = False
-    return tuple(found) if fine else None
+                document.refuse(model_path, problem_text(error))
+                is_valid = False
+    return tuple(models) if is_valid else None

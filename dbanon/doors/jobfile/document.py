@@ -1,7 +1,7 @@
-"""A job file as plain values, with the line of each: YAML 1.2's core, without what surprises.
+"""Reads a job file as plain values with lines, in the core schema of YAML 1.2.
 
-PyYAML's own rules make ``010`` 8, ``no`` false, a column ``on`` True, and let the second of two
-equal keys win. So its events are taken, and what they mean is said here.
+PyYAML reads ``010`` as 8, ``no`` as false and a column ``on`` as True, and lets the second of two
+equal keys win. This module therefore interprets PyYAML's events by its own rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dbanon.errors import JobFileInvalid
 
 MAX_BYTES = 2**20
 _MAX_DEPTH = 32
-# What stands for a key that is none.
+# Prefix of the replacement for an invalid key.
 NO_KEY = "\0 line "
 
 Path_ = tuple[str | int, ...]
@@ -28,7 +28,7 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-# What YAML 1.1, which most programs read, takes for something else than YAML 1.2 does.
+# Scalars that YAML 1.1, which most programs implement, and YAML 1.2 read differently.
 _TRAPS = (
     (re.compile(r"(?i:y|n|yes|no|on|off)"), "true or false to some programs, text to others"),
     (re.compile(r"[-+]?0[0-9]+"), "a number to base 8 to some programs, to base 10 to others"),
@@ -43,13 +43,13 @@ _TRAPS = (
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """Something that is wrong in a job file. Holds no value.
+    """A problem in a job file, without any value of it.
 
     Parameters
     ----------
     line : from 1.
-    path : of keys and places, as in ``("jobs", 0, "columns", "age")``.
-    text : what is wrong.
+    path : of keys and indexes, as text.
+    text : the description of the problem.
     """
 
     line: int
@@ -62,12 +62,12 @@ class Problem:
 
 @dataclass
 class Document:
-    """A file's plain values.
+    """The plain values of a file.
 
     Parameters
     ----------
-    lines : by path, the line where a value begins; of a key's value that of the key.
-    problems : what was refused.
+    lines : by path, the line of a key, or of an item of a list.
+    problems : recorded so far.
     """
 
     file: Path
@@ -76,28 +76,28 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, path: Path_, text: str, line: int | None = None) -> None:
-        """Note what is wrong at a path."""
+        """Record a problem at a path."""
         self.problems.append(Problem(line or self.line(path), describe_path(path), text))
 
     def line(self, path: Path_) -> int:
-        """The line of a path, or of the nearest thing around it."""
+        """Return the line of a path, or of its nearest known ancestor."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def require(self) -> None:
-        """Go on only where nothing is wrong.
+        """Check that no problem was recorded.
 
         Raises
         ------
-        JobFileInvalid : with all problems at once.
+        JobFileInvalid : lists all problems at once.
         """
         if self.problems:
             raise JobFileInvalid.of(self.file, sorted(set(self.problems)))
 
 
 def describe_path(path: Sequence[str | int]) -> str:
-    """A path as people read it; a key stands in quotes where a dot or space is in it."""
+    """Render a path for people, quoting keys with dots or spaces."""
     return ".".join(
         part if isinstance(part, str) and re.fullmatch(r"[\w$-]+", part)
         else str(part) if isinstance(part, int)
@@ -107,16 +107,16 @@ def describe_path(path: Sequence[str | int]) -> str:
 
 
 def read(file: Path) -> Document:
-    """The plain values of a file.
+    """Read the plain values of a file.
 
     Raises
     ------
-    JobFileInvalid : it cannot be read, is too large or no YAML.
+    JobFileInvalid : the file cannot be read, is too large or is not UTF-8.
     """
     document = Document(file)
     try:
-        with file.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise JobFileInvalid(
             f"The job file {file} cannot be read.", detail=error.strerror
@@ -137,39 +137,41 @@ def read(file: Path) -> Document:
         line = 1 if mark is None else mark.line + 1
         if mark is None and hasattr(error, "position"):
             line = text[: error.position].count("\n") + 1
-        document.refuse((), _no_yaml(error), line)
+        document.refuse((), _describe_yaml_error(error), line)
     return document
 
 
-def _no_yaml(error: yaml.YAMLError) -> str:
-    """What is wrong in words of the library's own; none of them is of the file."""
+def _describe_yaml_error(error: yaml.YAMLError) -> str:
+    """Describe a YAML error in PyYAML's fixed phrases, quoting nothing from the file."""
     context = getattr(error, "context", None) or ""
     if not re.fullmatch(r"while (parsing|scanning) (an? )?[a-z -]+", context):
         context = ""
-    more = f", found {context}" if context else ""
-    return f"is no YAML{more}: look at brackets, quotes, colons and how far lines are indented"
+    context_note = f", found {context}" if context else ""
+    return (
+        f"is no YAML{context_note}: look at brackets, quotes, colons and how far lines are indented"
+    )
 
 
 class _Reader:
-    """Events of PyYAML as values."""
+    """Builds values from PyYAML's events."""
 
     def __init__(self, document: Document, events: Iterator[Any]) -> None:
         self._document, self._events = document, events
 
     def value(self) -> Any:
-        """The one document's value."""
+        """Return the value of the only document."""
         next(self._events)
         start = next(self._events)
         if isinstance(start, yaml.StreamEndEvent):
             self._document.refuse((), "is empty", 1)
             return None
-        found = self._node(next(self._events), ())
+        content = self._node(next(self._events), ())
         next(self._events)
-        more = next(self._events)
-        if not isinstance(more, yaml.StreamEndEvent):
-            line = more.start_mark.line + 1
+        next_event = next(self._events)
+        if not isinstance(next_event, yaml.StreamEndEvent):
+            line = next_event.start_mark.line + 1
             self._document.refuse((), "there is a second document: write one", line)
-        return found
+        return content
 
     def _node(self, event: Any, path: Path_) -> Any:
         line = event.start_mark.line + 1
@@ -193,24 +195,24 @@ class _Reader:
         return self._mapping(path)
 
     def _mapping(self, path: Path_) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = event.start_mark.line + 1
             key = self._key(event, path, line)
             inner = (*path, key)
-            if key in found:
+            if key in mapping:
                 first = self._document.lines.get(inner, line)
                 self._document.refuse(inner, f"this key is already in line {first}", line)
-                # What the second one holds is looked at, too, under a path of its own.
+                # Check the second value as well, under a separate path.
                 inner = (*path, key, "(again)")
             self._document.lines.setdefault(inner, line)
             value = self._node(next(self._events), inner)
-            found.setdefault(key, value)
-        return found
+            mapping.setdefault(key, value)
+        return mapping
 
     def _key(self, event: Any, path: Path_, line: int) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            # Read to its end, so that what follows is understood.
+            # Consume all events of the invalid key.
             if not isinstance(event, yaml.AliasEvent):
                 self._node(event, (*path, "(key)"))
             self._document.refuse(path, "a key must be text", line)
@@ -221,7 +223,7 @@ class _Reader:
         if event.style is None:
             if key == "<<":
                 self._document.refuse((*path, key), "a merge (<<) is not taken: write it out", line)
-            elif any(known.fullmatch(key) for known in (_NULL, _BOOL, _INT, _BASED, _FLOAT)):
+            elif any(pattern.fullmatch(key) for pattern in (_NULL, _BOOL, _INT, _BASED, _FLOAT)):
                 self._document.refuse(
                     (*path, key), "this key is no text to YAML: put it in quotes", line
                 )
@@ -231,12 +233,12 @@ class _Reader:
         text = str(event.value)
         if event.style is not None:
             return text
-        for trap, why in _TRAPS:
+        for trap, explanation in _TRAPS:
             if trap.fullmatch(text):
                 self._document.refuse(
                     path,
-                    f"this is {why}: put it in quotes if it is text, write a number in plain"
-                    f" digits, and write a truth value as true or false",
+                    f"this is {explanation}: put it in quotes if it is text, write a number in"
+                    f" plain digits, and write a truth value as true or false",
                 )
                 return None
         if _NULL.fullmatch(text):
@@ -244,6 +246,6 @@ class _Reader:
         if _BOOL.fullmatch(text):
             return text.lower() == "true"
         if _INT.fullmatch(text):
-            # Python refuses to read more digits; no option has as many.
+            # Python refuses to parse very long integers, and no option takes one.
             return int(text) if len(text) < 100 else text
         return float(text) if _FLOAT.fullmatch(text) else text

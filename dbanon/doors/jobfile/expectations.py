@@ -1,4 +1,4 @@
-"""What a job of a file expects of its source, as the file has it.
+"""A job's expectations of its source, as written in a job file.
 
 ``rows: 30 %`` compares with the last release; ``rows: {least: 4000, most: 9000}`` needs none.
 """
@@ -22,7 +22,7 @@ _SHARE_SCHEMA = {"type": "string", "pattern": r"^(± *)?[0-9]{1,4}(\.[0-9]{1,6})
 
 
 def _percent(value: Any) -> float | None:
-    """A share that is written in percent; None where it is none."""
+    """Parse a share written in percent; None if the value is not one."""
     written = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     return None if written is None else float(written[1]) / 100
 
@@ -78,7 +78,7 @@ class ExpectSpec(Strict):
 
 
 def expectations_of(spec: ExpectSpec | None) -> Expectations | None:
-    """What a job expects; None where it says nothing."""
+    """Convert a job's expectations; None if it has none."""
     if spec is None:
         return None
     shares = {name: _percent(share) or 0.0 for name, share in spec.share_null.items()}

@@ -1,6 +1,6 @@
-"""What values in a job file are: texts, names, and options, whose kinds their table says.
+"""Types of the values in a job file: texts, names, and options as declared in their table.
 
-``${VAR}`` is expanded once, after the file was parsed, inside a few texts only.
+``${VAR}`` is expanded once, after parsing, and only in a few texts.
 """
 
 from __future__ import annotations
@@ -36,66 +36,66 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|\?)([^{}]*))?\
 
 
 def require_form(text: str) -> None:
-    """Check that each dollar sign stands before a variable or another, and that files may be so.
+    """Check that each dollar sign starts a variable or ``$$``, and that there is no NUL.
 
     Raises
     ------
-    InvalidParameter : one does not.
+    InvalidParameter : the text has a NUL or another dollar sign.
     """
     if "\0" in text:
         raise InvalidParameter("No URL or path holds a NUL.")
-    for found in _VARIABLE.finditer(text):
-        if found[0] == "$":
+    for match in _VARIABLE.finditer(text):
+        if match[0] == "$":
             raise InvalidParameter(
                 "Write ${VAR}, ${VAR:-default} or ${VAR?message}, and $$ for a dollar sign."
             )
 
 
-def of_day(day: date) -> dict[str, str]:
-    """What stands for itself where the environment does not say it: year and month of the run."""
+def date_variables(day: date) -> dict[str, str]:
+    """Return the variables of the run's date, which the environment may override."""
     return {"year": f"{day:%Y}", "month": f"{day:%m}"}
 
 
-def expanded(text: str, environment: Mapping[str, str]) -> str:
-    """The text with its variables; what they hold is not looked at again.
+def expand(text: str, environment: Mapping[str, str]) -> str:
+    """Expand the variables of a text once; their values are not expanded again.
 
     Raises
     ------
-    InvalidParameter : a variable has no value. The message is the file's own, or names it.
+    InvalidParameter : a variable has no value. The message is the file's, or names the variable.
     """
 
-    def value(found: re.Match[str]) -> str:
-        if found[0] == "$$":
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
             return "$"
-        name, way, more = found.groups()
-        held = environment.get(name, "")
-        if held or (way is None and name in environment):
-            return held
-        if way == ":-":
-            return str(more)
-        raise InvalidParameter(more or f"The environment has no {name}.")
+        name, operator, operand = match.groups()
+        variable_value = environment.get(name, "")
+        if variable_value or (operator is None and name in environment):
+            return variable_value
+        if operator == ":-":
+            return str(operand)
+        raise InvalidParameter(operand or f"The environment has no {name}.")
 
     require_form(text)
     return _VARIABLE.sub(value, text)
 
 
 def written_password(url: str) -> bool:
-    """True for a URL with a password that stands in the text itself, if only as a default."""
+    """True if a URL contains a password in clear text, even as a variable's default."""
 
-    def written(found: re.Match[str]) -> str:
-        return "$" if found[0] in ("$", "$$") else str(found[3]) if found[2] == ":-" else ""
+    def written(match: re.Match[str]) -> str:
+        return "$" if match[0] in ("$", "$$") else str(match[3]) if match[2] == ":-" else ""
 
     return has_credentials(_VARIABLE.sub(written, url))
 
 
-# Letters and digits of all scripts.
+# Letters and digits of any script.
 NAME = r"[^\W_][\w-]{0,62}"
-# The same as far as all editors read it: of ASCII nothing but letters, digits, _ and -.
+# An approximation for editors: the only ASCII characters are letters, digits, _ and -.
 NAME_PATTERN = r"^[^\s!-/:-@\[-`{-~][^\s!-,./:-@\[-^`{-~]{0,62}$"
-# The names of files hold it: these may have 255.
+# Job names become part of file names, which are limited to 255 bytes.
 _NAME_BYTES = 126
 
-# Options that a file says in another way: by a column's role, or as the job's source and output.
+# Options that a file states differently: as keys of columns, or as the job's source and output.
 OF_COLUMNS = {
     "quasi_identifiers": "quasi_identifier",
     "sensitive": "sensitive",
@@ -110,49 +110,49 @@ OF_COLUMNS = {
     "models": "models",
 }
 _BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
-# By a key of the job that has another name.
+# Options whose key in a job has another name.
 OF_FILES = {"exports": "export"}
 OF_JOBS = ("table", "output", "entity", "entity_normalize", "chain", "key", "where", "output_kind",
            "if_exists")  # fmt: skip
-# Keys of a job whose values are keys themselves.
+# Options that are keys of a job's output.
 _OF_OUTPUT = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {
-    one.name: one
-    for one in (*all_parameters(Job), *own_options())
-    if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
+    option.name: option
+    for option in (*all_parameters(Job), *own_options())
+    if option.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
 }
 _METHODS = (*METHODS, *PRIVATE_METHODS)
-# Of these null is a value.
-NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
+# Options that accept null.
+NULLABLE = frozenset(name for name, option in _OPTIONS.items() if option.nullable)
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors, and no value becomes one of another type."""
+    """A model that rejects unknown keys and never converts types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def refused(text: str) -> PydanticCustomError:
-    """A refusal; its text holds no value."""
-    # Braces would be taken for places of a template.
+    """Build a validation error with a text that quotes no value."""
+    # Passing the text as context keeps its braces from being read as a template.
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
-    """Errors of ours, whose messages hold no value, as refusals."""
+def as_refusals() -> Iterator[None]:
+    """Convert dbanon's errors, whose messages quote no value, into validation errors."""
     try:
         yield
     except DbanonError as error:
         raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
 
 
-def checked(what: Any) -> Any:
-    """A validator of something that raises errors of ours, whose messages hold no value."""
+def validator(check: Any) -> Any:
+    """Build a pydantic validator from a check that raises dbanon's errors."""
 
     def validate(value: Any) -> Any:
-        with in_words():
-            what(value)
+        with as_refusals():
+            check(value)
         return value
 
     return AfterValidator(validate)
@@ -163,57 +163,57 @@ def _relation(value: str) -> None:
         parse_relation(value)
     except DbanonError:
         raise refused('must be a name, as in app.people or "App"."Peo ple"') from None
-    no_variable(value)
+    require_no_variable(value)
 
 
-def no_variable(value: str) -> None:
+def require_no_variable(value: str) -> None:
     if "${" in value:
         raise refused("takes no ${…}")
 
 
 def is_name(value: str) -> bool:
-    """True for what a job may be called."""
+    """True for a valid job name."""
     return bool(re.fullmatch(NAME, value)) and len(value.encode()) <= _NAME_BYTES
 
 
-def one_name(value: str) -> None:
+def require_job_name(value: str) -> None:
     if not is_name(value):
         raise refused("must be 1 to 63 letters, digits, _ and -, beginning with a letter or digit")
 
 
-def not_empty(value: str) -> None:
+def require_text(value: str) -> None:
     if not value.strip():
         raise refused("must not be empty")
 
 
-def a_file(value: str) -> None:
+def require_path(value: str) -> None:
     require_form(value)
-    not_empty(value)
+    require_text(value)
 
 
-Relation = Annotated[str, checked(_relation)]
+Relation = Annotated[str, validator(_relation)]
 
 
-def a_column(value: str) -> None:
-    """Check the name of a column, which may be a space to databases."""
+def require_column_name(value: str) -> None:
+    """Check the name of a column. Unlike other names it may consist of spaces."""
     if not value:
         raise refused("must not be empty")
 
 
-Text = Annotated[str, checked(not_empty)]
-ColumnName = Annotated[str, checked(a_column)]
-Expanded = Annotated[str, checked(a_file), Field(json_schema_extra={"x-variables": True})]
-Condition = Annotated[str, checked(require_condition)]
+Text = Annotated[str, validator(require_text)]
+ColumnName = Annotated[str, validator(require_column_name)]
+Expanded = Annotated[str, validator(require_path), Field(json_schema_extra={"x-variables": True})]
+Condition = Annotated[str, validator(require_condition)]
 
 
 def in_job_file(name: str, value: Any) -> str:
-    """An option as a job file has it, in a hint: its key, or the role that says it."""
+    """Render an option for a hint as in a job file: as a key, or as a column's role."""
     if name == "problems()":
         return "dbanon hierarchy check"
     if name == "declare_again()":
         return declare_again_command(value)
     if name in ("accept_types", "accept_counts"):
-        # Said of one run, never in the file.
+        # Options of a single run, which a file cannot contain.
         return on_command_line(name, value)
     if name == "entity_normalize":
         return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"
@@ -231,14 +231,14 @@ def in_job_file(name: str, value: Any) -> str:
 
 
 def problem_text(error: DbanonError) -> str:
-    """What is wrong at a place of the file, and what to do, in the words of a job file."""
+    """Render an error's message and hint, naming options as in a job file."""
     hint = error.hint_by(in_job_file)
     return f"{error.message} {hint}".rstrip(".") if hint else error.message.rstrip(".")
 
 
 @contextmanager
-def in_its_words() -> Iterator[None]:
-    """Whatever is refused in the block says options as a job file has them."""
+def with_job_file_hints() -> Iterator[None]:
+    """Make the hints of errors raised in the block name options as in a job file."""
     try:
         yield
     except DbanonError as error:
@@ -246,47 +246,47 @@ def in_its_words() -> Iterator[None]:
         raise
 
 
-def _schema_of(one: Parameter) -> dict[str, Any]:
-    """JSON Schema of an option."""
-    schema: dict[str, Any] = {"description": one.help}
+def _schema_of(parameter: Parameter) -> dict[str, Any]:
+    """Build the JSON Schema of an option."""
+    schema: dict[str, Any] = {"description": parameter.help}
     kind = {int: "integer", float: "number", bool: "boolean", str: "string", tuple: "array",
-            Mapping: "object"}.get(one.kind)  # fmt: skip
-    option = one.option
+            Mapping: "object"}.get(parameter.kind)  # fmt: skip
+    option = parameter.option
     if option.unit == "bytes":
         schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
     elif kind:
-        schema["type"] = [kind, "null"] if one.nullable else kind
+        schema["type"] = [kind, "null"] if parameter.nullable else kind
     if option.minimum is not None:
         schema["exclusiveMinimum" if option.above else "minimum"] = option.minimum
     if option.maximum is not None:
         schema["maximum"] = option.maximum
-    choices = _METHODS if one.name == "method" else option.choices
+    choices = _METHODS if parameter.name == "method" else option.choices
     if choices:
-        schema["enum"] = [*choices, *([None] if one.nullable else [])]
-    if one.default is not REQUIRED and isinstance(one.default, (int, float, str, bool)):
-        schema["default"] = one.default
+        schema["enum"] = [*choices, *([None] if parameter.nullable else [])]
+    if parameter.default is not REQUIRED and isinstance(parameter.default, (int, float, str, bool)):
+        schema["default"] = parameter.default
     return schema
 
 
-def typed(one: Parameter) -> Any:
-    """The type of an option: its own check, in its own words."""
+def option_type(parameter: Parameter) -> Any:
+    """Build the type of an option, validated by the option's check."""
 
     def validate(value: Any) -> Any:
-        if one.option.unit == "bytes" and isinstance(value, str):
+        if parameter.option.unit == "bytes" and isinstance(value, str):
             size = bytes_of(value)
             if size is None:
                 raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
             value = size
-        if one.name == "method" and value not in _METHODS:
+        if parameter.name == "method" and value not in _METHODS:
             raise refused("must be one of " + ", ".join(_METHODS))
         try:
-            return one.check(value)
+            return parameter.check(value)
         except DbanonError:
-            raise refused(f"must be {one.expected}") from None
+            raise refused(f"must be {parameter.expected}") from None
 
-    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(one))]
+    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(parameter))]
 
 
-# What is not written is not set: the defaults of the file, and those of the table, come then.
-_FIELDS: Any = {name: (typed(one), None) for name, one in _OPTIONS.items()}
+# Options default to None, meaning unset: the file's defaults and then the option table apply.
+_FIELDS: Any = {name: (option_type(option), None) for name, option in _OPTIONS.items()}
 Options: Any = create_model("Options", __base__=Strict, **_FIELDS)

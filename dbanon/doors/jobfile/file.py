@@ -1,4 +1,4 @@
-"""A job file: read, checked, and each of its jobs as the ``Job`` that every door makes."""
+"""Reads and checks a job file, and turns its jobs into the ``Job`` that every door uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.expectations import expectations_of
-from dbanon.doors.jobfile.field_types import expanded, of_day, problem_text
+from dbanon.doors.jobfile.field_types import date_variables, expand, problem_text
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of, entity_options
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
@@ -38,18 +38,18 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_of_files
 from dbanon.stores.objects import is_object
 
-_PRIVATE = frozenset(one.name for one in own_options())
-# What stands in the defaults of a file and is of dp_ranks, too.
-_SHARED = frozenset(one.name for one in all_parameters(PrivateJob))
+_PRIVATE = frozenset(option.name for option in own_options())
+# Options in a file's defaults that also apply to methods of synthetic rows.
+_SHARED = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
-# URLs of files by a relative path; what follows three slashes is relative, and four are absolute.
+# URLs of files by a relative path: three slashes precede a relative path, four an absolute one.
 _LOCAL_URL = re.compile(
     r"(?P<scheme>(?:duckdb|sqlite)(?:\+\w+)?:///(?!file:)|file:)(?P<path>(?!\w+://)[^/:~].*)",
     re.DOTALL,
 )
-# In place of what is wrong itself, where the jobs beside it are looked at.
-_ANY = {"version": 1, "source": {"url": "sqlite:///any.db"}}
+# Valid top-level keys, to check the other jobs of a file whose own keys are invalid.
+_VALID_HEAD = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class FileJob:
 
     Parameters
     ----------
-    name : of the job: lock, log lines and names of files use it.
-    job : what is run.
-    source, target : URLs as the file has them, with variables; the target's is None where it is
-        the source. With ``of_file`` the source is a path, from where the job file is.
-    keep_last : releases of its view that stay, with the one that it shows; None for all.
-    retries : how often it is run again when the database failed.
-    report : where its report goes, with variables and ``{job}``, ``{release}``; None for nowhere.
-    notices : who is told how it ended.
-    schedule : when it is to run, as cron has it; a hint, by which nothing runs. None for no hint.
-    engine : the cluster that it runs on, with variables; None for this process.
-    creates_chain : whether its first run makes the chain that it names.
+    name : of the job, used for its lock, log lines and file names.
+    job : the job as every door uses it.
+    source, target : URLs with variables; no target means the source's database. With ``of_file``
+        the source is a path relative to the job file.
+    keep_last : number of releases to keep behind its view, including the current one; None for all.
+    retries : maximum number of repetitions after a database failure.
+    report : path of its report, with variables, ``{job}`` and ``{release}``; None for no report.
+    notices : notifications about how it ended.
+    schedule : cron schedule, for information only; None if the file has none.
+    engine : cluster that runs the job, with variables; None for this process.
+    creates_chain : whether its first run creates the chain that it names.
     """
 
     name: str
@@ -85,18 +85,18 @@ class FileJob:
     creates_chain: bool = False
 
     @property
-    def superseded_kept(self) -> int | None:
-        """How many releases stay beside the one that the view shows; None for all."""
+    def max_superseded(self) -> int | None:
+        """Maximum number of superseded releases to keep; None for all."""
         return None if self.keep_last is None else self.keep_last - 1
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """A file without a problem.
+    """A valid job file.
 
     Parameters
     ----------
-    metrics : where what monitoring reads goes, with variables; None for nowhere.
+    metrics : path of the metrics file, with variables; None for no metrics.
     """
 
     file: Path
@@ -104,36 +104,36 @@ class JobFile:
     metrics: str | None = None
 
     def chosen(self, names: Sequence[str]) -> tuple[FileJob, ...]:
-        """The jobs of these names, in the order of the file; all where none is named.
+        """Return the named jobs in the order of the file, or all jobs if ``names`` is empty.
 
         Raises
         ------
         InvalidParameter : there is no job of a name.
         """
-        known = [job.name for job in self.jobs]
+        job_names = [job.name for job in self.jobs]
         for name in names:
-            if name not in known:
+            if name not in job_names:
                 raise InvalidParameter(
                     f'The job file has no job "{name}".',
-                    hint=nearest_names(name, known) or f"It has: {', '.join(known)}.",
+                    hint=nearest_names(name, job_names) or f"It has: {', '.join(job_names)}.",
                 )
         return tuple(job for job in self.jobs if not names or job.name in names)
 
     def with_variables(
         self, environment: Mapping[str, str] | None = None, day: date | None = None
     ) -> JobFile:
-        """The file with what the environment holds in place of ``${VAR}``.
+        """Return the file with every ``${VAR}`` expanded from the environment.
 
         Parameters
         ----------
-        day : of the run, for ``${year}`` and ``${month}`` where the environment has none; today,
-            where this machine is, when None.
+        day : of the run, for ``${year}`` and ``${month}`` unless the environment sets them; None
+            for today in local time.
 
         Raises
         ------
         JobFileInvalid : a variable has no value.
         """
-        values = of_day(day or datetime.now().astimezone().date())
+        values = date_variables(day or datetime.now().astimezone().date())
         values |= os.environ if environment is None else environment
         expansion = _Expansion(Document(self.file), values)
         jobs = tuple(map(expansion.job, self.jobs))
@@ -142,73 +142,73 @@ class JobFile:
         return replace(self, jobs=jobs, metrics=metrics)
 
 
-# A text of a file, or one that may be missing: what comes back is of the same type.
+# Text or optional text; expansion preserves the type.
 _Text = TypeVar("_Text", str, "str | None")
 
 
 @dataclass(frozen=True)
 class _Expansion:
-    """Replaces the variables of a job file; a variable without a value is noted as a problem.
+    """Expands the variables of a job file; a variable without a value becomes a problem.
 
     Parameters
     ----------
     values : of the variables, by name.
 
-    The ``key`` of each method is that of the file which a problem is noted with.
+    Each method's ``key`` is the key of the file under which problems are recorded.
     """
 
     document: Document
     values: Mapping[str, str]
 
     def text(self, text: _Text, key: str) -> _Text:
-        """The text with the values of its variables."""
+        """Expand the variables of a text."""
         if text is None:
             return text
         try:
-            return expanded(text, self.values)
+            return expand(text, self.values)
         except InvalidParameter as error:
             self.document.refuse((key,), error.message)
             return text
 
     def path(self, text: _Text, key: str) -> _Text:
-        """The path with the values of its variables, seen from the directory of the job file."""
-        found = self.text(text, key)
-        if found is None:
-            return found
-        if is_object(found) or is_table(found):
-            return found
-        return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
+        """Expand the variables of a path, and resolve it against the job file's directory."""
+        expanded_path = self.text(text, key)
+        if expanded_path is None:
+            return expanded_path
+        if is_object(expanded_path) or is_table(expanded_path):
+            return expanded_path
+        return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
 
     def url(self, url: _Text, key: str) -> _Text:
-        """The URL with the values of its variables, its file seen from where the job file is."""
-        found = self.text(url, key)
-        if found is None:
-            return found
-        local = _LOCAL_URL.fullmatch(found)
+        """Expand the variables of a URL, and resolve its file against the job file's directory."""
+        expanded_url = self.text(url, key)
+        if expanded_url is None:
+            return expanded_url
+        local = _LOCAL_URL.fullmatch(expanded_url)
         if local is None:
-            return found
+            return expanded_url
         directory = str(self.document.file.resolve().parent)
         return local["scheme"] + os.path.normpath(os.path.join(directory, local["path"]))
 
     def notice(self, notice: Notice) -> Notice:
-        """The notice with its webhook; a URL that holds a variable must become an https URL."""
-        found = self.text(notice.webhook, "webhook")
-        if found is not None and found != notice.webhook and not found.startswith("https://"):
+        """Expand the webhook of a notice, which must become an https URL."""
+        webhook = self.text(notice.webhook, "webhook")
+        if webhook is not None and webhook != notice.webhook and not webhook.startswith("https://"):
             self.document.refuse(("webhook",), "must be an https URL in the environment")
-        return replace(notice, webhook=found)
+        return replace(notice, webhook=webhook)
 
     def engine(self, engine: Engine) -> Engine:
-        """The cluster with its master and settings."""
+        """Expand the master and the settings of a cluster."""
         conf = {name: self.text(text, "engine") for name, text in engine.conf.items()}
         return replace(engine, master=self.text(engine.master, "engine"), conf=conf)
 
     def job(self, job: FileJob) -> FileJob:
-        """The job with all of its texts; a source that is a file becomes a URL."""
+        """Expand all texts of a job, and turn a source path into a URL."""
         return replace(
             job,
             engine=None if job.engine is None else self.engine(job.engine),
             notices=tuple(map(self.notice, job.notices)),
-            source=_of_file(self.path(job.source, "source"))
+            source=_file_url(self.path(job.source, "source"))
             if job.of_file
             else self.url(job.source, "source"),
             of_file=False,
@@ -220,7 +220,7 @@ class _Expansion:
         )
 
 
-def _of_file(path: str) -> str:
+def _file_url(path: str) -> str:
     return path if is_object(path) else f"{FILE}{path}"
 
 
@@ -229,11 +229,11 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
 
     Parameters
     ----------
-    inline_password : let passwords stand in its URLs.
+    inline_password : allow passwords in its URLs.
 
     Raises
     ------
-    JobFileInvalid : with all that is wrong in it, each at its line and path.
+    JobFileInvalid : lists all problems, each with its line and path.
     """
     document = read(Path(file))
     spec: JobFileSpec | None = None
@@ -253,83 +253,85 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
         _note_others(document)
         document.require()
     assert spec is not None
-    jobs = [_job(document, spec, place) for place in range(len(spec.jobs))]
+    jobs = [_job(document, spec, index) for index in range(len(spec.jobs))]
     document.require()
-    done = tuple(job for job in jobs if job is not None)
-    return JobFile(document.file, done, spec.metrics)
+    valid_jobs = tuple(job for job in jobs if job is not None)
+    return JobFile(document.file, valid_jobs, spec.metrics)
 
 
 def _note_others(document: Document) -> None:
-    """Note what is wrong in jobs that are well-formed, where something else in the file is not."""
-    wrong = {problem.path.partition(".")[0] for problem in document.problems}
+    """Record problems of the valid jobs in a file that is invalid elsewhere."""
+    top_keys = {problem.path.partition(".")[0] for problem in document.problems}
     jobs = document.value.get("jobs")
-    if "defaults" in wrong or not isinstance(jobs, list):
+    if "defaults" in top_keys or not isinstance(jobs, list):
         return
-    bad = {problem.path.split(".")[1] for problem in document.problems if "jobs." in problem.path}
-    for place, job in enumerate(jobs):
-        if str(place) in bad:
-            note_misfits(document, job, place)
+    rejected = {
+        problem.path.split(".")[1] for problem in document.problems if "jobs." in problem.path
+    }
+    for index, job in enumerate(jobs):
+        if str(index) in rejected:
+            note_misfits(document, job, index)
             continue
         try:
-            well_formed = {"defaults": document.value.get("defaults", {}), "jobs": [job]}
-            read = JobFileSpec.model_validate({**_ANY, **well_formed})
+            job_alone = {"defaults": document.value.get("defaults", {}), "jobs": [job]}
+            parsed = JobFileSpec.model_validate({**_VALID_HEAD, **job_alone})
         except ValidationError:
             continue
-        _job(document, read.model_copy(update={"jobs": [*read.jobs] * (place + 1)}), place)
+        _job(document, parsed.model_copy(update={"jobs": [*parsed.jobs] * (index + 1)}), index)
 
 
-def limited(job: FileJob, memory: int) -> FileJob:
-    """The job with this limit of memory, in bytes, where the file says none."""
+def with_memory_limit(job: FileJob, memory: int) -> FileJob:
+    """Limit a job's memory, in bytes, unless the file sets a limit."""
     if job.job.memory_limit is not None:
         return job
     return replace(job, job=replace(job.job, memory_limit=memory))
 
 
-def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
-    """A job of a file; None where it was refused, which is noted then."""
-    given, path = spec.jobs[place], ("jobs", place)
-    hierarchies = hierarchies_of(document, given.columns, path)
-    models = models_of(document, given.columns, path)
-    exports = _exports(document, given, path)
+def _job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
+    """Build a job; if it is refused, record the problem and return None."""
+    job_spec, path = spec.jobs[index], ("jobs", index)
+    hierarchies = hierarchies_of(document, job_spec.columns, path)
+    models = models_of(document, job_spec.columns, path)
+    exports = _exports(document, job_spec, path)
     if hierarchies is None or models is None or exports is None:
         return None
-    merged = {
-        name: getattr(options, name) for options in (spec.defaults, given) for name in _set(options)
+    options = {
+        name: getattr(keys, name) for keys in (spec.defaults, job_spec) for name in _stated(keys)
     }
-    on_new_column, retries = (merged.pop(name, None) for name in ("on_new_column", "retries"))
-    engine = _engine(merged.pop("engine", None))
-    private = merged.get("method") in PRIVATE_METHODS
-    if "k" not in merged and not private:
+    on_new_column, retries = (options.pop(name, None) for name in ("on_new_column", "retries"))
+    engine = _engine(options.pop("engine", None))
+    private = options.get("method") in PRIVATE_METHODS
+    if "k" not in options and not private:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
         return None
-    of_role = _by_role(given, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym"))
-    columns = {n: c for n, c in given.columns.items() if isinstance(c, QuasiIdentifierColumn)}
+    by_role = _by_role(job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym"))
+    columns = {n: c for n, c in job_spec.columns.items() if isinstance(c, QuasiIdentifierColumn)}
     if private:
-        # Defaults of the file are of all methods; what the job itself says must be of this one.
-        merged = {name: getattr(given, name) for name in _set(given)} | {
+        # The file's defaults may be for other methods, but the job's own options must fit.
+        options = {name: getattr(job_spec, name) for name in _stated(job_spec)} | {
             name: value
-            for name, value in merged.items()
+            for name, value in options.items()
             if name in _SHARED or name in PrivateJob.__dataclass_fields__
         }
         for name in ("on_new_column", "retries", "engine"):
-            merged.pop(name, None)
+            options.pop(name, None)
     try:
-        wanted = {
-            **merged,
-            "table": given.table,
-            "output": _output(spec, given),
-            "output_kind": "table" if given.output.view is None else "view",
-            "if_exists": given.output.if_exists,
-            "where": given.where,
-            **entity_options(given.entity),
-            "chain": chain_of(given.chain),
-            "expect": expectations_of(given.expect),
-            "key": tuple(given.key),
-            "quasi_identifiers": of_role["quasi_identifier"],
-            "sensitive": of_role["sensitive"],
-            "keep": of_role["keep"],
-            "by": of_role["by"],
-            "pseudonyms": of_role["pseudonym"],
+        job_options = {
+            **options,
+            "table": job_spec.table,
+            "output": _output(spec, job_spec),
+            "output_kind": "table" if job_spec.output.view is None else "view",
+            "if_exists": job_spec.output.if_exists,
+            "where": job_spec.where,
+            **entity_options(job_spec.entity),
+            "chain": chain_of(job_spec.chain),
+            "expect": expectations_of(job_spec.expect),
+            "key": tuple(job_spec.key),
+            "quasi_identifiers": by_role["quasi_identifier"],
+            "sensitive": by_role["sensitive"],
+            "keep": by_role["keep"],
+            "by": by_role["by"],
+            "pseudonyms": by_role["pseudonym"],
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
@@ -339,45 +341,45 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             },
             "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
             "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
-            "roles": tuple(given.columns) or None,
-            "declared": None if given.columns else BY_RULES,
+            "roles": tuple(job_spec.columns) or None,
+            "declared": None if job_spec.columns else BY_RULES,
             "on_new_column": on_new_column or "halt",
-            "name": given.name,
+            "name": job_spec.name,
             "door": "job",
         }
-        job = _private(spec, given, wanted) if private else _made(wanted)
+        job = _private(spec, job_spec, job_options) if private else _make_job(job_options)
         if isinstance(job, Job):
-            _require_runnable(spec, given, job, on_cluster=engine is not None)
+            _require_runnable(spec, job_spec, job, on_cluster=engine is not None)
     except DbanonError as error:
         document.refuse(path, problem_text(error))
         return None
     return FileJob(
-        given.name,
+        job_spec.name,
         job,
         str(spec.source.url or spec.source.path),
         spec.target.url,
-        given.output.keep_last,
+        job_spec.output.keep_last,
         0 if private else retries or 0,
-        given.report,
-        tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in given.notify),
-        given.schedule,
+        job_spec.report,
+        tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in job_spec.notify),
+        job_spec.schedule,
         None if private else engine,
         spec.source.path is not None,
-        given.chain is not None and given.chain.create,
+        job_spec.chain is not None and job_spec.chain.create,
     )
 
 
-def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster: bool) -> None:
-    """Refuse what each run of a job would refuse, whatever its source holds.
+def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_cluster: bool) -> None:
+    """Refuse a job that every run would refuse, whatever the rows of its source.
 
     Raises
     ------
-    InvalidParameter : a chain of a file without a database, or with a page; attacks on what is not
-        evaluated; counts that a cluster would have to compare.
+    InvalidParameter : a chain of files without a database or with an HTML report, attacks without
+        an evaluation, or expectations on a cluster.
     """
     if on_cluster and job.expect is not None:
         raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
-    is_page = given.report is not None and given.report.endswith(".html")
+    is_page = job_spec.report is not None and job_spec.report.endswith(".html")
     if job.chain is not None and is_page:
         raise InvalidParameter(
             "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
@@ -391,10 +393,10 @@ def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster
     require_evaluation((job.evaluated() if is_page else job).policy)
 
 
-def _by_role(given: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The columns of a job by their roles."""
+def _by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Group the columns of a job by role."""
     return {
-        role: tuple(name for name, column in given.columns.items() if column.role == role)
+        role: tuple(name for name, column in job_spec.columns.items() if column.role == role)
         for role in roles
     }
 
@@ -403,50 +405,50 @@ def _engine(spec: EngineSpec | None) -> Engine | None:
     return None if spec is None else Engine(spec.name, spec.master, spec.tasks, spec.conf)
 
 
-def _made(wanted: dict[str, Any]) -> Job:
-    require_other(wanted.get("method"), wanted)
-    own = {name: value for name, value in wanted.items() if name not in _PRIVATE}
-    return make(Job, own)
+def _make_job(options: dict[str, Any]) -> Job:
+    require_other(options.get("method"), options)
+    job_options = {name: value for name, value in options.items() if name not in _PRIVATE}
+    return make(Job, job_options)
 
 
-def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> PrivateJob:
-    """A job of a method of synthetic rows."""
-    if wanted.pop("declared") is not None:
-        raise refused("declared", wanted["method"])
-    if wanted.pop("expect") is not None:
-        raise refused("expect", wanted["method"])
-    if given.retries or given.engine:
-        raise refused("retries" if given.retries else "engine", wanted["method"])
-    return private_job(wanted | {"target": spec.target.url})
+def _private(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:
+    """Build a job of a method of synthetic rows."""
+    if options.pop("declared") is not None:
+        raise refused("declared", options["method"])
+    if options.pop("expect") is not None:
+        raise refused("expect", options["method"])
+    if job_spec.retries or job_spec.engine:
+        raise refused("retries" if job_spec.retries else "engine", options["method"])
+    return private_job(options | {"target": spec.target.url})
 
 
-def _set(options: Any) -> list[str]:
-    """The options that are written in the file."""
+def _stated(options: Any) -> list[str]:
+    """Return the names of the options that the file sets."""
     shared = {*spec_options()}
     return [name for name in options.model_fields_set if name in shared]
 
 
 def spec_options() -> tuple[str, ...]:
-    """The options that stand in a job as in the defaults."""
+    """Return the names of the options that both jobs and defaults accept."""
     return tuple(type(JobFileSpec.model_fields["defaults"].default).model_fields)
 
 
-def _output(spec: JobFileSpec, given: JobSpec) -> str:
-    """The output's name, in the schema of the target where it names none."""
-    name = parse_relation(str(given.output.table or given.output.view))
+def _output(spec: JobFileSpec, job_spec: JobSpec) -> str:
+    """Return the output's name, by default in the target's schema."""
+    name = parse_relation(str(job_spec.output.table or job_spec.output.view))
     schema = spec.target.schema_
     return str(name if name.schema or not schema else RelationName(schema, name.name))
 
 
 def _exports(
-    document: Document, given: JobSpec, path: tuple[str | int, ...]
+    document: Document, job_spec: JobSpec, path: tuple[str | int, ...]
 ) -> tuple[Export, ...] | None:
-    """The files of a job, the job's name in their paths; None where one was refused."""
-    found = []
-    for place, spec in enumerate(given.export):
-        plain = spec.model_dump()
+    """Build the exports of a job, with its name in their paths; None if one was refused."""
+    exports = []
+    for index, spec in enumerate(job_spec.export):
+        fields = spec.model_dump()
         try:
-            found.append(Export(**{**plain, "path": spec.path.replace("{job}", given.name)}))
+            exports.append(Export(**{**fields, "path": spec.path.replace("{job}", job_spec.name)}))
         except DbanonError as error:
-            document.refuse((*path, "export", place), problem_text(error))
-    return tuple(found) if len(found) == len(given.export) else None
+            document.refuse((*path, "export", index), problem_text(error))
+    return tuple(exports) if len(exports) == len(job_spec.export) else None

@@ -1,6 +1,6 @@
-"""The shape of a job file, as pydantic has it. What an option may be, the table of options says.
+"""The pydantic models of a job file. The table of options defines the values of options.
 
-The JSON Schema, which editors check files by, stands in the wheel as a file.
+The JSON Schema, with which editors check job files, is a file in the wheel.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from dbanon.doors.jobfile.field_types import (
     Relation,
     Strict,
     Text,
-    a_file,
-    checked,
-    in_words,
-    no_variable,
-    one_name,
+    as_refusals,
+    option_type,
     refused,
-    typed,
+    require_job_name,
+    require_no_variable,
+    require_path,
+    validator,
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.doors.jobfile.schedule import require_schedule
@@ -51,27 +51,27 @@ from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import BY_RULES
 from dbanon.stores.folders import is_of_files
 
-_NEEDED: Any = {
-    "name": (Annotated[str, checked(require_chain_name)], ...),
-    # Where it is, never the key itself.
-    "key": (Annotated[Expanded, checked(require_key_form)], ...),
+_REQUIRED_FIELDS: Any = {
+    "name": (Annotated[str, validator(require_chain_name)], ...),
+    # The location of the key, never the key.
+    "key": (Annotated[Expanded, validator(require_key_form)], ...),
 }
-_OTHERS: Any = {
-    one.name: (typed(one), None)
-    for one in (*parameters(Chain), *parameters(Rules))
-    if one.name not in _NEEDED
+_OPTIONAL_FIELDS: Any = {
+    option.name: (option_type(option), None)
+    for option in (*parameters(Chain), *parameters(Rules))
+    if option.name not in _REQUIRED_FIELDS
 }
-# The first run makes the chain, if neither it nor the file of its key is there.
-_CREATE: Any = {"create": (bool, False)}
+# The first run creates the chain, if neither the chain nor its key file exists.
+_CREATE_FIELD: Any = {"create": (bool, False)}
 
 
 class _ChainKeys(Strict):
-    """What the keys of a chain must fit."""
+    """The checks across the keys of a chain."""
 
     @model_validator(mode="after")
     def _creatable(self) -> _ChainKeys:
-        known: Any = self
-        if known.create and (known.changes is None or not known.key.startswith("file:")):
+        keys: Any = self
+        if keys.create and (keys.changes is None or not keys.key.startswith("file:")):
             raise refused(
                 "create: true needs changes (show, hold or freeze), and key: file:PATH, where the"
                 " first run writes the key"
@@ -79,15 +79,17 @@ class _ChainKeys(Strict):
         return self
 
 
-# The rules are those that the file expects of the chain: it was made with them, and keeps them.
-ChainSpec: Any = create_model("ChainSpec", __base__=_ChainKeys, **_NEEDED, **_OTHERS, **_CREATE)
+# Rules state what the file expects of the chain; they are fixed when the chain is created.
+ChainSpec: Any = create_model(
+    "ChainSpec", __base__=_ChainKeys, **_REQUIRED_FIELDS, **_OPTIONAL_FIELDS, **_CREATE_FIELD
+)
 
 
 def chain_of(spec: Any) -> Chain | None:
-    """The chain that a job names; its key may still hold variables. None where it names none."""
+    """Build the chain that a job names, its key with variables; None if it names none."""
     if spec is None:
         return None
-    keys = spec.model_fields_set - _CREATE.keys()
+    keys = spec.model_fields_set - _CREATE_FIELD.keys()
     return Chain.of_plain({name: getattr(spec, name) for name in keys})
 
 
@@ -95,8 +97,8 @@ VERSIONS = (1,)
 
 
 def _url(value: str) -> None:
-    # What a variable holds is looked at when it is known.
-    # Which schemes there are, depends on what is installed.
+    # Variables are checked after their expansion.
+    # Installed drivers decide which schemes exist.
     if not re.match(r"\$\{|\w+(\+\w+)?://|file:", value):
         raise refused(
             "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
@@ -113,7 +115,7 @@ def _target(value: str) -> None:
 class Source(Strict):
     """What is read: a database, or a file of rows from where the job file is."""
 
-    url: Annotated[Expanded, checked(_url)] | None = None
+    url: Annotated[Expanded, validator(_url)] | None = None
     path: Expanded | None = None
 
     @model_validator(mode="after")
@@ -126,7 +128,7 @@ class Source(Strict):
 class Target(Strict):
     """Where releases go: another database, or a schema of the source's."""
 
-    url: Annotated[Expanded, checked(_target)] | None = None
+    url: Annotated[Expanded, validator(_target)] | None = None
     schema_: Annotated[Text | None, Field(alias="schema")] = None
 
 
@@ -162,7 +164,7 @@ class ExportSpec(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> ExportSpec:
-        with in_words():
+        with as_refusals():
             Export(**self.model_dump())
         return self
 
@@ -174,13 +176,13 @@ def _command(value: list[str]) -> list[str]:
 
 
 def _no_unknown_place(word: str) -> None:
-    no_variable(word)
+    require_no_variable(word)
     if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
         raise refused("takes no other places than " + ", ".join(f"{{{name}}}" for name in FIELDS))
 
 
 def _webhook(value: str) -> None:
-    # It may hold a secret, which is nobody's to read in a file.
+    # A webhook URL may contain a secret, which does not belong in a file.
     if not re.fullmatch(r"\$\{[A-Za-z_]\w*(\?[^{}]*)?\}", value, re.ASCII):
         raise refused("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
 
@@ -193,9 +195,9 @@ def _event(value: str) -> None:
 class NoticeSpec(Strict):
     """Who is told of how a job ended."""
 
-    on: Annotated[list[Annotated[str, checked(_event)]], Field(min_length=1)]
+    on: Annotated[list[Annotated[str, validator(_event)]], Field(min_length=1)]
     command: Annotated[list[Text], AfterValidator(_command), Field(min_length=1)] | None = None
-    webhook: Annotated[str, checked(_webhook)] | None = None
+    webhook: Annotated[str, validator(_webhook)] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> NoticeSpec:
@@ -224,7 +226,7 @@ class Defaults(_JobOptions):
 
 
 def _of_this_machine(value: str) -> None:
-    a_file(value)
+    require_path(value)
     if "://" in value:
         raise refused("must be a file of this machine")
 
@@ -236,7 +238,7 @@ def _report(value: str) -> None:
 
 
 def _by_rules(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """The columns of a job; none where those are what the rules of its table say."""
+    """Validate the columns of a job; empty if the rules of its table define them."""
     return {} if value == BY_RULES else handler(value)
 
 
@@ -257,7 +259,9 @@ class EntitySpec(Strict):
 class JobSpec(_JobOptions):
     """A job: a table, a role for each of its columns, or its rules, and what is made of it."""
 
-    name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
+    name: Annotated[
+        str, validator(require_job_name), Field(json_schema_extra={"pattern": NAME_PATTERN})
+    ]
     table: Relation
     where: Condition | None = None
     entity: ColumnName | EntitySpec | None = None
@@ -271,9 +275,9 @@ class JobSpec(_JobOptions):
     expect: ExpectSpec | None = None
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
-    report: Annotated[str, checked(_report)] | None = None
+    report: Annotated[str, validator(_report)] | None = None
     notify: list[NoticeSpec] = Field(default_factory=list)
-    schedule: Annotated[str, checked(require_schedule)] | None = None
+    schedule: Annotated[str, validator(require_schedule)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
@@ -283,14 +287,14 @@ class JobSpec(_JobOptions):
                 raise refused("with declared columns, the rules say which column is the entity")
             return self
         roles = {name: column.role for name, column in self.columns.items()}
-        whose = list(filter(None, (entity_options(self.entity)["entity"],)))
-        for text in misfits(roles, whose, self.key, chained=self.chain is not None):
+        entity_columns = list(filter(None, (entity_options(self.entity)["entity"],)))
+        for text in find_misfits(roles, entity_columns, self.key, chained=self.chain is not None):
             raise refused(text)
         return self
 
     def _require_expected(self) -> None:
         if self.expect is None or not self.columns:
-            # The rules of the table say which columns it has, and whose its rows are.
+            # The rules of the table define its columns and its entity.
             return
         if "persons" in self.expect.model_fields_set and not self.entity:
             raise refused("expect.persons needs entity: the column that identifies persons")
@@ -299,36 +303,36 @@ class JobSpec(_JobOptions):
 
 
 def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
-    """The column that says whose a row is, and how it is compared, as options of a job."""
+    """Convert the entity column and its normalization into options of a job."""
     if isinstance(entity, EntitySpec):
         return {"entity": entity.column, "entity_normalize": entity.normalize}
     return {"entity": entity, "entity_normalize": None}
 
 
-def misfits(
-    roles: Mapping[str, str], whose: Sequence[str], key: Sequence[str], *, chained: bool
+def find_misfits(
+    roles: Mapping[str, str], entity_columns: Sequence[str], key: Sequence[str], *, chained: bool
 ) -> Iterator[str]:
-    """What of a job does not fit together.
+    """Yield the contradictions between a job's keys.
 
     Parameters
     ----------
     roles : by column.
-    whose : the column that says whose a row is; none where a row is a person.
+    entity_columns : the column that identifies the person of a row; empty if rows are persons.
     """
     if "quasi_identifier" not in roles.values():
         yield "columns must have a quasi_identifier"
-    if any(roles.get(name) != "identifier" for name in whose):
+    if any(roles.get(name) != "identifier" for name in entity_columns):
         yield "entity must be a column of role identifier"
     if not set(key) <= set(roles):
         yield "key must name columns of the job"
-    if chained and not whose:
+    if chained and not entity_columns:
         yield "chain needs entity: the column that says whose a row is"
 
 
 def _version(value: int) -> int:
     if value not in VERSIONS:
-        known = " or ".join(map(str, VERSIONS))
-        raise refused(f"must be {known}: the version of this form of file, not of dbanon")
+        versions = " or ".join(map(str, VERSIONS))
+        raise refused(f"must be {versions}: the version of this form of file, not of dbanon")
     return value
 
 
@@ -347,7 +351,7 @@ class JobFileSpec(Strict):
     source: Source
     target: Target = Target()
     defaults: Defaults = Defaults()
-    metrics: Annotated[str, checked(_metrics)] | None = None
+    metrics: Annotated[str, validator(_metrics)] | None = None
     jobs: Annotated[list[JobSpec], Field(min_length=1)]
 
 
@@ -355,17 +359,17 @@ FILE = Path(__file__).with_name("job.schema.json")
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema of a file, draft 2020-12."""
-    found = JobFileSpec.model_json_schema(by_alias=True)
+    """Return the JSON Schema of a job file, draft 2020-12."""
+    schema = JobFileSpec.model_json_schema(by_alias=True)
     return {
         "$schema": GenerateJsonSchema.schema_dialect,
-        **found,
+        **schema,
         "title": "Job file of dbanon",
     }
 
 
 def schema_text() -> str:
-    """The schema as it is printed, and stands in the file."""
+    """Render the schema for printing and for the schema file."""
     return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""How a job ended, and who is told of it: a program, and monitoring.
+"""Outcomes of jobs, their notifications, and metrics for monitoring.
 
-Monitoring reads a file as the textfile collector of Prometheus wants it. The file is read before it
-is written: what is known of the last success stays when a run fails, and jobs of the file that were
-not run keep all. Nothing in it is a value, or a count below k.
+Metrics are a file in the format of Prometheus' textfile collector. The file is read before it is
+written: a failed run preserves the samples of the last success, and jobs that did not run keep all
+samples. The file contains no value of the data and no count below k.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 EVENTS = ("failure", "success", "skipped")
-# Of the last run, in metrics, where a signal ended it.
+# Exit code in metrics of a run that a signal ended.
 _INTERRUPTED = 130
-# What a command or a webhook may say: names and numbers of ours, and no value.
+# Fields available to commands and webhooks: dbanon's names and numbers, no value of the data.
 FIELDS = ("job", "code", "exit", "release")
-# Airflow skips a task on it by default.
+# Airflow's default exit code for skipping a task.
 NOTHING_TO_DO = 99
 _SECONDS = 10.0
 
@@ -44,12 +44,12 @@ Open = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Notice:
-    """Somebody who is told.
+    """A recipient of notifications.
 
     Parameters
     ----------
-    on : of ``EVENTS`` and codes of errors, those that are told.
-    command : a program and its arguments, with places for ``FIELDS``; empty for none.
+    on : ``EVENTS`` and error codes to report.
+    command : a program and its arguments, with placeholders for ``FIELDS``; empty for none.
     webhook : an https URL, or None.
     """
 
@@ -60,14 +60,14 @@ class Notice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """The outcome of a job.
 
     Parameters
     ----------
     ended_at : seconds since 1970.
-    release_id : that it made, or that it found unchanged; None where it failed.
-    report : of the release that it made; None where it made none.
-    code, exit_code : of the error that ended it; None and 0 where it did not fail.
+    release_id : of the new or unchanged release; None if the job failed.
+    report : of the new release; None without one.
+    code, exit_code : of the error that ended the job; None and 0 if it did not fail.
     """
 
     job: str
@@ -79,30 +79,30 @@ class Outcome:
 
     @classmethod
     def released(cls, job: str, report: Report | PrivateReport) -> Outcome:
-        """Of a job that made a release."""
+        """Return the outcome of a job that made a release."""
         return cls(job, time.time(), report.release_id, report)
 
     @classmethod
     def skipped(cls, job: str, release_id: str) -> Outcome:
-        """Of a job that had nothing to do."""
+        """Return the outcome of a job that had nothing to do."""
         return cls(job, time.time(), release_id, exit_code=NOTHING_TO_DO)
 
     @classmethod
     def failed(cls, job: str, error: Exception) -> Outcome:
-        """Of a job that failed, by an error of ours or by one that nobody expected."""
+        """Return the outcome of a job that failed, with dbanon's error or an unexpected one."""
         exit_code = error.exit_code if isinstance(error, DbanonError) else 1
         return cls(job, time.time(), code=error_code(error), exit_code=exit_code)
 
     @classmethod
     def interrupted(cls, job: str) -> Outcome:
-        """Of a job that a signal ended."""
+        """Return the outcome of a job that a signal ended."""
         return cls(job, time.time(), code="interrupted", exit_code=_INTERRUPTED)
 
     @property
     def event(self) -> str:
-        """Of ``EVENTS``, the one that it is; the code of a job that another process runs."""
+        """One of ``EVENTS``, or the error code if another process runs the job."""
         if self.code == JobRunning.code:
-            # Nothing failed, and the other process says how it ends.
+            # Not a failure; the other process reports how the job ends.
             return self.code
         if self.code is not None:
             return "failure"
@@ -110,27 +110,27 @@ class Outcome:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What is told of it, by ``FIELDS``."""
-        told = (self.job, self.code or "", str(self.exit_code), self.release_id or "")
-        return dict(zip(FIELDS, told, strict=True))
+        """The values of ``FIELDS`` for commands and webhooks."""
+        values = (self.job, self.code or "", str(self.exit_code), self.release_id or "")
+        return dict(zip(FIELDS, values, strict=True))
 
 
 def error_codes() -> set[str]:
-    """The codes of all errors that a job may end with."""
-    found, left = {"unexpected"}, [DbanonError]
-    while left:
-        kind = left.pop()
-        found.add(kind.code)
-        left += kind.__subclasses__()
-    return found
+    """Return the codes of all errors that a job may end with."""
+    codes, classes = {"unexpected"}, [DbanonError]
+    while classes:
+        error_class = classes.pop()
+        codes.add(error_class.code)
+        classes += error_class.__subclasses__()
+    return codes
 
 
 def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None = None) -> None:
-    """Tell those who want to know; who cannot be told is a warning, ``NotTold``.
+    """Notify the recipients of an outcome; warn with ``NotTold`` if that fails.
 
     Parameters
     ----------
-    open_url : opens a request within seconds, as ``urllib.request.urlopen`` does.
+    open_url : opens a request with a timeout in seconds, like ``urllib.request.urlopen``.
     """
     for notice in notices:
         if not {outcome.event, outcome.code} & set(notice.on):
@@ -142,22 +142,24 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
                 _post(notice.webhook, outcome.fields, open_url or _opener().open)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if isinstance(error, urllib.error.HTTPError):
-                # It is the response as well, and holds a socket.
+                # The error is also the response, which holds a socket.
                 error.close()
-            # Never its text: it may quote a URL, which holds a secret.
-            what = "command" if notice.command else "webhook"
-            why = error.strerror if isinstance(error, OSError) and error.strerror else ""
-            told = f"{type(error).__name__}{f': {why}' if why else ''}"
+            # Omit the error's text: it may quote the URL, which contains a secret.
+            channel = "command" if notice.command else "webhook"
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else ""
+            cause = f"{type(error).__name__}{f': {reason}' if reason else ''}"
             warn_caller(
-                NotTold(f"The {what} of job {outcome.job} was not informed of its end ({told}).")
+                NotTold(
+                    f"The {channel} of job {outcome.job} was not informed of its end ({cause})."
+                )
             )
 
 
 def _call(command: tuple[str, ...], fields: dict[str, str]) -> None:
-    """Run a command: no shell, nothing to read, and nothing of it in our output."""
-    words = [_filled(word, fields) for word in command]
+    """Run a command without a shell, discarding its output."""
+    words = [_fill(word, fields) for word in command]
     nowhere = subprocess.DEVNULL
-    # A group of its own, so that what it started ends with it.
+    # A new process group, so that its child processes can be killed with it.
     with subprocess.Popen(
         words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
     ) as process:
@@ -170,15 +172,15 @@ def _call(command: tuple[str, ...], fields: dict[str, str]) -> None:
         raise subprocess.CalledProcessError(code, words[:1])
 
 
-def _filled(word: str, fields: dict[str, str]) -> str:
-    """The word with its places filled; what is filled in has none."""
+def _fill(word: str, fields: dict[str, str]) -> str:
+    """Fill the placeholders of a word; the values contain none."""
     for name, value in fields.items():
         word = word.replace(f"{{{name}}}", value)
     return word
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Another address is an error: it may be another's, or not https."""
+    """Treats redirects as errors: the target may belong to someone else, or not use https."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -205,7 +207,7 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 _PREFIX = "dbanon_job_"
-# Name and help of each, in the order in which they stand in the file.
+# Help by name, in the order of the file.
 METRICS = {
     "last_success_timestamp_seconds": "When the job last ended well: done, or nothing to do.",
     "last_begin_timestamp_seconds": "When the job last began: with its lock, before it reads.",
@@ -227,105 +229,107 @@ _SAMPLE = re.compile(
     _PREFIX + r'(\w+)\{job="([\w-]+)"(?:,phase="([a-z_]+)")?\} (-?[0-9][0-9.e+-]*)'
 )
 
-# By metric, job and phase; without a phase the last is empty.
+# Metric, job and phase; the phase is empty if the metric has none.
 Key = tuple[str, str, str]
 
 
 def write_metrics(
-    path: Path, jobs: Collection[str], outcomes: Sequence[Outcome], begun: str | None = None
+    path: Path, jobs: Collection[str], outcomes: Sequence[Outcome], running_job: str | None = None
 ) -> None:
-    """Write what came of jobs beside what is known of the others; a failure warns, ``NotTold``.
+    """Update the metrics file with the outcomes of jobs; warn with ``NotTold`` if that fails.
 
-    A folder that is missing is made, which other accounts may read as far as the umask lets them.
-
-    Of a job that another process runs nothing is written: that process does.
+    A missing folder is created with the permissions that the umask allows. Jobs that another
+    process runs are skipped, since that process writes them.
 
     Parameters
     ----------
-    jobs : all of the job file: of others nothing stays.
-    begun : a job that begins now.
+    jobs : names of all jobs of the file; samples of other jobs are removed.
+    running_job : name of a job that begins now.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path.parent):
-            known = {key: value for key, value in _read(path).items() if key[1] in jobs}
-            if begun is not None:
-                known[_BEGIN, begun, ""] = f"{time.time():.3f}"
+        with _directory_lock(path.parent):
+            samples = {key: value for key, value in _read(path).items() if key[1] in jobs}
+            if running_job is not None:
+                samples[_BEGIN, running_job, ""] = f"{time.time():.3f}"
             for outcome in outcomes:
                 if outcome.code != JobRunning.code:
-                    known = _with(known, outcome)
-            _replace(path, _text(known))
+                    samples = _update_samples(samples, outcome)
+            _replace(path, _text(samples))
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        warn_caller(NotTold(f"The metrics {path} could not be written ({why})."))
+        reason = error.strerror or type(error).__name__
+        warn_caller(NotTold(f"The metrics {path} could not be written ({reason})."))
 
 
-def _with(known: dict[Key, str], outcome: Outcome) -> dict[Key, str]:
+def _update_samples(samples: dict[Key, str], outcome: Outcome) -> dict[Key, str]:
     job, report = outcome.job, outcome.report
-    found = dict(known)
-    begin = {key: value for key, value in known.items() if key[:2] == (_BEGIN, job)}
+    updated = dict(samples)
+    begin = {key: value for key, value in samples.items() if key[:2] == (_BEGIN, job)}
     if isinstance(report, PrivateReport):
-        found = {key: value for key, value in found.items() if key[1] != job}
-        found["rows", job, ""] = str(report.rows_out)
+        updated = {key: value for key, value in updated.items() if key[1] != job}
+        updated["rows", job, ""] = str(report.rows_out)
     elif report is not None:
-        # A phase that there was not this time is no longer one.
-        found = {key: value for key, value in found.items() if key[1] != job}
-        found |= {("duration_seconds", job, p): f"{s:.6f}" for p, s in report.seconds.items()}
-        found |= {
+        # Remove samples of phases that this run did not have.
+        updated = {key: value for key, value in updated.items() if key[1] != job}
+        updated |= {("duration_seconds", job, p): f"{s:.6f}" for p, s in report.seconds.items()}
+        updated |= {
             ("rows", job, ""): str(report.rows_out),
             ("k_counted", job, ""): str(report.k_achieved),
             ("information_loss", job, ""): f"{report.information_loss:.9g}",
             ("suppressed_ratio", job, ""): f"{_suppressed(report):.9g}",
         }
-    found |= begin
-    found["last_end_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
+    updated |= begin
+    updated["last_end_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
     if outcome.code is None:
-        found["last_success_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
-    found["last_exit_code", job, ""] = str(outcome.exit_code)
-    return found
+        updated["last_success_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
+    updated["last_exit_code", job, ""] = str(outcome.exit_code)
+    return updated
 
 
 def _suppressed(report: Report) -> float:
-    """The share of rows that are withheld, of which fewer than k are told as k.
+    """Return the share of withheld rows, counting fewer than k as k.
 
-    Then it must not tell the rows of the source either: with the released ones it would tell all.
+    In that case the denominator must not reveal the rows of the source: together with the released
+    rows, it would reveal the exact count.
     """
     if 0 < report.suppressed < report.k_requested:
         return report.k_requested / (report.rows_out + report.k_requested)
     return report.suppressed / report.rows_in if report.rows_in else 0.0
 
 
-def _text(known: dict[Key, str]) -> str:
+def _text(samples: dict[Key, str]) -> str:
     lines = []
-    for name, told in METRICS.items():
-        lines += [f"# HELP {_PREFIX}{name} {told}", f"# TYPE {_PREFIX}{name} gauge"]
-        for (metric, job, phase), value in known.items():
+    for name, help_text in METRICS.items():
+        lines += [f"# HELP {_PREFIX}{name} {help_text}", f"# TYPE {_PREFIX}{name} gauge"]
+        for (metric, job, phase), value in samples.items():
             if metric == name:
-                labels = f'job="{_escaped(job)}"' + (f',phase="{_escaped(phase)}"' if phase else "")
+                labels = f'job="{_escape(job)}"' + (f',phase="{_escape(phase)}"' if phase else "")
                 lines.append(f"{_PREFIX}{name}{{{labels}}} {value}")
     return "\n".join(lines) + "\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _read(path: Path) -> dict[Key, str]:
-    """What an earlier run wrote; what else stands there, or cannot be read, is passed over."""
+    """Read the samples of earlier runs, ignoring other lines and unreadable files."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    found = (_SAMPLE.fullmatch(line.strip()) for line in text.splitlines())
-    samples = {(one[1], one[2], one[3] or ""): one[4] for one in found if one}
+    matches = (_SAMPLE.fullmatch(line.strip()) for line in text.splitlines())
+    samples = {(match[1], match[2], match[3] or ""): match[4] for match in matches if match}
     return {
         key: value
         for key, value in samples.items()
-        if key[0] in METRICS and (key[0] == "duration_seconds") == bool(key[2]) and _is_one(value)
+        if key[0] in METRICS
+        and (key[0] == "duration_seconds") == bool(key[2])
+        and _is_number(value)
     }
 
 
-def _is_one(value: str) -> bool:
+def _is_number(value: str) -> bool:
     try:
         float(value)
     except ValueError:
@@ -334,25 +338,25 @@ def _is_one(value: str) -> bool:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """A directory for the block: runs of other jobs of the file write after each other."""
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _directory_lock(directory: Path) -> Iterator[None]:
+    """Lock a directory for the block, so that concurrent runs write one after the other."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _replace(path: Path, text: str) -> None:
-    """Give a file these contents at once, so that nobody reads half of them."""
-    # Not .prom, which the collector reads. What reads it is another account, so all may.
-    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
-    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    """Replace a file's contents atomically."""
+    # Avoid .prom, which the collector reads. The collector is another account: all may read.
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
-        with os.fdopen(opened, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""What pydantic refuses, in words, at the line and path where it stands. Never a value."""
+"""Pydantic's validation errors as problems with line and path, without any value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
-    misfits,
+    find_misfits,
 )
 from dbanon.errors import nearest_names
 
@@ -40,8 +40,8 @@ _TEXTS = {
     "union_tag_not_found": "role is missing: one of " + ", ".join(ROLES),
     "union_tag_invalid": "role must be one of " + ", ".join(ROLES),
 }
-# Models of the file by where they stand; * is any key or place.
-_PLACES: dict[tuple[str, ...], type[BaseModel]] = {
+# The model of each path; * matches any key or index.
+_MODELS_BY_PATH: dict[tuple[str, ...], type[BaseModel]] = {
     (): JobFileSpec,
     ("source",): Source,
     ("target",): Target,
@@ -57,42 +57,44 @@ _PLACES: dict[tuple[str, ...], type[BaseModel]] = {
 
 
 def note_refusals(document: Document, error: ValidationError) -> None:
-    """Note all that pydantic refused, but where something was refused already."""
-    known = {problem.path for problem in document.problems}
-    for one in error.errors(include_input=False, include_url=False):
-        path = _path(document, one["loc"], one["type"])
-        if describe_path(path) not in known and not (path and str(path[-1]).startswith(NO_KEY)):
-            document.refuse(path, _text(document, path, one))
+    """Record pydantic's errors, except at paths with an earlier problem."""
+    noted_paths = {problem.path for problem in document.problems}
+    for refusal in error.errors(include_input=False, include_url=False):
+        path = _path(document, refusal["loc"], refusal["type"])
+        if describe_path(path) not in noted_paths and not (
+            path and str(path[-1]).startswith(NO_KEY)
+        ):
+            document.refuse(path, _text(document, path, refusal))
 
 
 def note_nulls(document: Document) -> None:
-    """Note keys without a value, but where null is one."""
-    known = {problem.path for problem in document.problems}
+    """Record keys without a value, except options that accept null."""
+    noted_paths = {problem.path for problem in document.problems}
     for path in _nulls(document.value, ()):
         is_option = len(path) in (2, 3) and path[0] in ("defaults", "jobs")
-        if describe_path(path) not in known and not (is_option and path[-1] in NULLABLE):
+        if describe_path(path) not in noted_paths and not (is_option and path[-1] in NULLABLE):
             document.refuse(path, "has no value")
 
 
 def note_names(document: Document) -> None:
-    """Note names of jobs that stand twice."""
+    """Record duplicate names of jobs."""
     jobs = document.value.get("jobs")
     seen: dict[str, int] = {}
-    for place, job in enumerate(jobs if isinstance(jobs, list) else ()):
+    for index, job in enumerate(jobs if isinstance(jobs, list) else ()):
         name = job.get("name") if isinstance(job, dict) else None
         if not isinstance(name, str):
             continue
-        # Some disks take files for one whose names differ in case only.
-        first = seen.setdefault(name.casefold(), place)
-        if first != place:
-            document.refuse(("jobs", place, "name"), f"jobs.{first} has this name already")
+        # Job names become file names, and some file systems ignore case.
+        first = seen.setdefault(name.casefold(), index)
+        if first != index:
+            document.refuse(("jobs", index, "name"), f"jobs.{first} has this name already")
 
 
 def note_passwords(document: Document) -> None:
-    """Note URLs in which a password stands."""
+    """Record URLs with a password in clear text."""
     for part in ("source", "target"):
-        held = document.value.get(part)
-        url = held.get("url") if isinstance(held, dict) else None
+        content = document.value.get(part)
+        url = content.get("url") if isinstance(content, dict) else None
         if isinstance(url, str) and written_password(url):
             document.refuse(
                 (part, "url"),
@@ -106,31 +108,31 @@ def _nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int,
         for key, part in value.items():
             yield from _nulls(part, (*path, key))
     elif isinstance(value, list):
-        for place, part in enumerate(value):
-            yield from _nulls(part, (*path, place))
+        for index, part in enumerate(value):
+            yield from _nulls(part, (*path, index))
     elif value is None and path:
         yield path
 
 
 def _path(document: Document, loc: Sequence[str | int], kind: str) -> tuple[str | int, ...]:
-    """The place in the file: without the tags of unions, which pydantic puts between."""
+    """Return the path in the file, without the union tags that pydantic inserts."""
     path: list[str | int] = []
     value = document.value
-    for place, part in enumerate(loc):
+    for index, part in enumerate(loc):
         if isinstance(value, dict) and part in value:
             value = value[str(part)]
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
-        elif kind != "missing" or place < len(loc) - 1:
+        elif kind != "missing" or index < len(loc) - 1:
             continue
         path.append(part)
     return tuple(path)
 
 
-def _text(document: Document, path: Sequence[str | int], one: Any) -> str:
-    kind, context = one["type"], one.get("ctx", {})
+def _text(document: Document, path: Sequence[str | int], refusal: Any) -> str:
+    kind, context = refusal["type"], refusal.get("ctx", {})
     if kind == "extra_forbidden":
-        near = nearest_names(str(path[-1]), _known(document, path[:-1]), limit=1)
+        near = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
         return "unknown key" + (f"; {near[0].lower()}{near[1:]}" if near else "")
     if kind == "refused":
         return str(context["text"])
@@ -142,13 +144,13 @@ def _text(document: Document, path: Sequence[str | int], one: Any) -> str:
     return _TEXTS.get(kind, "is not as it must be")
 
 
-def _known(document: Document, path: Sequence[str | int]) -> list[str]:
-    """The keys that may stand at a path."""
+def _allowed_keys(document: Document, path: Sequence[str | int]) -> list[str]:
+    """Return the keys that are allowed at a path."""
     shape = tuple(
-        "*" if isinstance(part, int) or (place == 3 and path[2] == "columns") else part
-        for place, part in enumerate(path)
+        "*" if isinstance(part, int) or (index == 3 and path[2] == "columns") else part
+        for index, part in enumerate(path)
     )
-    model = _PLACES.get(shape)
+    model = _MODELS_BY_PATH.get(shape)
     if shape == ("jobs", "*", "columns", "*"):
         role = document.value["jobs"][path[1]]["columns"][path[3]].get("role")
         model = COLUMN_KINDS[ROLES.index(role)] if role in ROLES else None
@@ -157,21 +159,25 @@ def _known(document: Document, path: Sequence[str | int]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def note_misfits(document: Document, job: Any, place: int) -> None:
-    """Note what does not fit together in a job that pydantic refused for something else."""
+def note_misfits(document: Document, job: Any, index: int) -> None:
+    """Record contradictions in a job that pydantic refused for another reason."""
     columns = job.get("columns") if isinstance(job, dict) else None
     if not isinstance(columns, dict):
         return
-    roles = {n: str(one.get("role")) for n, one in columns.items() if isinstance(one, dict)}
+    roles = {
+        n: str(column.get("role")) for n, column in columns.items() if isinstance(column, dict)
+    }
     if len(roles) < len(columns) or not set(roles.values()) <= set(ROLES):
         return
     key = job.get("key", [])
-    named = [one for one in key if isinstance(one, str) and one] if isinstance(key, list) else []
+    key_columns = (
+        [name for name in key if isinstance(name, str) and name] if isinstance(key, list) else []
+    )
     entity = job.get("entity")
     entity = entity.get("column") if isinstance(entity, dict) else entity
-    whose = [entity] if isinstance(entity, str) else []
-    known = {(problem.path, problem.text) for problem in document.problems}
-    for text in misfits(roles, whose, named, chained="chain" in job):
-        path = ("jobs", place)
-        if (describe_path(path), text) not in known:
+    entity_columns = [entity] if isinstance(entity, str) else []
+    noted_problems = {(problem.path, problem.text) for problem in document.problems}
+    for text in find_misfits(roles, entity_columns, key_columns, chained="chain" in job):
+        path = ("jobs", index)
+        if (describe_path(path), text) not in noted_problems:
             document.refuse(path, text)

@@ -1,4 +1,4 @@
-"""Reports of a job's earlier releases, which go with the last table or file of their release."""
+"""Removes reports of a job's earlier releases, together with their last table or file."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ _ID = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
-    """Remove reports of the job's releases of which nothing is left, where not all are kept.
+    """Remove reports of releases without data, if the job limits how many releases it keeps.
 
     Parameters
     ----------
-    store : of the ledger. Files of other names, and of releases that it does not know, stay.
+    store : of the ledger. Other files, and reports of releases that it does not list, stay.
 
     Raises
     ------
     DbanonError : the ledger cannot be read.
     """
     exports = job.job.exports if isinstance(job.job, Job) else ()
-    drops = job.keep_last is not None or any(one.keep_last is not None for one in exports)
+    drops = job.keep_last is not None or any(export.keep_last is not None for export in exports)
     if not drops or job.report is None or _RELEASE not in job.report:
         return
     reports = _reports(job.report.replace("{job}", job.name))
     if not reports:
         return
-    left = []
+    causes = []
     for release_id in sorted(releases_without_data(store, output, list(reports))):
         try:
             reports[release_id].unlink()
         except OSError as error:
-            left.append(error.strerror or type(error).__name__)
-    if left:
-        told = ", ".join(dict.fromkeys(left))
-        warn_caller(TablesLeft(f"{len(left)} reports of earlier releases stay ({told})."))
+            causes.append(error.strerror or type(error).__name__)
+    if causes:
+        reasons = ", ".join(dict.fromkeys(causes))
+        warn_caller(TablesLeft(f"{len(causes)} reports of earlier releases stay ({reasons})."))
 
 
 def _reports(template: str) -> dict[str, Path]:
-    """The files that a path with ``{release}`` means, by the id of the release."""
-    first, *rest = template.split(_RELEASE)
-    pattern = re.escape(first) + _ID + "(?P=release)".join(map(re.escape, rest))
-    found = (
+    """Find the files that match a path with ``{release}``, by release id."""
+    first, *tail = template.split(_RELEASE)
+    pattern = re.escape(first) + _ID + "(?P=release)".join(map(re.escape, tail))
+    matches = (
         (re.fullmatch(pattern, path), path)
-        for path in glob.glob("*".join(map(glob.escape, (first, *rest))))
+        for path in glob.glob("*".join(map(glob.escape, (first, *tail))))
     )
-    return {match["release"]: Path(path) for match, path in found if match is not None}
+    return {match["release"]: Path(path) for match, path in matches if match is not None}

@@ -1,4 +1,4 @@
-"""Jobs of a file, run one after the other: each its own transaction, lock and ledger row."""
+"""Runs the jobs of a file in sequence, each with its own transaction, lock and ledger row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.dispatch import plan_classes, run_any
 from dbanon.doors.jobfile.chain import chain_to_create, create_chain
-from dbanon.doors.jobfile.field_types import in_its_words
+from dbanon.doors.jobfile.field_types import with_job_file_hints
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
 from dbanon.doors.jobfile.reports import drop_reports
-from dbanon.doors.progress import Wanted, shown
+from dbanon.doors.progress import ProgressOption, progress_callback
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -43,22 +43,22 @@ if TYPE_CHECKING:
     from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import OnSql
 
-# Seconds before a job is run again: twice as many each time, up to the second number.
+# Seconds before the first retry, doubled for each further one, and their maximum.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _RETRIED = 4
-# A variable of the environment with a secret of whoever runs jobs.
+# Environment variable with a secret of the account that runs jobs.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
 
 
 @dataclass(frozen=True)
 class Published:
-    """What a job made.
+    """The result of a job that made a release.
 
     Parameters
     ----------
     unclassified : columns without a role, which were not released.
-    dropped : tables that its view showed before, and that were more than are kept.
-    attempts : runs until it succeeded.
+    dropped : superseded tables of its view that were dropped.
+    attempts : number of runs until it succeeded.
     """
 
     report: Report | PrivateReport
@@ -69,18 +69,18 @@ class Published:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A job that had nothing to do.
+    """The result of a job that had nothing to do.
 
     Parameters
     ----------
-    release_id : its last release, which a run would make again.
+    release_id : of its last release, which a run would reproduce.
     """
 
     release_id: str
 
 
 def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, ClientStore | None]:
-    """The databases of a job: what is read, and what is written where that is another one."""
+    """Return the source's store and the target's, None if both are the same database."""
     if isinstance(job.job, Job):
         source = open_source(job.source, on_sql, job.job, job.target)
     else:
@@ -93,35 +93,35 @@ def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, C
     return source, target
 
 
-@in_its_words()
+@with_job_file_hints()
 def run_file_job(
     job: FileJob,
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
     began: Callable[[], None] = lambda: None,
-    committed: Callable[[Published], None] = lambda made: None,
+    committed: Callable[[Published], None] = lambda published: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
     accept_counts: Sequence[str] = (),
 ) -> Published | Skipped:
-    """Run a job under its lock, again where its database failed and the file says so.
+    """Run a job under its lock, with the file's number of retries after database failures.
 
     Parameters
     ----------
     skip_unchanged : do nothing if source, job and release are as at its last release.
-    accept_types : columns that may have another kind of type than then.
+    accept_types : columns whose type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
     began : called when the job has its lock.
     committed : called when the release is visible, before older ones are dropped.
-    retried : called with what failed, and the seconds until the next attempt.
+    retried : called with the error, and the seconds until the next attempt.
 
     Raises
     ------
-    JobRunning : it runs already.
-    InvalidParameter : a job of a chain is not skipped.
-    DbanonError : what the last attempt raised; nothing was published.
+    JobRunning : another process runs the job.
+    InvalidParameter : jobs of a chain or a cluster cannot be skipped.
+    DbanonError : the error of the last attempt; nothing was published.
     """
     if skip_unchanged:
         job.job.require_takes("skip_unchanged")
@@ -130,19 +130,19 @@ def run_file_job(
                 "A job of a cluster is never skipped: what it reads has no fingerprint.",
                 hint="Run it whether or not something changed.",
             )
-    job = replace(job, job=_accepting(job.job, accept_types, accept_counts))
+    job = replace(job, job=_with_accepted(job.job, accept_types, accept_counts))
     source, target = stores_of(job, on_sql)
     attempt = 1
     if skip_unchanged and isinstance(job.job, Job):
-        job = replace(job, job=replace(job.job, fingerprint_key=_key_for(source)))
+        job = replace(job, job=replace(job.job, fingerprint_key=_fingerprint_key(source)))
     with (target or source).job_lock(job.name):
         began()
         if job.creates_chain and isinstance(job.job, Job):
             create_chain(job.job, source, target)
         while True:
             try:
-                job = _by_rules(job, source)
-                last = _unchanged(job, source, target) if skip_unchanged else None
+                job = _apply_rules(job, source)
+                last = _unchanged_release(job, source, target) if skip_unchanged else None
                 if last is not None:
                     return Skipped(last)
                 report = _run(job, source, target, progress)
@@ -154,17 +154,17 @@ def run_file_job(
                 retried(error, seconds)
                 time.sleep(seconds)
                 attempt += 1
-                # Each attempt is a run of its own in the ledger.
-                job = replace(job, job=again(job))
-        made = Published(report, unclassified(job, report.not_copied), (), attempt)
-        committed(made)
-        return replace(made, dropped=_drop_old(job, target or source))
+                # Each attempt is recorded as a separate run in the ledger.
+                job = replace(job, job=as_new_run(job))
+        published = Published(report, columns_without_role(job, report.not_copied), (), attempt)
+        committed(published)
+        return replace(published, dropped=_drop_old(job, target or source))
 
 
-def _accepting(
+def _with_accepted(
     job: Job | PrivateJob, accept_types: Sequence[str], accept_counts: Sequence[str]
 ) -> Job | PrivateJob:
-    """The job with what this run accepts; raises InvalidParameter."""
+    """Return the job with the changes that this run accepts; raises InvalidParameter."""
     if isinstance(accept_types, str) or not isinstance(accept_types, Sequence):
         raise InvalidParameter(
             "accept_types must be a list of columns.",
@@ -177,8 +177,8 @@ def _accepting(
     return replace(job, accept_counts=tuple(accept_counts))
 
 
-def _by_rules(job: FileJob, source: Store) -> FileJob:
-    """The job with the columns that its table's rules name, where it names none."""
+def _apply_rules(job: FileJob, source: Store) -> FileJob:
+    """If the job names no columns, take them from the rules of its table."""
     return replace(job, job=by_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
@@ -192,34 +192,34 @@ def _run(
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
-    """Drop what the job's view showed before, but for as many as are kept, and their reports."""
+    """Drop superseded tables of the job's view beyond the number to keep, and their reports."""
     output = parse_relation(job.job.output)
     try:
-        kept = job.superseded_kept
-        dropped = [] if kept is None else collect_garbage(store, kept, output)
+        n_superseded = job.max_superseded
+        dropped = [] if n_superseded is None else collect_garbage(store, n_superseded, output)
         drop_reports(job, store, output)
         return tuple(dropped)
     except DbanonError as error:
-        # The release is there: its job did not fail, and another run would make another release.
-        what = (
+        # The release is published: failing the job would make a scheduler release again.
+        message = (
             f"Tables of earlier releases were not dropped. {error.message} The next run drops them."
         )
-        warn_caller(TablesLeft(what))
+        warn_caller(TablesLeft(message))
         return ()
 
 
-def _key_for(source: ClientStore) -> bytes:
-    """What fingerprints are taken under: a secret of the environment, if any, and the database."""
+def _fingerprint_key(source: ClientStore) -> bytes:
+    """Return the key of fingerprints: the environment's secret, if any, and the database."""
     return f"{os.environ.get(FINGERPRINT_KEY, '')}\0{source.url}".encode()
 
 
-def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) -> str | None:
-    """The last release where it is as a run would make it, with its report."""
+def _unchanged_release(job: FileJob, source: ClientStore, target: ClientStore | None) -> str | None:
+    """Return the last release if a run would reproduce it and its report exists; else None."""
     assert isinstance(job.job, Job)
     try:
         last = unchanged_since(job.job, source, target)
     except DbanonError as error:
-        # What the run raises is noted in the ledger.
+        # The run will raise the error again, and record it in the ledger.
         if error.exit_code == _RETRIED:
             raise
         return None
@@ -228,13 +228,13 @@ def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) ->
     return last if file_for(job.report.replace("{job}", job.name), last).is_file() else None
 
 
-def again(job: FileJob) -> Job | PrivateJob:
-    """The job as a run of its own."""
+def as_new_run(job: FileJob) -> Job | PrivateJob:
+    """Return the job with a new run id."""
     return replace(job.job, run_id=str(uuid.uuid4()))
 
 
-def unclassified(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
-    """The columns that have no role in the file."""
+def columns_without_role(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that have no role in the file."""
     return tuple(name for name in not_copied if name not in (job.job.roles or ()))
 
 
@@ -245,7 +245,7 @@ def run_job(
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
     accept_counts: Sequence[str] = (),
-    progress: Wanted = None,
+    progress: ProgressOption = None,
     on_sql: OnSql | None = None,
 ) -> Report | PrivateReport | None:
     """Run a job of a job file; None if it was skipped.
@@ -266,60 +266,60 @@ def run_job(
     DbanonError : its class says what went wrong; nothing was published.
     """
     file = read_job_file(path).with_variables()
-    [chosen] = _one(file, job)
-    with shown(progress) as told:
-        made = run_in_file(
+    [chosen] = _choose_job(file, job)
+    with progress_callback(progress) as phase_progress:
+        result = run_in_file(
             file,
             chosen,
-            progress=told,
+            progress=phase_progress,
             on_sql=on_sql,
             skip_unchanged=skip_unchanged,
             accept_types=accept_types,
             accept_counts=accept_counts,
         )
-    return None if isinstance(made, Skipped) else made.report
+    return None if isinstance(result, Skipped) else result.report
 
 
-def run_in_file(file: JobFile, job: FileJob, **how: Any) -> Published | Skipped:
-    """Run a job, and tell those whom its file names how it ended.
+def run_in_file(file: JobFile, job: FileJob, **options: Any) -> Published | Skipped:
+    """Run a job, write metrics, and notify the recipients named in the file.
 
     Parameters
     ----------
-    job : one of the file's.
-    how : as ``run_file_job`` takes it, ``began`` aside.
+    job : of the file.
+    options : of ``run_file_job``, except ``began``.
 
     Raises
     ------
     DbanonError : as ``run_file_job``.
     """
     try:
-        made = run_file_job(job, began=lambda: _write(file, begun=job.name), **how)
+        result = run_file_job(job, began=lambda: _write(file, running_job=job.name), **options)
     except Exception as error:
-        _ended(file, job, Outcome.failed(job.name, error))
+        _report_end(file, job, Outcome.failed(job.name, error))
         raise
     except BaseException:
         _write(file, Outcome.interrupted(job.name))
         raise
-    if isinstance(made, Skipped):
-        _ended(file, job, Outcome.skipped(job.name, made.release_id))
+    if isinstance(result, Skipped):
+        _report_end(file, job, Outcome.skipped(job.name, result.release_id))
     else:
-        _ended(file, job, Outcome.released(job.name, made.report))
-    return made
+        _report_end(file, job, Outcome.released(job.name, result.report))
+    return result
 
 
-def _ended(file: JobFile, job: FileJob, outcome: Outcome) -> None:
-    """Tell how a job ended, as its file says."""
+def _report_end(file: JobFile, job: FileJob, outcome: Outcome) -> None:
+    """Write metrics and notify recipients of how a job ended."""
     _write(file, outcome)
     notify(job.notices, outcome)
 
 
-def _write(file: JobFile, *outcomes: Outcome, begun: str | None = None) -> None:
+def _write(file: JobFile, *outcomes: Outcome, running_job: str | None = None) -> None:
     if file.metrics is not None:
-        names = [one.name for one in file.jobs]
-        write_metrics(Path(file.metrics), names, outcomes, begun)
+        names = [job.name for job in file.jobs]
+        write_metrics(Path(file.metrics), names, outcomes, running_job)
 
 
-def _one(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
+def _choose_job(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
     chosen = file.chosen([] if name is None else [name])
     if len(chosen) > 1:
         names = ", ".join(job.name for job in chosen)
@@ -329,7 +329,7 @@ def _one(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
     return chosen
 
 
-@in_its_words()
+@with_job_file_hints()
 def plan_file_job(
     job: FileJob,
     *,
@@ -337,7 +337,7 @@ def plan_file_job(
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
 ) -> Outlook:
-    """Say what a job would do, or refuse it as its run would; nothing is changed.
+    """Plan a job, or refuse it as its run would; nothing is changed.
 
     Raises
     ------
@@ -346,42 +346,47 @@ def plan_file_job(
     job.job.require_takes("plan")
     assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
-    planned = chain_to_create(job.job, source, target) if job.creates_chain else None
-    asked = job.job if planned is None else replace(job.job, chain=None)
+    new_chain = chain_to_create(job.job, source, target) if job.creates_chain else None
+    planned_job = job.job if new_chain is None else replace(job.job, chain=None)
     outlook = plan_classes(
-        asked, source, target, cluster=cluster, keep_last=job.superseded_kept, progress=progress
+        planned_job,
+        source,
+        target,
+        cluster=cluster,
+        keep_last=job.max_superseded,
+        progress=progress,
     )
-    return outlook if planned is None else replace(outlook, chain=planned)
+    return outlook if new_chain is None else replace(outlook, chain=new_chain)
 
 
 def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
-    """The rights that a job's role lacks, as statements for who may give them."""
+    """Return the rights that a job's role lacks, as GRANT statements."""
     source, target = stores_of(job, on_sql)
-    job = _by_rules(job, source)
+    job = _apply_rules(job, source)
     with source.session(write=False) as session:
-        found = session.missing_to_read(parse_relation(job.job.table), job.job.read)
+        statements = session.missing_to_read(parse_relation(job.job.table), job.job.read)
     with (target or source).session(write=False) as session:
-        found += session.missing_to_write(parse_relation(job.job.output))
-    return tuple(dict.fromkeys(found))
+        statements += session.missing_to_write(parse_relation(job.job.output))
+    return tuple(dict.fromkeys(statements))
 
 
-def failure(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError | None:
-    """What the run of a file failed with: a job's own error where it is the only job.
+def combine_errors(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError | None:
+    """Return the error of a file's run, or None; if there is only one job, its own error.
 
     Parameters
     ----------
-    errors : the jobs that failed, by name.
-    jobs : how many were to be run.
+    errors : names of the failed jobs, and their errors.
+    jobs : number of jobs to run.
     """
     if not errors:
         return None
     unknown = [error for _, error in errors if isinstance(error, OutcomeUnknown)]
     if jobs == 1:
         return errors[0][1]
-    told = "; ".join(f"{name}: {error.code} ({error.exit_code})" for name, error in errors)
+    codes = "; ".join(f"{name}: {error.code} ({error.exit_code})" for name, error in errors)
     return JobsFailed(
         f"{len(errors)} of {jobs} jobs failed.",
-        detail=told + ".",
+        detail=codes + ".",
         hint="Look at the ones with outcome_unknown before they are run again."
         if unknown
         else "The others are done: those that failed can be run by their names.",

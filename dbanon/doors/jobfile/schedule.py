@@ -1,4 +1,4 @@
-"""When a job is to run, in cron's five fields: checked, since nothing here runs by it."""
+"""Checks of a job's cron schedule, which is only informative: nothing here runs by it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dbanon.doors.jobfile.field_types import refused
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-# Name, least and largest number, and names of the numbers from the least on.
+# Name, smallest and largest number, and names of the numbers from the smallest on.
 _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
@@ -25,7 +25,7 @@ _PART = re.compile(rf"(?:\*|(?P<first>{_NUMBER})(?:-(?P<last>{_NUMBER}))?)(?:/(?
 
 
 def require_schedule(value: str) -> None:
-    """Check five fields of cron; raises a refusal that says which one is wrong."""
+    """Check five fields of cron; raises a validation error that names the wrong field."""
     fields = value.split(" ")
     fields = [field for field in fields if field]
     if len(fields) != len(_FIELDS) or value != value.strip():
@@ -38,7 +38,7 @@ def require_schedule(value: str) -> None:
 
 
 def schedule_problem(value: str) -> str | None:
-    """What is wrong with a schedule, without its value; None for five fields of cron."""
+    """Describe the problem of a schedule without quoting it; None if it is valid."""
     try:
         require_schedule(value)
     except PydanticCustomError as error:
@@ -47,31 +47,31 @@ def schedule_problem(value: str) -> str | None:
 
 
 def _numbers(field: str, name: str, least: int, largest: int, names: tuple[str, ...]) -> set[int]:
-    """The numbers that a field means."""
+    """Return the numbers that a field matches."""
 
     def number(text: str) -> int:
-        found = int(text) if text.isdigit() else names.index(text) + least if text in names else -1
-        if not least <= found <= largest:
+        parsed = int(text) if text.isdigit() else names.index(text) + least if text in names else -1
+        if not least <= parsed <= largest:
             words = f", or {names[0]} to {names[-1]}" if names else ""
             raise refused(f"the {name} must be {least} to {largest}{words}")
-        return found
+        return parsed
 
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in field.lower().split(","):
-        written = _PART.fullmatch(part)
-        if written is None:
+        match = _PART.fullmatch(part)
+        if match is None:
             raise refused('must be five fields as cron has them: "0 3 1 * *"')
-        first = number(written["first"]) if written["first"] else least
-        last = number(written["last"]) if written["last"] else first
-        # A step without an end goes on to the largest.
-        if not written["first"] or (written["step"] and not written["last"]):
+        first = number(match["first"]) if match["first"] else least
+        last = number(match["last"]) if match["last"] else first
+        # A step without an end continues to the largest number.
+        if not match["first"] or (match["step"] and not match["last"]):
             last = largest
         if names == _DAYS and last == 0:
-            last = 7 if written["last"] else last
+            last = 7 if match["last"] else last
         if last < first:
             raise refused(f"the {name} must be a range from less to more")
-        step = int(written["step"] or 1)
+        step = int(match["step"] or 1)
         if step == 0:
             raise refused(f"the step of the {name} must be 1 or more")
-        found |= set(range(first, last + 1, step))
-    return found
+        numbers |= set(range(first, last + 1, step))
+    return numbers

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from dbanon.doors.cli.jobs import opened
+from dbanon.doors.cli.jobs import open_jobs
 from dbanon.doors.cli.run import save_report
 from dbanon.doors.workbench.access import Access
 from dbanon.doors.workbench.routes import Routes
@@ -117,7 +117,7 @@ def said(page: str) -> str:
 @contextmanager
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
     """A workbench whose tasks run in a thread of the test's."""
-    commands = Commands(lambda path: opened(path, False), save_report)
+    commands = Commands(lambda path: open_jobs(path, False), save_report)
     bench = Workbench(Start(url, table, commands, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()

@@ -87,24 +87,24 @@ def test_the_way_out_is_one_line_for_the_servers_python(
     wheel = tmp_path / "a b.whl"
     wheel.touch()
     record.write_text(json.dumps({"url": wheel.as_uri()}))
-    told = server_python.way_out("3.13")
+    told = server_python.install_hint("3.13")
     assert f"{command} '{wheel}' && " in told
     assert "\n" not in told
     # A wheel that is gone, one from elsewhere, and no record at all.
     without = f"{command} ./dbanon-{version()}-*.whl && "
     wheel.unlink()
-    assert without in server_python.way_out("3.13")
+    assert without in server_python.install_hint("3.13")
     record.write_text(json.dumps({"url": f"https://example.org{tmp_path}"}))
-    assert without in server_python.way_out("3.13")
+    assert without in server_python.install_hint("3.13")
     record.unlink()
-    assert without in server_python.way_out("3.13")
+    assert without in server_python.install_hint("3.13")
 
 
 def test_a_checkout_is_quoted_and_an_old_python_refused() -> None:
-    assert "/src/dbanon &&" in server_python.way_out("3.11", "/src/dbanon")
+    assert "/src/dbanon &&" in server_python.install_hint("3.11", "/src/dbanon")
     # It is pasted as root.
-    assert "'/src/a b;c' &&" in server_python.way_out("3.11", "/src/a b;c")
-    too_old = server_python.way_out("3.9")
+    assert "'/src/a b;c' &&" in server_python.install_hint("3.11", "/src/a b;c")
+    too_old = server_python.install_hint("3.9")
     assert "pip install" not in too_old
     assert "--sql-only" in too_old
 
