@@ -34,6 +34,8 @@ from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName
 
 # Called with the share of a step that is done.
+# What hints about data frames say in place of "in a view".
+IN_FRAME = "in the data frame"
 Progress = Callable[[float], None]
 
 

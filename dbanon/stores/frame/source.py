@@ -48,8 +48,6 @@ from dbanon.stores.ports import Draft, Progress, SourceCounts
 
 # What a frame is called, and what kind of relation it is.
 NAME, KIND = "data frame", "frame"
-# What hints say in place of "in a view".
-IN_FRAME = "in the data frame"
 
 
 @dataclass(frozen=True, eq=False)
