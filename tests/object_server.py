@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
+from urllib.request import Request, urlopen
 
 from dbanon.stores import objects
 
@@ -25,6 +26,8 @@ def served() -> Iterator[str]:
         given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
         with mock.patch.dict(os.environ, {**KEYS, **given}):
             objects._system.cache_clear()
+            # All servers of a process share their buckets.
+            urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
             objects.ObjectPath.of(f"s3://{BUCKET}/x").system.mkdir(BUCKET)
             yield f"s3://{BUCKET}"
     finally:

@@ -123,7 +123,8 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
     """Advise on a table in memory, for ``anonymize_frame``."""
     # Imports pandas, which databases do not need.
     from dbanon.stores.frame.conversion import frame_of
-    from dbanon.stores.frame.source import IN_FRAME, NAME, FrameSource
+    from dbanon.stores.frame.source import NAME, FrameSource
+    from dbanon.stores.ports import IN_FRAME
 
     frame, _ = frame_of(data)
     request = make(AdviceRequest, {**options, "table": NAME})

@@ -23,8 +23,9 @@ from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
 from dbanon.run.run import run
 from dbanon.stores.frame.conversion import alignment_of, frame_of
-from dbanon.stores.frame.source import IN_FRAME, NAME, FrameSource
+from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
+from dbanon.stores.ports import IN_FRAME
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -53,8 +53,7 @@ from dbanon.spark.stages import ClusterStages, sample_limit
 from dbanon.spark.tasks import PACKETS, DiskCache, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import GatherFacts
-from dbanon.stores.frame.source import IN_FRAME
-from dbanon.stores.ports import Source
+from dbanon.stores.ports import IN_FRAME, Source
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -129,14 +129,14 @@ def test_sqlite() -> None:
 )
 def test_mariadb(error: tuple[int, str]) -> None:
     def run() -> None:
-        with of_mariadb.translated():
+        with of_mariadb.translate_errors():
             raise pymysql.err.OperationalError(*error)
 
     assert error[1] not in str(refused(run))
 
 
 def test_mariadb_says_28_of_other_things() -> None:
-    with pytest.raises(DatabaseFailure) as caught, of_mariadb.translated():
+    with pytest.raises(DatabaseFailure) as caught, of_mariadb.translate_errors():
         raise pymysql.err.OperationalError(1030, "Got error 128 from storage engine InnoDB")
     assert not isinstance(caught.value, DiskFull)
 

@@ -84,7 +84,7 @@ def test_a_database_without_a_ledger_has_no_release_of_a_file(
         dbanon.verify_file(tmp_path / "none.csv", ledger=database.url)
     with pytest.raises(errors.InvalidParameter, match="CSV file") as no_ledger:
         dbanon.verify_file(tmp_path / "people.csv")
-    assert "--ledger URL" in str(no_ledger.value.hint)
+    assert "name its database as ledger" in str(no_ledger.value.hint)
 
 
 @pytest.mark.postgresql

@@ -48,8 +48,6 @@ from dbanon.stores.ports import Draft, Progress, SourceCounts
 
 # The name of a frame, and its kind of relation.
 NAME, KIND = "data frame", "frame"
-# Hints say this instead of "in a view".
-IN_FRAME = "in the data frame"
 
 
 @dataclass(frozen=True, eq=False)
