@@ -41,6 +41,7 @@ NAMES = (
     "models",
     "models_adult",
     "peers",
+    "person_rows",
     "plpython",
     "privacy",
     "second_round",

@@ -1,12 +1,13 @@
-"""What someone who knows several rows of a person can join, where classes part a person's rows.
+"""The joint risk of someone who knows several rows of a person, if classes part a person's rows.
 
-Each row that they know leads to its class. The persons who have a row in each of these classes
-share them: they are whom the rows may belong to.
+Each known row leads to its class. The rows may belong to any person who has a row in each of these
+classes: those persons share them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 
-# The most persons that are looked at; of more, so many are drawn.
+# Larger releases are measured on a random sample of this many persons.
 MOST_PERSONS = 10_000
 
 
@@ -24,12 +25,12 @@ class JointRows:
 
     Parameters
     ----------
-    k : what is counted against.
-    persons, below : who was looked at, and those of them whose rows, all together, fewer than k
-        persons share.
-    of_pairs, pairs_below : those with two rows or more, of each of whom one pair of rows was drawn,
-        and those of them whose pair fewer than k persons share.
-    in_all : the released persons; more than ``persons`` where these were drawn.
+    k : the number of persons that is compared with.
+    persons, below : the persons measured, and those whose rows, all together, fewer than k persons
+        share.
+    of_pairs, pairs_below : the persons with two rows or more, and those whose random pair of rows
+        fewer than k persons share.
+    in_all : the released persons; more than ``persons`` if these are a sample.
     """
 
     k: int
@@ -41,84 +42,81 @@ class JointRows:
 
     def plain(self) -> dict[str, int]:
         """The counts as plain values."""
-        return {
-            "k": self.k,
-            "persons": self.persons,
-            "below": self.below,
-            "of_pairs": self.of_pairs,
-            "pairs_below": self.pairs_below,
-            "in_all": self.in_all,
-        }
+        return asdict(self)
 
 
 def joint_rows(
     persons: NDArray[np.integer], classes: NDArray[np.integer], k: int, seed: int = 0
 ) -> JointRows:
-    """Count who shares the classes of each person's rows.
+    """Count the persons whose rows, all together or a random pair, fewer than k persons share.
 
     Parameters
     ----------
     persons : (n,), the person of each released row.
-    classes : (n,), its class, as readers see classes: those that are released alike are one.
-    seed : of the persons and pairs that are drawn.
+    classes : (n,), its class; classes that are released alike have one number.
+    seed : of the sample of persons, and of the pairs.
     """
-    _, first, whose = np.unique(persons, return_index=True, return_inverse=True)
-    # Persons in the order of their rows, whatever their codes are.
-    number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
-    whose = number[whose.reshape(-1)]
-    count = len(first)
-    drawn = draw(whose, count, seed)
-    sharing = _Sharing(whose, np.asarray(classes, np.int64), k)
-    rows, starts = _rows_of(whose, count)
+    _, first_rows, codes = np.unique(persons, return_index=True, return_inverse=True)
+    # Number persons by their first rows, so that the sample does not depend on their codes.
+    numbers = np.empty(len(first_rows), np.int64)
+    numbers[np.argsort(first_rows)] = np.arange(len(first_rows))
+    person_ids = numbers[codes.reshape(-1)]
+    n_persons = len(first_rows)
+    class_ids = np.asarray(classes, np.int64)
+    pairs = sample_pairs(person_ids, n_persons, seed)
+    sharing = _Sharing(person_ids, class_ids, k)
+    rows, starts = _rows_by_person(person_ids, n_persons)
     below = of_pairs = pairs_below = 0
-    for person, pair in drawn.items():
-        own = np.asarray(classes)[rows[starts[person] : starts[person + 1]]]
-        below += sharing.is_below(frozenset(own.tolist()))
+    for person, pair in pairs.items():
+        rows_of_person = rows[starts[person] : starts[person + 1]]
+        below += sharing.is_below(frozenset(class_ids[rows_of_person].tolist()))
         if pair is not None:
             of_pairs += 1
-            pairs_below += sharing.is_below(frozenset(np.asarray(classes)[list(pair)].tolist()))
-    return JointRows(k, len(drawn), below, of_pairs, pairs_below, count)
+            pairs_below += sharing.is_below(frozenset(class_ids[list(pair)].tolist()))
+    return JointRows(k, len(pairs), below, of_pairs, pairs_below, n_persons)
 
 
-def draw(
-    whose: NDArray[np.int64], count: int, seed: int = 0
+def sample_pairs(
+    person_ids: NDArray[np.int64], n_persons: int, seed: int = 0
 ) -> Mapping[int, tuple[int, int] | None]:
-    """The persons who are looked at, and a pair of rows of each; None for a person of one row.
+    """Draw the persons to measure, and a pair of rows of each; None for a person of one row.
 
     Parameters
     ----------
-    whose : int64 (n,), the person of each row, from 0 in the order of their first rows.
+    person_ids : int64 (n,), the person of each row, from 0 in the order of their first rows.
     """
-    rng = np.random.default_rng([seed, count])
-    chosen = np.arange(count)
-    if count > MOST_PERSONS:
-        chosen = np.sort(rng.permutation(count)[:MOST_PERSONS])
-    rows, starts = _rows_of(whose, count)
-    found: dict[int, tuple[int, int] | None] = {}
-    for person in chosen.tolist():
-        own = rows[starts[person] : starts[person + 1]]
-        if len(own) < 2:
-            found[person] = None
+    rng = np.random.default_rng([seed, n_persons])
+    sample = np.arange(n_persons)
+    if n_persons > MOST_PERSONS:
+        sample = np.sort(rng.permutation(n_persons)[:MOST_PERSONS])
+    rows, starts = _rows_by_person(person_ids, n_persons)
+    pairs: dict[int, tuple[int, int] | None] = {}
+    for person in sample.tolist():
+        rows_of_person = rows[starts[person] : starts[person + 1]]
+        if len(rows_of_person) < 2:
+            pairs[person] = None
             continue
-        one = int(rng.integers(len(own)))
-        another = int(rng.integers(len(own) - 1))
-        another += another >= one
-        found[person] = int(own[one]), int(own[another])
-    return found
+        i = int(rng.integers(len(rows_of_person)))
+        j = int(rng.integers(len(rows_of_person) - 1))
+        # Skip i, so that the two rows differ.
+        j += j >= i
+        pairs[person] = int(rows_of_person[i]), int(rows_of_person[j])
+    return pairs
 
 
-def _rows_of(whose: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows by person, and where each person's begin, int64 (count + 1,)."""
-    rows = np.argsort(whose, kind="stable")
-    return rows, np.append(0, np.cumsum(np.bincount(whose, minlength=count)))
+def _rows_by_person(
+    person_ids: NDArray[np.int64], n_persons: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows sorted by person, int64 (n,), and each person's first index, int64 (n_persons + 1,)."""
+    rows = np.argsort(person_ids, kind="stable")
+    return rows, np.append(0, np.cumsum(np.bincount(person_ids, minlength=n_persons)))
 
 
 class _Sharing:
-    """Whether fewer than k persons have a row in each of some classes; each answer is kept."""
+    """Tells whether fewer than k persons have a row in each of some classes; caches its answers."""
 
-    def __init__(self, whose: NDArray[np.int64], classes: NDArray[np.int64], k: int) -> None:
-        pairs = np.unique(np.column_stack((classes, whose)), axis=0)
+    def __init__(self, person_ids: NDArray[np.int64], class_ids: NDArray[np.int64], k: int) -> None:
+        pairs = np.unique(np.column_stack((class_ids, person_ids)), axis=0)
         numbers, starts = np.unique(pairs[:, 0], return_index=True)
         parts: list[Any] = np.split(pairs[:, 1], starts[1:])
         self._members = dict(zip(numbers.tolist(), parts, strict=True))
@@ -132,12 +130,12 @@ class _Sharing:
         return answer
 
     def _count(self, classes: frozenset[int]) -> bool:
-        members = sorted((self._members[one] for one in classes), key=len)
-        left = members[0]
+        members = sorted((self._members[class_id] for class_id in classes), key=len)
+        candidates = members[0]
         for others in members[1:]:
-            # Persons become fewer only.
-            if len(left) < self._k:
+            # An intersection never grows, so stop early.
+            if len(candidates) < self._k:
                 return True
-            at = np.minimum(np.searchsorted(others, left), len(others) - 1)
-            left = left[others[at] == left]
-        return len(left) < self._k
+            positions = np.minimum(np.searchsorted(others, candidates), len(others) - 1)
+            candidates = candidates[others[positions] == candidates]
+        return len(candidates) < self._k

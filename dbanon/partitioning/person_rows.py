@@ -23,12 +23,12 @@ MOST_LAYERS = 1000
 
 
 def with_layers(microdata: Microdata, k: int) -> Microdata:
-    """Microdata in which rows of a person may be in different classes.
+    """Assign rows to layers, so that classes may part the rows of a person.
 
     Parameters
     ----------
-    microdata : with entities; returned unchanged without them.
-    k : the fewest persons of a layer, where the stratum and pattern of NULLs has so many.
+    microdata : with entities; without them it is returned unchanged.
+    k : the least number of persons in a layer, if the stratum and pattern of NULLs has so many.
     """
     if microdata.entities is None or not microdata.n_records:
         return microdata
@@ -36,8 +36,8 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
     order = _order_within(microdata, persons)
     layers = np.empty(microdata.n_records, np.int32)
     for records in groups(stratum_numbers(replace(microdata, layers=None))):
-        ordered = records[np.lexsort((order[records], persons[records]))]
-        layers[ordered] = _layers_of(persons[ordered], k)
+        by_person = records[np.lexsort((order[records], persons[records]))]
+        layers[by_person] = _layers_of(persons[by_person], k)
     return replace(microdata, layers=layers)
 
 
@@ -45,19 +45,18 @@ def _layers_of(persons: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """The layer of each record, int64 (m,); records are ordered by person, then within them."""
     starts = np.flatnonzero(np.diff(persons, prepend=persons[0] - 1))
     rows = np.diff(np.append(starts, len(persons)))
-    # As many layers as k persons have rows.
-    most = int(np.sort(rows)[-k]) if len(rows) >= k else 1
-    most = min(most, MOST_LAYERS)
+    # The last layer is the last one in which k persons have a row.
+    n_layers = int(np.sort(rows)[-k]) if len(rows) >= k else 1
+    n_layers = min(n_layers, MOST_LAYERS)
     rank = np.arange(len(persons)) - np.repeat(starts, rows)
-    width = np.repeat(rows, rows)
-    return np.where(width > most, rank * most // width, rank)
+    rows_of_person = np.repeat(rows, rows)
+    return np.where(rows_of_person > n_layers, rank * n_layers // rows_of_person, rank)
 
 
 def _order_within(microdata: Microdata, persons: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number for each record, int64 (n,), by which those of a person are put in order.
+    """The rank of each record, int64 (n,), by which the rows of a person are ordered.
 
-    Attributes that vary more within persons, as a share of how they vary in all, count before
-    others; then the row key.
+    The attribute with the largest share of variance within persons decides first, then the row key.
     """
     columns: list[NDArray[np.float64]] = []
     for j in range(microdata.numbers.shape[1]):
@@ -68,20 +67,19 @@ def _order_within(microdata: Microdata, persons: NDArray[np.int64]) -> NDArray[n
     first = sorted(range(len(columns)), key=lambda j: -shares[j])
     # The last key of lexsort counts most.
     keys = [columns[j] for j in reversed(first) if shares[j] > 0]
-    ranks = np.empty(microdata.n_records, np.int64)
     if not keys:
         return np.arange(microdata.n_records)
+    ranks = np.empty(microdata.n_records, np.int64)
     ranks[np.lexsort(keys)] = np.arange(microdata.n_records)
     return ranks
 
 
 def _share_within(values: NDArray[np.float64], persons: NDArray[np.int64]) -> float:
     """The share of a column's variance that is within persons, 0 to 1."""
-    _, person_indices = np.unique(persons, return_inverse=True)
-    person_indices = person_indices.reshape(-1)
+    person_ids = np.unique(persons, return_inverse=True)[1].reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         ranks = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.float64)
         centered = ranks - ranks.mean()
-        means = np.bincount(person_indices, centered) / np.bincount(person_indices)
+        means = np.bincount(person_ids, centered) / np.bincount(person_ids)
         total = float((centered**2).sum())
-        return float(((centered - means[person_indices]) ** 2).sum()) / total if total else 0.0
+        return float(((centered - means[person_ids]) ** 2).sum()) / total if total else 0.0

@@ -6,7 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound, TableNotFound
+from dbanon.errors import (
+    DbanonError,
+    InsufficientRights,
+    ReleaseChanged,
+    ReleaseNotFound,
+    TableNotFound,
+)
 from dbanon.ledger.exports import ExportEntry, find_exports
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
@@ -73,23 +79,22 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
         for entry in find_exports(session, digest):
             if entry.sha256 == digest:
                 return VerifiedExport(str(path), entry)
-        _refuse(session, path, digest, size)
-    raise AssertionError
+        raise _unpublished(session, path, digest, size)
 
 
-def _refuse(session: Session, path: Path, digest: str, size: int) -> None:
-    """Raise the error for a file whose bytes no release published."""
+def _unpublished(session: Session, path: Path, digest: str, size: int) -> DbanonError:
+    """Return the error for a file whose bytes no release published."""
     message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
     for entry in find_exports(session):
         if PurePosixPath(entry.path).name == path.name:
-            raise ReleaseChanged(
+            return ReleaseChanged(
                 message,
                 detail=f"Release {entry.release_id} of {entry.output} published a file of this name"
                 f" with {entry.bytes} bytes and the SHA-256 {entry.sha256}.",
                 hint="Do not pass this file on. Find out who changed it, or export the release"
                 " again.",
             )
-    raise ReleaseNotFound(
+    return ReleaseNotFound(
         message,
         hint="Name the database that has the release's ledger, the target of its run. dbanon show"
         " prints the SHA-256 of each exported file of a release.",

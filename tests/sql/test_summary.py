@@ -43,8 +43,10 @@ def people(run_sql: Run) -> None:
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("change", CHANGES)
 def test_grants_stay(run_sql: Run, connect: Connect, sql_role: Role, change: str) -> None:
-    reader, admin = sql_role("reader"), sql_role("admin")
-    run_sql("GRANT USAGE ON SCHEMA release TO reader, admin")
+    reader, admin, stranger = sql_role("reader"), sql_role("admin"), sql_role("stranger")
+    run_sql("GRANT USAGE ON SCHEMA release TO reader, admin, stranger")
+    # The summary was made before, and does not have it.
+    run_sql("ALTER DEFAULT PRIVILEGES IN SCHEMA release GRANT SELECT ON TABLES TO stranger")
     run_sql("GRANT SELECT (k_requested) ON release.p_summary TO reader")
     run_sql("GRANT SELECT ON release.p_summary TO admin WITH GRANT OPTION")
     run_sql(CHANGES[change])
@@ -57,6 +59,8 @@ def test_grants_stay(run_sql: Run, connect: Connect, sql_role: Role, change: str
         assert run_sql(SUMMARY) == run_sql(SUMMARY, url=reader) == [(k,)]
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         run_sql("SELECT rows FROM release.p_summary", url=reader)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run_sql(SUMMARY, url=stranger)
     connect(admin).execute("GRANT SELECT ON release.p_summary TO reader")
     assert run_sql("SELECT rows FROM release.p_summary", url=reader) == [(90,)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import dbanon
@@ -99,14 +100,26 @@ def test_a_view_keeps_its_grants_when_a_column_widens(pg_url: str, pg_role: Any)
         "stays", {"id": "integer PRIMARY KEY", "age": "integer", "cost": "numeric"}, rows
     )
     widen("5,2")
+    reader, stranger = (
+        PostgresqlDatabase(pg_role("reader")),
+        PostgresqlDatabase(pg_role("stranger")),
+    )
+    postgresql.execute(
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA release GRANT SELECT ON TABLES TO stranger",
+        "GRANT USAGE ON SCHEMA release TO stranger",
+    )
     first = postgresql.anonymize(**asked, key=["id"])
-    reader = PostgresqlDatabase(pg_role("reader"))
+    assert stranger.rows("SELECT count(*) FROM release.people") == [(20,)]
+    postgresql.execute("REVOKE SELECT ON release.people FROM stranger")
     postgresql.execute(
         "GRANT USAGE ON SCHEMA release TO reader", "GRANT SELECT ON release.people TO reader"
     )
     widen("7,2")
     second = postgresql.anonymize(**asked, key=["id"])
     assert reader.rows("SELECT count(*) FROM release.people") == [(20,)]
+    # What the owner revoked does not come back by default privileges.
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        stranger.rows("SELECT count(*) FROM release.people")
     found = dbanon.verify(postgresql.url, "release.people")
     assert (found.release_id, found.unchanged) == (second.release_id, True)
     assert dbanon.verify(postgresql.url, first.release_id).unchanged

@@ -379,14 +379,14 @@ def _seen(
         kinds = propose_kinds(request, chosen, found.profile)
         output = None
         if releases_views(url) and decided.target is None:
-            output = _free_output(session, relation.name)
+            output = free_output(session, relation.name)
         return _Seen(attributes, found.roles, entity, nulls, rows, kinds, chain, reading, output)
 
 
-def _free_output(session: Session, table: RelationName) -> str | None:
-    """A name for a view of releases, if a table of the release schema has that of the source.
+def free_output(session: Session, table: RelationName) -> str | None:
+    """A free name for a view of releases, if a table of the release schema has the source's name.
 
-    None if the source's own name can be used: it is free, or has a view of earlier releases.
+    None if the source's name can be used: it is free, or belongs to a view of earlier releases.
     """
     candidates = (table.name, *(f"{table.name}_{n}" for n in ("released", *range(2, 100))))
     for name in candidates:

@@ -14,7 +14,7 @@ from dbanon.doors.html.page import page, write
 from dbanon.doors.html.view import few
 from dbanon.doors.html.view import view as view_of_page
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import Decided, job_file_for, proposal
+from dbanon.doors.jobfile.init import VIEW, Decided, free_output, job_file_for, proposal
 from dbanon.doors.jobfile.run import Published, Skipped, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
 from dbanon.doors.workbench.job import job_options, more_keys, target_of, tree_files
@@ -78,12 +78,16 @@ def propose(bench: Workbench, task: Task) -> None:
     task.tell("columns", 0.0)
     with source_of(start) as source:
         proposal_of_table = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
+        free_name = None
+        if start.kinds[0] == VIEW and start.target is None:
+            free_name = free_output(source.session, parse_relation(start.table))
     stored: tuple[str, ...] = ()
     if not is_of_files(start.url):
         stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
     is_first = bench.proposed is None
     with bench.lock:
         bench.proposed, bench.stored = proposal_of_table, stored
+        bench.free_output = free_name
         bench.roles = {
             column.name: proposal(column.attribute, proposal_of_table.roles[column.name]).role
             for column in proposal_of_table.profile.columns

@@ -370,7 +370,7 @@ def job_first(bench: Workbench) -> JobChoice:
     table = parse_relation(bench.start.table).name
     stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_of_files(bench.start.url) else ""
-    output = str(RelationName(None, table))
+    output = str(RelationName(None, bench.free_output or table))
     database = f"{stem}-releases.duckdb"
     kind = bench.start.kinds[0]
     return JobChoice(f"{stem}.yaml", stem, output, kind, place=database, export=export)

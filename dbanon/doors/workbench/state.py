@@ -279,6 +279,8 @@ class Workbench:
         self.history: list[tuple[str, str]] = []
         self.proposed: ProposedRoles | None = None
         self.stored: tuple[str, ...] = ()
+        # The name to propose for releases; None for that of the table.
+        self.free_output: str | None = None
         self.roles: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.trees: dict[str, ColumnTree] = {}

@@ -294,7 +294,8 @@ class DuckdbSession(FileSession):
             self._append(statements.ROWS, table_of(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
-        # Rows of files stay in memory: on disk they would survive a killed run.
+        # Rows of files stay in memory: spilled rows would remain on disk if the run is killed.
+        # DuckDB refuses this on a connection that has spilled already.
         [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
         with suppress(duckdb.Error):
             self._connection.execute("SET temp_directory = ''")

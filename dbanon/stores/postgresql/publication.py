@@ -107,7 +107,7 @@ class PostgresqlPublication(Session):
     def _widened(self, output: Output) -> list[str]:
         """Return the columns of a view whose types differ from the release only in width.
 
-        Empty if anything else differs, such as other columns or kinds of types.
+        Empty if the view has other columns, or columns of other kinds of types.
         """
         before, after = self.columns_of(output.name), self.columns_of(output.relation)
         if [name for name, _ in before] != [name for name, _ in after]:
@@ -129,7 +129,7 @@ class PostgresqlPublication(Session):
         grants = rights.grants_of(self, output.name, columns)
         drop = f"DROP VIEW {output.name.quoted}"
         try:
-            run_patiently(self, [drop, *statements, *grants], output.name)
+            run_patiently(self, [drop, *statements], output.name)
         except OutputChanged as error:
             names = ", ".join(f'"{name}"' for name in widened)
             raise OutputChanged(
@@ -139,6 +139,7 @@ class PostgresqlPublication(Session):
                 hint="Drop those objects and create them again after the run, or cast the columns"
                 " to their former types in a view of the source.",
             ) from None
+        rights.restore_grants(self, output.name, grants)
 
     def run_with_output(self, statement: str) -> None:
         """Run a statement together with the publication, in the same tries for locks."""

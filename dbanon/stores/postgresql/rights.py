@@ -236,3 +236,20 @@ def grants_of(session: Session, name: RelationName, columns: Collection[str]) ->
             option = " WITH GRANT OPTION" if is_grantable else ""
             grants.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
     return tuple(grants)
+
+
+def restore_grants(session: Session, name: RelationName, grants: Sequence[str]) -> None:
+    """Give a relation that was created anew the grants of the one before, and no others.
+
+    Default privileges apply whenever a relation is created. The owner may have revoked them from
+    the relation before, so what they granted is revoked first.
+
+    Parameters
+    ----------
+    grants : of ``grants_of``, read before the relation was dropped.
+    """
+    rows = session.rows(_GRANTS, (name.schema, name.name))
+    for grantee in dict.fromkeys(grantee for *_, grantee in rows):
+        session.run(f"REVOKE ALL ON {name.quoted} FROM {grantee}")
+    for grant in grants:
+        session.run(grant)

@@ -85,12 +85,13 @@ class PlannedSummary:
     ----------
     name : name of the table.
     replaces_rows : True if the table stays, and only its row is replaced.
-    grants : statements that restore the grants of a dropped table.
+    grants : statements that give others the rights that they had on a table that is dropped; None
+        if there was no table.
     """
 
     name: RelationName
     replaces_rows: bool = False
-    grants: tuple[str, ...] = ()
+    grants: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,8 @@ def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
         raise SourceChanged(
             f"Another session made {name} meanwhile; nothing was published.", hint="Try again."
         ) from None
-    for grant in summary.grants:
-        session.run(grant)
+    if summary.grants is not None:
+        rights.restore_grants(session, name, summary.grants)
 
 
 def write(

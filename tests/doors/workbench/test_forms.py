@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.doors.workbench.client import Client, said
-from tests.doors.workbench.people import ROLES, decided, swept, trees
+import dbanon
+from tests.doors.workbench.client import Client, said, workbench
+from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 TYPED: dict[str, dict[str, str]] = {
     "columns": {
@@ -210,3 +211,16 @@ def test_a_form_beside_a_task_keeps_its_values(
     assert answer.status == 409
     assert "Something else is running" in answer.body
     assert sent.items() <= client.form(answer.body, "columns").items()
+
+
+def test_a_free_name_is_proposed_for_the_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table release.people, as a command leaves it, is in the way of a view of this name."""
+    monkeypatch.chdir(tmp_path)
+    columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
+    url = loaded(tmp_path, "people", columns, rows())
+    dbanon.anonymize(url, table="people", output="release.people", quasi_identifiers=["pay"], k=5)
+    with workbench(url, "people", tmp_path, key=("id",)) as client:
+        decided(client)
+        assert 'name="output" value="people_released"' in client.page("job")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.measures import joint_rows as measured
-from dbanon.measures.joint_rows import JointRows, draw, joint_rows
+from dbanon.measures.joint_rows import JointRows, joint_rows, sample_pairs
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 5)), min_size=1, max_size=40)
 
@@ -22,7 +22,7 @@ def plainly(rows: list[tuple[int, int]], k: int, seed: int) -> JointRows:
     def is_below(classes: set[int]) -> bool:
         return sum(classes <= own for own in classes_of.values()) < k
 
-    drawn = draw(whose, len(order), seed)
+    drawn = sample_pairs(whose, len(order), seed)
     pairs = [{rows[one][1] for one in pair} for pair in drawn.values() if pair is not None]
     return JointRows(
         k,
@@ -43,7 +43,7 @@ def test_it_equals_the_rule(rows: list[tuple[int, int]], k: int, seed: int) -> N
 
 def test_a_pair_is_of_two_rows_of_the_person() -> None:
     whose = np.array([0, 1, 0, 2, 1, 0])
-    drawn = draw(whose, 3)
+    drawn = sample_pairs(whose, 3)
     assert drawn[2] is None
     for person in (0, 1):
         pair = drawn[person]
