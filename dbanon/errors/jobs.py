@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dbanon.errors.base import DbanonError
 
+# Exit codes of runs that a signal ended, and of files of jobs that did nothing: the last one is
+# Airflow's default for skipping a task.
+INTERRUPTED, TERMINATED, NOTHING_TO_DO = 130, 143, 99
+
 
 class MemoryLimit(DbanonError):
     """The job needs more memory than allowed."""

@@ -6,13 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+from types import ModuleType
 from typing import Any, NoReturn
 from unittest.mock import Mock
 
 import click
 import pytest
 
-from dbanon.doors.cli import start
+from dbanon.doors.cli import early_log, start
 from dbanon.doors.cli.main import main
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()"]
@@ -68,14 +69,17 @@ def test_memory_that_is_short_while_the_command_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def load(name: str) -> NoReturn:
-        raise error
+    class ShortOfMemory(ModuleType):
+        def __getattr__(self, name: str) -> NoReturn:
+            raise error if name == "main" else AttributeError(name)
 
     # This process goes on.
     monkeypatch.setattr(signal, "signal", lambda *given: None)
     monkeypatch.setattr(start, "gc", Mock(get_threshold=lambda: (1, 1, 1)))
-    monkeypatch.setattr(start, "import_module", load)
-    monkeypatch.setattr(start, "opening", None)
+    name = "dbanon.doors.cli.main"
+    monkeypatch.setitem(sys.modules, name, ShortOfMemory(name))
+    monkeypatch.setattr(start, "_log", None)
+    monkeypatch.setattr(early_log, "early_log", None)
     monkeypatch.setattr(start, "_ended", None)
     monkeypatch.setattr("sys.argv", ["dbanon", "releases", *(JSON if for_machines else [])])
     with pytest.raises(SystemExit) as ended:

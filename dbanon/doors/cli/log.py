@@ -19,15 +19,13 @@ from typing import Any, TypeVar
 import click
 
 from dbanon.data.words import printable
-from dbanon.doors.cli import start
+from dbanon.doors.cli import early_log
 from dbanon.doors.spelling import on_command_line
-from dbanon.errors import DbanonError, JobFileInvalid, redact
+from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 _WARNING = "Warning: "
-# The same as in jobfile.outcome, which imports more than a log needs.
-_NOTHING_TO_DO = 99
 # Key of the running command's log in a click context.
 _KEY = "dbanon.log"
 
@@ -42,13 +40,13 @@ class Log:
 
     def __init__(self, form: str = "text") -> None:
         self.form = form
-        # The log's state from before this module was imported, if any.
-        self._opening = start.opening if form == "json" else None
-        self.run_id = str(uuid.uuid4()) if self._opening is None else self._opening.run_id
+        # The log from before this module was imported, if any.
+        self._early = early_log.early_log if form == "json" else None
+        self.run_id = str(uuid.uuid4()) if self._early is None else self._early.run_id
         self.release_id: str | None = None
         self.phase: str | None = None
         self.job: str | None = None
-        self._started = time.monotonic() if self._opening is None else self._opening.started
+        self._started = time.monotonic() if self._early is None else self._early.started
 
     @property
     def for_machines(self) -> bool:
@@ -80,7 +78,7 @@ class Log:
 
     def start(self, command: str | None) -> None:
         """Write the first event, unless ``start`` has already written it."""
-        if self._opening is None:
+        if self._early is None:
             self.event("info", "start", command=command)
 
     def begin_job(self, name: str, run_id: str) -> None:
@@ -113,9 +111,9 @@ class Log:
 
     def end(self, exit_code: int, code: str | None = None) -> None:
         """Write the last event."""
-        if self._opening is not None:
-            self._opening.ended = True
-        level = "info" if exit_code in (0, _NOTHING_TO_DO) else "error"
+        if self._early is not None:
+            self._early.ended = True
+        level = "info" if exit_code in (0, NOTHING_TO_DO) else "error"
         self.event(level, "end", code=code, exit_code=exit_code)
 
 

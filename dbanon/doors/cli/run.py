@@ -16,7 +16,13 @@ from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, open_jobs
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.support import Names, commit_guard, common, errors, show, signals, sql_printer
-from dbanon.errors import DbanonError, InvalidParameter, JobRunning, OutcomeUnknown
+from dbanon.errors import (
+    NOTHING_TO_DO,
+    DbanonError,
+    InvalidParameter,
+    JobRunning,
+    OutcomeUnknown,
+)
 from dbanon.stores.exports.places import file_for, make_directories
 
 if TYPE_CHECKING:
@@ -97,7 +103,6 @@ def run(
     any of several failed, and 99 if all were skipped.
     """
     with errors(form), signals() as arrived:
-        from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
         from dbanon.doors.jobfile.run import combine_errors
 
         if metrics is not None and metrics.suffix != ".prom":

@@ -2,86 +2,55 @@
 
 Importing dbanon takes some tenths of a second, more on a busy machine. A command that is ended
 meanwhile still logs its first and last line, and exits with the code of the signal. This module
-therefore imports only a small part of the standard library.
+therefore imports only a small part of the standard library, and everything else when needed. No
+module of a command imports this one.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import sys
-import time
-import uuid
 from contextlib import suppress
-from datetime import datetime, timezone
-from importlib import import_module
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-INTERRUPTED, TERMINATED = 130, 143
-_ENDS = {
-    signal.SIGINT: (INTERRUPTED, "interrupted"),
-    signal.SIGTERM: (TERMINATED, "terminated"),
-}
+if TYPE_CHECKING:
+    from dbanon.doors.cli.early_log import EarlyLog
+
+# Signals that end a command with 128 plus their number, and the code in its log.
+_ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 # Allocations before a garbage collection. Imported modules stay in memory anyway, and scanning them
 # every 700 allocations, Python's default, takes a tenth of a short command's time.
 _UNCOLLECTED = 100_000
 # Groups, whose commands have a second word.
 GROUPS = ("budget", "chain", "hierarchy")
-
-
-class Opening:
-    """The state of a command's log before the command is imported.
-
-    Parameters
-    ----------
-    run_id : of the command.
-    started : of the monotonic clock, in seconds.
-    """
-
-    def __init__(self) -> None:
-        self.run_id, self.started, self.ended = str(uuid.uuid4()), time.monotonic(), False
-
-    def line(self, level: str, event: str, code: str | None = None, **more: Any) -> str:
-        """Build a line of the JSON log."""
-        return json.dumps(
-            {
-                "ts": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-                "level": level,
-                "event": event,
-                "run_id": self.run_id,
-                "release_id": None,
-                "phase": None,
-                "seconds": round(time.monotonic() - self.started, 3),
-                "code": code,
-            }
-            | more
-        )
-
-
 _PROCESS = os.getpid()
 # Set if the running command logs JSON.
-opening: Opening | None = None
+_log: EarlyLog | None = None
 # The exit code of the command, once it has ended.
 _ended: int | None = None
 
 
 def start() -> NoReturn:
     """Run the command line as a program."""
-    global opening, _ended
+    global _log, _ended
     words = sys.argv[1:]
     gc.set_threshold(_UNCOLLECTED, *gc.get_threshold()[1:])
+    if _for_machines(words):
+        from dbanon.doors.cli import early_log
+
+        _log = early_log.early_log = early_log.EarlyLog()
     for number in _ENDS:
         signal.signal(number, _end)
-    if _for_machines(words):
-        opening = Opening()
-        _write(opening.line("info", "start", command=_command(words)))
+    if _log is not None:
+        _write(_log.line("info", "start", command=_command(words)))
     code = 1
     try:
-        # Import by name, since the modules loaded then read ``opening``.
-        import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
+        from dbanon.doors.cli.main import main
+
+        main(prog_name="dbanon")
     except (ImportError, MemoryError) as error:
         # Click itself may be missing, or a dependency of the command's module.
         if (refused := _not_loaded(error)) is None:
@@ -92,9 +61,9 @@ def start() -> NoReturn:
         # Do not report a published release as interrupted during shutdown.
         _ended = code
     finally:
-        if opening is not None and not opening.ended:
+        if _log is not None and not _log.ended:
             # After help or one of dbanon's own errors.
-            _write(opening.line("error" if code else "info", "end", exit_code=code))
+            _write(_log.line("error" if code else "info", "end", exit_code=code))
     # The process ends now, so skip the final garbage collection.
     gc.freeze()
     sys.exit(code)
@@ -102,7 +71,7 @@ def start() -> NoReturn:
 
 def _end(number: int, frame: object) -> NoReturn:
     """Exit at once. Outside of the ``signals`` block no run has started, so none is rolled back."""
-    code, name = _ENDS[signal.Signals(number)]
+    code, name = 128 + number, _ENDS[signal.Signals(number)]
     if os.getpid() != _PROCESS:
         # A child process must not write to the command's log.
         os._exit(code)
@@ -111,10 +80,10 @@ def _end(number: int, frame: object) -> NoReturn:
         with suppress(Exception):
             sys.stdout.flush()
         os._exit(_ended)
-    if opening is None:
+    if _log is None:
         _write(f"{name.capitalize()} before anything was begun, or after all was done.")
-    elif not opening.ended:
-        _write(opening.line("error", "end", name, exit_code=code))
+    elif not _log.ended:
+        _write(_log.line("error", "end", name, exit_code=code))
     os._exit(code)
 
 
@@ -126,8 +95,8 @@ def _not_loaded(error: ImportError | MemoryError) -> int | None:
     explained = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
     if explained is None:
         return None
-    if opening is not None:
-        event = opening.line(
+    if _log is not None:
+        event = _log.line(
             "error", "error", explained.code, message=explained.message, hint=explained.hint
         )
         _write(event)

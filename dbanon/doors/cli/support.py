@@ -18,9 +18,10 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.doors.cli.log import current, give_up, log_format, say
-from dbanon.doors.cli.start import INTERRUPTED, TERMINATED
 from dbanon.doors.spelling import bytes_of, on_command_line
 from dbanon.errors import (
+    INTERRUPTED,
+    TERMINATED,
     ColumnsRenamed,
     CommitConfirmed,
     DaysAsNumbers,

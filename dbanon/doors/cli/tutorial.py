@@ -15,13 +15,12 @@ from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.render import print_results, rows_table
 from dbanon.doors.cli.support import errors, signals
 from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, Step, steps
-from dbanon.errors import OutputExists
+from dbanon.errors import INTERRUPTED, TERMINATED, OutputExists
 
 ROWS, SEED = 5_000, 1
 DATABASE = "persons.duckdb"
 # Files that the tutorial creates in its folder, and the only ones it removes.
 FILES = (DATABASE, f"{DATABASE}.wal", "report.html")
-_INTERRUPTED = (130, 143)
 _LONG = 98
 
 
@@ -96,9 +95,7 @@ def _answer(question: str, at_end: str) -> str:
 
 def _command(command: Command) -> None:
     """Run a dbanon command in this process."""
-    # Imported late, since main refers to this module.
-    from dbanon.doors.cli.main import main
-
+    main = click.get_current_context().find_root().command
     click.secho(_shell_line(command), fg="cyan")
     sys.stdout.flush()
     try:
@@ -107,7 +104,7 @@ def _command(command: Command) -> None:
     except SystemExit as end:
         code = end.code or 0
     sys.stderr.flush()
-    if code in _INTERRUPTED and code != command.ends:
+    if code in (INTERRUPTED, TERMINATED) and code != command.ends:
         raise SystemExit(code)
     if code != command.ends:
         raise RuntimeError

@@ -23,7 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import DbanonError, JobRunning, NotTold, error_code, warn_caller
+from dbanon.errors import (
+    INTERRUPTED,
+    NOTHING_TO_DO,
+    DbanonError,
+    JobRunning,
+    NotTold,
+    error_code,
+    warn_caller,
+)
 from dbanon.release.private_report import PrivateReport
 
 if TYPE_CHECKING:
@@ -31,12 +39,8 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 EVENTS = ("failure", "success", "skipped")
-# Exit code in metrics of a run that a signal ended.
-_INTERRUPTED = 130
 # Fields available to commands and webhooks: dbanon's names and numbers, no value of the data.
 FIELDS = ("job", "code", "exit", "release")
-# Airflow's default exit code for skipping a task.
-NOTHING_TO_DO = 99
 _SECONDS = 10.0
 
 Open = Callable[..., Any]
@@ -96,7 +100,7 @@ class Outcome:
     @classmethod
     def interrupted(cls, job: str) -> Outcome:
         """Return the outcome of a job that a signal ended."""
-        return cls(job, time.time(), code="interrupted", exit_code=_INTERRUPTED)
+        return cls(job, time.time(), code="interrupted", exit_code=INTERRUPTED)
 
     @property
     def event(self) -> str:

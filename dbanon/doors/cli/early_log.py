@@ -1,0 +1,47 @@
+"""The JSON log of a command before the command itself is imported.
+
+The entry point creates it, and ``log`` continues it. Imports a small part of the standard library
+only.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from datetime import datetime, timezone
+from typing import Any
+
+
+class EarlyLog:
+    """The first lines of a command's JSON log.
+
+    Attributes
+    ----------
+    run_id : of the command.
+    started : of the monotonic clock, in seconds.
+    ended : whether the last line was written.
+    """
+
+    def __init__(self) -> None:
+        self.run_id, self.started, self.ended = str(uuid.uuid4()), time.monotonic(), False
+
+    def line(self, level: str, event: str, code: str | None = None, **more: Any) -> str:
+        """Build a line of the JSON log."""
+        return json.dumps(
+            {
+                "ts": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+                "level": level,
+                "event": event,
+                "run_id": self.run_id,
+                "release_id": None,
+                "phase": None,
+                "seconds": round(time.monotonic() - self.started, 3),
+                "code": code,
+            }
+            | more
+        )
+
+
+# Of this process; None unless its command logs JSON.
+early_log: EarlyLog | None = None
