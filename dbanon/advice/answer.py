@@ -248,9 +248,15 @@ class Advice(NotebookPlot, WithCard):
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
         if recommendation is None:
             [point] = self.sweep.points
-            return [*pairs, ("release", f"none: one release alone was tried, {point.curve} with"
-                             f" k = {point.k}, so there is no comparison. Allow a longer"
-                             f" time_limit, or a smaller sample")]  # fmt: skip
+            return [
+                *pairs,
+                (
+                    "release",
+                    f"none: one release alone was tried, {point.curve} with"
+                    f" k = {point.k}, so there is no comparison. Allow a longer"
+                    f" time_limit, or a smaller sample",
+                ),
+            ]
         pairs += [("release", _with_withheld(recommendation.point)), ("rule", recommendation.rule)]
         if recommendation.point.forecast is not None:
             words = in_words(recommendation.point.forecast)

@@ -168,9 +168,12 @@ def _counted(
 
 
 def _renew(
-    rules: Rules, k: int, is_live: NDArray[np.bool_], is_stale: NDArray[np.bool_],
+    rules: Rules,
+    k: int,
+    is_live: NDArray[np.bool_],
+    is_stale: NDArray[np.bool_],
     is_present: NDArray[np.bool_],
-) -> None:  # fmt: skip
+) -> None:
     """Update the values of live classes, as the rule for changes allows."""
     if rules.changes == FREEZE:
         return
@@ -204,10 +207,15 @@ def describe_forecast(result: Forecast) -> list[tuple[str, str]]:
     """Describe a forecast as pairs of label and text."""
     rates = result.rates
     return [
-        ("a release, on average", f"{rates.leave:.1%} leave, {rates.join:.1%} join,"
-         f" {rates.change:.1%} change"),
-        (f"after {result.releases} more releases, about", f"{result.held:.0%} of rows in held"
-         f" classes, {result.absent:.0%} of persons who left, {result.drifted:.0%} with older"
-         f" values; {result.missing:.0%} of persons missing"),
+        (
+            "a release, on average",
+            f"{rates.leave:.1%} leave, {rates.join:.1%} join, {rates.change:.1%} change",
+        ),
+        (
+            f"after {result.releases} more releases, about",
+            f"{result.held:.0%} of rows in held"
+            f" classes, {result.absent:.0%} of persons who left, {result.drifted:.0%} with older"
+            f" values; {result.missing:.0%} of persons missing",
+        ),
         *(("advice", text) for text in result.advice),
-    ]  # fmt: skip
+    ]

@@ -33,8 +33,10 @@ _VALUES = {character: value for value, character in enumerate(_DIGITS)}
 _ALPHANUMERIC = _VALUES | {letter: 10 + index for index, letter in enumerate(_LETTERS)}
 _DNI = "TRWAGMYFPDXBNJZSQVHLCKE"
 # Values in an Italian tax code at positions 1, 3, 5 …, for letters and their corresponding digits.
-_ITALIAN = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25,
-            24, 23)  # fmt: skip
+_ITALIAN = (
+    *(1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18),
+    *(20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23),
+)
 
 # The value of each character, by position in the text.
 PositionValues = tuple[Mapping[str, int], ...]
@@ -174,20 +176,34 @@ def forms() -> tuple[Form, ...]:
         Form("e-mail address", "[^@ ,;]{1,64}@[^@ ,;.]{1,63}([.][^@ ,;.]{1,63}){1,8}"),
         Form("UUID", "[{]{0,1}[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}[}]{0,1}"),
         Form("hash", "([0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9A-F]{32}|[0-9A-F]{40})"),
-        Form("network address",
-             "([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|([0-9]{1,3}[.]){3}[0-9]{1,3}"),
+        Form(
+            "network address", "([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|([0-9]{1,3}[.]){3}[0-9]{1,3}"
+        ),
         Form("web address", "https{0,1}://[^ ]{3,200}"),
         Form("social security number", "[0-9]{3}-[0-9]{2}-[0-9]{4}"),
-        Form("phone number", "[+][0-9][0-9 ()./-]{7,18}"
-             "|([+]{0,1}1[ .-]){0,1}[(]{0,1}[2-9][0-9]{2}[)]{0,1}[ .-][2-9][0-9]{2}[ .-][0-9]{4}"
-             "|[(]{0,1}0[0-9]{1,5}[)]{0,1}[ /-][0-9]{2}[0-9 ]{3,10}"
-             "|0[0-9]{2,4}-[0-9]{1,4}-[0-9]{4}|0[0-9]-[0-9]{4}-[0-9]{4}"),
+        Form(
+            "phone number",
+            "[+][0-9][0-9 ()./-]{7,18}"
+            "|([+]{0,1}1[ .-]){0,1}[(]{0,1}[2-9][0-9]{2}[)]{0,1}[ .-][2-9][0-9]{2}[ .-][0-9]{4}"
+            "|[(]{0,1}0[0-9]{1,5}[)]{0,1}[ /-][0-9]{2}[0-9 ]{3,10}"
+            "|0[0-9]{2,4}-[0-9]{1,4}-[0-9]{4}|0[0-9]-[0-9]{4}-[0-9]{4}",
+        ),
         # Numbers without check digits, in their national notation.
-        Form("national number", "[0-3][0-9][01][0-9]{3}-[0-9]{4}|[0-9]{6}-[1-8][0-9]{6}"
-             "|[0-3][0-9][01][0-9]{3}[-+A][0-9]{3}[0-9A-Y]|[2-9][0-9]{3} [0-9]{4} [0-9]{4}"
-             "|[A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[0-9A-Z][0-9]"),
-        Form("IBAN", "[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", compact=True, moved=True, checks=(
-            Check.weighted((pow(10, 67 - at, 97) for at in range(_IBAN_DIGITS)), 97, (1,)),)),
+        Form(
+            "national number",
+            "[0-3][0-9][01][0-9]{3}-[0-9]{4}|[0-9]{6}-[1-8][0-9]{6}"
+            "|[0-3][0-9][01][0-9]{3}[-+A][0-9]{3}[0-9A-Y]|[2-9][0-9]{3} [0-9]{4} [0-9]{4}"
+            "|[A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[0-9A-Z][0-9]",
+        ),
+        Form(
+            "IBAN",
+            "[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}",
+            compact=True,
+            moved=True,
+            checks=(
+                Check.weighted((pow(10, 67 - at, 97) for at in range(_IBAN_DIGITS)), 97, (1,)),
+            ),
+        ),
         _coded("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
         _coded("device number", "[0-9]{15}", Check.luhn(15)),
         _national("[0-9]{9}", Check.luhn(9)),
@@ -195,27 +211,39 @@ def forms() -> tuple[Form, ...]:
         _national("[0-9]{14}", Check.luhn(14)),
         _national("[0-9]{10}", Check.weighted((*range(10, 1, -1), 1), 11)),
         _national("[0-9]{9}", Check.weighted((*range(9, 1, -1), -1), 11)),
-        _national("[0-9]{11}",
-               Check.weighted((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10)),
+        _national("[0-9]{11}", Check.weighted((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10)),
         _national("[1-9][0-9]{10}", *(Check.weighted(w, 10) for w in _TURKISH)),
         _national("[0-9]{11}", *(Check.weighted(w, 11, (0, 1)) for w in _BRAZILIAN)),
         _national("[1-9][0-9]{16}[0-9X]", Check.weighted(_CHINESE, 11, (1,), last=_X)),
         _national("[0-9]{12}", Check.weighted(_JAPANESE, 11, (0, 1))),
-        _national("[12][0-9]{14}", Check.weighted(
-            (*(pow(10, 12 - at, 97) for at in range(13)), 10, 1), 97)),
+        _national(
+            "[12][0-9]{14}",
+            Check.weighted((*(pow(10, 12 - at, 97) for at in range(13)), 10, 1), 97),
+        ),
         _national("756[0-9]{10}", Check.weighted(_EAN, 10)),
-        _national("[0-9]{7,8}[0-9K]",
-               Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last=_K)),
-        _national("[0-9XYZ][0-9]{7}[A-Z]", Check((
-            {c: v * _SPANISH[0] % 23 for c, v in _FIRST_OF_NIE.items()},
-            *({c: v * weight % 23 for c, v in _VALUES.items()} for weight in _SPANISH[1:]),
-            {c: -index % 23 for index, c in enumerate(_DNI)}), 23)),
-        _national("[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]", Check((
-            *_TAX_CODE, {c: -index % 26 for index, c in enumerate(_LETTERS)}), 26)),
+        _national("[0-9]{7,8}[0-9K]", Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last=_K)),
+        _national(
+            "[0-9XYZ][0-9]{7}[A-Z]",
+            Check(
+                (
+                    {c: v * _SPANISH[0] % 23 for c, v in _FIRST_OF_NIE.items()},
+                    *({c: v * weight % 23 for c, v in _VALUES.items()} for weight in _SPANISH[1:]),
+                    {c: -index % 23 for index, c in enumerate(_DNI)},
+                ),
+                23,
+            ),
+        ),
+        _national(
+            "[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]",
+            Check((*_TAX_CODE, {c: -index % 26 for index, c in enumerate(_LETTERS)}), 26),
+        ),
         Form(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
-        Form(FLAG, "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
-             "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0"),
-    )  # fmt: skip
+        Form(
+            FLAG,
+            "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
+            "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0",
+        ),
+    )
 
 
 def form_of(values: int, fitting: Mapping[int, int]) -> str:

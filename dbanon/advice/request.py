@@ -82,12 +82,13 @@ class AdviceRequest:
         ),
     ] = SECONDS
     sample: Annotated[
-        int, Option((
+        int,
+        Option(
             "If the table has more rows than this, try releases on a sample of this size. `seed`"
-            " draws it."
+            " draws it.",
+            minimum=100,
         ),
-                    minimum=100)
-    ] = 2_000  # fmt: skip
+    ] = 2_000
     seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
     time_limit: Annotated[
         float,

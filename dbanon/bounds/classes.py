@@ -212,9 +212,16 @@ class _Search:
         tolls = Tolls(self.pool.triples, triple_duals / 2)
         threshold = -_THRESHOLD * abs(value) / n
         kernel = Pricing(
-            self._points, self._k, prices, self._bars, self._no_inner, threshold, _CLASSES_PER_SEED,
-            self._effort, *tolls.charged().pairs(),
-        )  # fmt: skip
+            self._points,
+            self._k,
+            prices,
+            self._bars,
+            self._no_inner,
+            threshold,
+            _CLASSES_PER_SEED,
+            self._effort,
+            *tolls.charged().pairs(),
+        )
         while not kernel.step():
             self._tick(kernel.progress)
             if time.monotonic() > ends:

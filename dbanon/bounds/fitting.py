@@ -151,9 +151,17 @@ class _SizeSearch:
         for spread in _PRICING_SPREADS if self._may_be_final(size) else _PRICING_SPREADS[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
-                self._points, size, prices, bar, self._inner, -_THRESHOLD * cost, _CLASSES_PER_SEED,
-                _EFFORT, np.zeros((0, 2), np.int32), np.zeros(0),
-            )  # fmt: skip
+                self._points,
+                size,
+                prices,
+                bar,
+                self._inner,
+                -_THRESHOLD * cost,
+                _CLASSES_PER_SEED,
+                _EFFORT,
+                np.zeros((0, 2), np.int32),
+                np.zeros(0),
+            )
             self._run(kernel)
             certified = round_down(prices + kernel.least(), 1)
             best = max(best, math.fsum(certified))

@@ -231,8 +231,10 @@ def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
     old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
     new = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
     # Skip cells whose row hash is unchanged.
-    complete = f"JOIN {quote(VERDICT)} AS v ON v.cell = {{}}.cell AND v.state = 'live'" \
-            " AND v.present = v.members AND v.same = 0"  # fmt: skip
+    complete = (
+        f"JOIN {quote(VERDICT)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
+        " AND v.present = v.members AND v.same = 0"
+    )
     state.make(
         DIFFERING,
         f"SELECT cell, sum(more) AS differ FROM (SELECT {columns}, sum(weight) AS more FROM"

@@ -29,8 +29,17 @@ from dbanon.sessions.names import parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
-__all__ = ["ChainShown", "Measured", "Rules", "close", "create", "list_chains", "measure", "show",
-           "withdraw"]  # fmt: skip
+__all__ = [
+    "ChainShown",
+    "Measured",
+    "Rules",
+    "close",
+    "create",
+    "list_chains",
+    "measure",
+    "show",
+    "withdraw",
+]
 
 
 @dataclass(frozen=True)
@@ -120,10 +129,9 @@ class Measured:
             ("persons", str(self.persons)),
             ("histories that differ", str(self.histories)),
             ("persons who share the rarest", str(self.smallest)),
-            (f"persons whose history fewer than {self.k} share",
-             f"{self.exposed} ({share:.1%})"),
+            (f"persons whose history fewer than {self.k} share", f"{self.exposed} ({share:.1%})"),
             ("persons whose history is theirs alone", str(self.alone)),
-        ]  # fmt: skip
+        ]
 
 
 def create(

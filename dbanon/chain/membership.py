@@ -169,8 +169,9 @@ class CellState:
         if rules.departures == WITHDRAW:
             cases.append("WHEN c.present < c.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:
-            cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * c.members"
-                         " THEN 'withdrawn'")  # fmt: skip
+            cases.append(
+                f"WHEN {left} > {float(rules.withdraw_above)!r} * c.members THEN 'withdrawn'"
+            )
         is_matched = self.matched is not None and self.sequence > 1
         counted = (
             f"SELECT * FROM {quote(COUNTED)}" if is_matched else self._count_cells_query(n_staged)
@@ -212,9 +213,9 @@ class CellState:
         if self.chain.definition is None:
             return {}
         self.decide(whole_cells, batches)
-        counts = dict(self.session.rows(
-            f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state"
-        ))  # fmt: skip
+        counts = dict(
+            self.session.rows(f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state")
+        )
         return {state: int(counts[state]) for state in STATES if state in counts}
 
     def apply(self) -> None:
@@ -330,23 +331,32 @@ class CellState:
         live, released = np.full(len(cells), b"live"), np.full(len(cells), self.sequence)
         session.append(
             session.ledger_name("chain_cell"),
-            [("chain_id", "integer", np.full(len(cells), chain)), ("cell", "integer", cells),
-             ("state", "text", live), ("since_release", "integer", released)],
-        )  # fmt: skip
+            [
+                ("chain_id", "integer", np.full(len(cells), chain)),
+                ("cell", "integer", cells),
+                ("state", "text", live),
+                ("since_release", "integer", released),
+            ],
+        )
         numbers = session.class_numbers(partition)[partition.labels].astype(np.int64) + first
         session.append(
             session.ledger_name("chain_member"),
-            [("chain_id", "integer", np.full(len(numbers), chain)),
-             ("tag", "bytea", matched.tags_of(microdata.keys)), ("cell", "integer", numbers)],
-        )  # fmt: skip
+            [
+                ("chain_id", "integer", np.full(len(numbers), chain)),
+                ("tag", "bytea", matched.tags_of(microdata.keys)),
+                ("cell", "integer", numbers),
+            ],
+        )
 
     @property
     def cell_counts(self) -> dict[str, int]:
         """The number of cells in each state after this release."""
-        counts = dict(self.session.rows(
-            f"SELECT state, count(*) FROM {self.name('chain_cell')}"
-            f" WHERE {self.of_chain} GROUP BY state"
-        ))  # fmt: skip
+        counts = dict(
+            self.session.rows(
+                f"SELECT state, count(*) FROM {self.name('chain_cell')}"
+                f" WHERE {self.of_chain} GROUP BY state"
+            )
+        )
         return {state: int(counts.get(state, 0)) for state in STATES}
 
     def withdraw(self, tags: Sequence[bytes]) -> int:

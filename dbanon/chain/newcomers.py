@@ -119,9 +119,12 @@ def classify_newcomers(
             )
         pool, waited = _take(microdata, records), waited[records]
     no_newcomers = NewcomerClasses(
-        take_records(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))),
-        measures, microdata.keys[:0],
-    )  # fmt: skip
+        take_records(microdata, records[:0]),
+        policy,
+        Found(Partition(np.empty(0, np.int32))),
+        measures,
+        microdata.keys[:0],
+    )
     if not pool.n_records:
         return no_newcomers
     coded, policy, seen = _recode_as_first(planned, state, pool, policy, measures)
@@ -139,7 +142,7 @@ def classify_newcomers(
         longest = np.maximum.reduceat(waited[classes.members], classes.starts)
         let_in = select_classes(
             chain.rules, state.k, losses, longest, waiting, definition.typical_class_loss(chain)
-        )  # fmt: skip
+        )
         records = np.flatnonzero(let_in[classes.labels])
         pool, clustering = _take(pool, records), classes_of(clustering, records)
     refused = pool.keys[:0]

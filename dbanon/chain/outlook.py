@@ -58,10 +58,12 @@ class NextRelease:
         wait = f"; newcomers wait for up to {self.waited} releases" if self.waited else ""
         wait += "" if self.due else "; newcomers are not due, and wait"
         lines = [
-            (f"release {self.sequence} would have",
-             f"{self.came} persons who came, {self.left} shown who left,"
-             f" {self.returned} returned{wait}"),
-        ]  # fmt: skip
+            (
+                f"release {self.sequence} would have",
+                f"{self.came} persons who came, {self.left} shown who left,"
+                f" {self.returned} returned{wait}",
+            ),
+        ]
         if self.cells:
             states = ", ".join(f"{count} {state}" for state, count in self.cells.items())
             lines.append(("classes would be", states))

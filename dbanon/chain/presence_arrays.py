@@ -229,9 +229,13 @@ def _stage(
     keys = [(f"key{i}", kind, persons.keys[selected, i]) for i, kind in enumerate(locator.types)]
     session.load(
         MATCHED,
-        [*keys, ("tag", "bytea", persons.tags[selected]), ("cell", "integer", cells),
-         ("left_at", "integer", left_at)],
-    )  # fmt: skip
+        [
+            *keys,
+            ("tag", "bytea", persons.tags[selected]),
+            ("cell", "integer", cells),
+            ("left_at", "integer", left_at),
+        ],
+    )
     names = [statements.kept_column(i) for i in range(len(persons.retained))]
     values = "".join(
         f", {session.kept_value(a)} AS {name}"

@@ -88,8 +88,9 @@ class Reference:
 References = Mapping[str, Reference]
 
 
-def place_values(references: References, columns: Mapping[str, Coded]) \
-        -> dict[str, tuple[NDArray[np.int32], Distribution]]:  # fmt: skip
+def place_values(
+    references: References, columns: Mapping[str, Coded]
+) -> dict[str, tuple[NDArray[np.int32], Distribution]]:
     """Positions of records' values, int32 (n,), and their frequencies, by sensitive column."""
     return {
         name: (reference.of(columns[name]), reference.table)

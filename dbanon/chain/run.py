@@ -127,10 +127,15 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             known=sum(size * many for size, many in sizes.items()),
             smallest=min(sizes, default=0),
             exposed=exposed,
-            told={"exposed": exposed, "more": exposed - before,
-                  "alone": sizes.get(1, 0), "members": pending.presence.members,
-                  "absent": pending.presence.absent, "joined": pending.presence.newcomers},
-        )  # fmt: skip
+            told={
+                "exposed": exposed,
+                "more": exposed - before,
+                "alone": sizes.get(1, 0),
+                "members": pending.presence.members,
+                "absent": pending.presence.absent,
+                "joined": pending.presence.newcomers,
+            },
+        )
         pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
         tells = telling_columns(planned.job, draft.originals, partial(source.groups, draft), {})
@@ -299,8 +304,13 @@ def _advance_state(
     histories = update.histories
     # Store the public loss: dbanon chain show prints it.
     loss, _ = losses_of(update.release, None, ())
-    counts = {**histories.told, "persons": histories.persons, "waiting": histories.waiting,
-            "returned": histories.returned, "loss": loss.released}  # fmt: skip
+    counts = {
+        **histories.told,
+        "persons": histories.persons,
+        "waiting": histories.waiting,
+        "returned": histories.returned,
+        "loss": loss.released,
+    }
     state = update.state
     chain_state.add_release(session, state.chain, state.sequence, update.planned.release_id, counts)
     return update

@@ -239,8 +239,9 @@ def _limit(state: CellState, parts: Sequence[Part]) -> None:
         f" FROM ({tagged}) AS s"
     )
     listed = ", ".join(["person", PART, BEYOND, *columns])
-    chosen = ", ".join(["c.person", f"c.{PART}", f"c.n - {most} AS {BEYOND}",
-                        *(f"c.{name}" for name in columns)])  # fmt: skip
+    chosen = ", ".join(
+        ["c.person", f"c.{PART}", f"c.n - {most} AS {BEYOND}", *(f"c.{name}" for name in columns)]
+    )
     state.make(CHOSEN, f"SELECT {chosen} FROM ({in_turn}) AS c WHERE c.place <= {most}")
     session.run(
         f"DELETE FROM {entries} WHERE EXISTS (SELECT 1 FROM {quote(CHOSEN)} AS c"

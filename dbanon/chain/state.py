@@ -77,8 +77,14 @@ class ChainRecord:
         return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
-def create(session: Session, name: str, source: Relation, entity: str, rules: Rules, key: bytes,
-           ) -> ChainRecord:  # fmt: skip
+def create(
+    session: Session,
+    name: str,
+    source: Relation,
+    entity: str,
+    rules: Rules,
+    key: bytes,
+) -> ChainRecord:
     """Store a new chain.
 
     Raises
@@ -341,8 +347,9 @@ def close(session: Session, chain: ChainRecord) -> None:
     )
 
 
-def add_release(session: Session, chain: ChainRecord, sequence: int, release_id: str,
-          counts: Mapping[str, Any]) -> None:  # fmt: skip
+def add_release(
+    session: Session, chain: ChainRecord, sequence: int, release_id: str, counts: Mapping[str, Any]
+) -> None:
     """Record a release; once committed, it counts as published."""
     row = {
         "chain_id": chain.chain_id,

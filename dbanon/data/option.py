@@ -142,8 +142,9 @@ class Parameter:
         if value is None and self.nullable:
             return None
         try:
-            return _normalized(self._inner, {} if value is None and self.kind is Mapping else value,
-                         self.option)  # fmt: skip
+            return _normalized(
+                self._inner, {} if value is None and self.kind is Mapping else value, self.option
+            )
         except _WrongError:
             raise self.refusal(called, value) from None
 

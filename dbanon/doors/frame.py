@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from dbanon.data.option import make, parameters
@@ -30,12 +30,15 @@ from dbanon.stores.ports import IN_FRAME
 if TYPE_CHECKING:
     from typing import Unpack
 
+    import numpy as np
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import PolicyOptions
+    from dbanon.release.report import Report
 
     class FrameOptions(PolicyOptions, total=False):
         """Options of a call on a data frame, except the frame, quasi-identifiers and k."""
@@ -57,6 +60,8 @@ class HandsOutArrow(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
+# A frame has no name of its own.
+_NAMES = {"table": NAME, "output": NAME}
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 
@@ -143,33 +148,58 @@ def anonymize_frame(
     ------
     DbanonError : its class says what went wrong.
     """
-    table, handed_back = frame_of(frame)
-    columns = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep,
-               "by": by}  # fmt: skip
+    table, to_given_type = frame_of(frame)
+    columns = {
+        "quasi_identifiers": quasi_identifiers,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+    }
+    _require_text_names(columns)
+    trees = parse_all(hierarchies, files=True)
+    policy = make(Policy, {"k": k, **options})
+    _check_rows(rows, policy)
+    keyed = {
+        "pseudonyms": pseudonyms,
+        "pseudonym_key": pseudonym_key,
+        "entity": entity,
+        "entity_normalize": entity_normalize,
+        "persons": persons,
+    }
+    job = make(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **columns})
+    target = FrameTarget(rows)
+    with progress_callback(progress) as callback, hints_without_views(IN_FRAME):
+        report = run(job, FrameSource(table), target, callback)
+    if rows == INPUT:
+        report = _in_input_order(report)
+    released, positions = _released(target, to_given_type)
+    alignment = alignment_of(table, released, job.quasi_identifiers, positions, trees)
+    return released, FrameReport.of(report, alignment)
+
+
+def _in_input_order(report: Report) -> Report:
+    """Return the report of rows in their order, and warn that this links them."""
+    warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
+    return report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
+
+
+def _released(
+    target: FrameTarget, to_given_type: Callable[[pd.DataFrame], Any]
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return the released rows in the caller's type, and the positions of their originals."""
+    assert target.released is not None
+    assert target.places is not None
+    return to_given_type(target.released), target.places
+
+
+def _require_text_names(columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse column names, here by role, that are not text."""
     for names in columns.values():
         if isinstance(names, (list, tuple)) and not all(isinstance(name, str) for name in names):
             raise InvalidParameter(
                 "The columns of the frame have names that are no text.",
                 hint="Name them first: frame.columns = [...]",
             )
-    trees = parse_all(hierarchies, files=True)
-    policy = make(Policy, {"k": k, **options})
-    _check_rows(rows, policy)
-    keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity,
-             "entity_normalize": entity_normalize, "persons": persons}  # fmt: skip
-    named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
-    job = make(Job, {"policy": policy, **named})
-    target = FrameTarget(rows)
-    with progress_callback(progress) as callback, hints_without_views(IN_FRAME):
-        report = run(job, FrameSource(table), target, callback)
-    assert target.released is not None
-    assert target.places is not None
-    if rows == INPUT:
-        report = report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
-        warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
-    handed = handed_back(target.released)
-    alignment = alignment_of(table, handed, job.quasi_identifiers, target.places, trees)
-    return handed, FrameReport.of(report, alignment)
 
 
 def _check_rows(rows: str, policy: Policy) -> None:

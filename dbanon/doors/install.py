@@ -155,8 +155,15 @@ def repair(
 def _repaired(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the repair function with the rights of the ledger's owner."""
     # Membership in the owner is granted only for this call.
-    grants = (f"GRANT {OWNER} TO CURRENT_USER", "{} UPDATE ON dbanon.release {} CURRENT_USER",
-             f"REVOKE {OWNER} FROM CURRENT_USER") if needs_owner(connection) else ()  # fmt: skip
+    grants = (
+        (
+            f"GRANT {OWNER} TO CURRENT_USER",
+            "{} UPDATE ON dbanon.release {} CURRENT_USER",
+            f"REVOKE {OWNER} FROM CURRENT_USER",
+        )
+        if needs_owner(connection)
+        else ()
+    )
     for statement in grants:
         connection.execute(statement.format("GRANT", "TO"))
     query = "SELECT release_id::text, output, action, reason FROM dbanon.repair(%s)"

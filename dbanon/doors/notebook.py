@@ -53,14 +53,22 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
                 continue
             labelled.append(point)
             axes.annotate(
-                f"k = {point.k}", (point.risk, point.loss), xytext=(6, 6),
-                textcoords="offset points", fontsize="small",
-            )  # fmt: skip
+                f"k = {point.k}",
+                (point.risk, point.loss),
+                xytext=(6, 6),
+                textcoords="offset points",
+                fontsize="small",
+            )
     if chosen is not None:
         axes.plot(
-            chosen.risk, chosen.loss, "o", markersize=16, markerfacecolor="none",
-            markeredgecolor="black", label=f"recommended: {chosen.curve}, k = {chosen.k}",
-        )  # fmt: skip
+            chosen.risk,
+            chosen.loss,
+            "o",
+            markersize=16,
+            markerfacecolor="none",
+            markeredgecolor="black",
+            label=f"recommended: {chosen.curve}, k = {chosen.k}",
+        )
     axes.set_xlabel("linkage risk")
     axes.set_ylabel(LOSSES[sweep.measure])
     axes.set_xlim(left=0)

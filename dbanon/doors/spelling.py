@@ -22,9 +22,19 @@ from dbanon.stores.folders import is_of_files
 
 # Arguments of the SQL functions; other options are keys of ``options``.
 SQL_ARGUMENTS = frozenset(
-    ("output", "quasi_identifiers", "k", "entity", "keep", "sensitive", "hierarchies",
-     "max_suppression", "nulls", "if_exists")
-)  # fmt: skip
+    (
+        "output",
+        "quasi_identifiers",
+        "k",
+        "entity",
+        "keep",
+        "sensitive",
+        "hierarchies",
+        "max_suppression",
+        "nulls",
+        "if_exists",
+    )
+)
 # Arguments of dbanon.classes.
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # Pseudo-options for actions that hints name: a SQL function, or a command.
@@ -43,8 +53,10 @@ def _options() -> Mapping[str, Parameter]:
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
-    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
-}  # fmt: skip
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
 
 
 def bytes_of(text: str) -> int | None:

@@ -165,8 +165,15 @@ def _digest() -> dict[str, str]:
 def _attach() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
     first, *pieces = ATTACH.strip().split("?")
-    names = ("table_oid", "shown_oid", "owner_oid", "shown_schema", "shown_name", "table_name",
-             "release_id")  # fmt: skip
+    names = (
+        "table_oid",
+        "shown_oid",
+        "owner_oid",
+        "shown_schema",
+        "shown_name",
+        "table_name",
+        "release_id",
+    )
     pairs = zip(names, pieces, strict=True)
     return first + "".join(f"candidate.{name}{piece}" for name, piece in pairs)
 

@@ -73,10 +73,14 @@ class Export:
                 )
             object.__setattr__(self, "format", ending)
         for name, choices in (
-            ("format", FORMATS), ("compression", COMPRESSIONS), ("formulas", FORMULAS),
-            ("statistics", (True, False)), ("separator", tuple(SEPARATORS)),
-            ("decimal", DECIMALS), ("byte_order_mark", (True, False)),
-        ):  # fmt: skip
+            ("format", FORMATS),
+            ("compression", COMPRESSIONS),
+            ("formulas", FORMULAS),
+            ("statistics", (True, False)),
+            ("separator", tuple(SEPARATORS)),
+            ("decimal", DECIMALS),
+            ("byte_order_mark", (True, False)),
+        ):
             if getattr(self, name) not in choices:
                 allowed = ", ".join(str(choice).lower() for choice in choices)
                 raise InvalidParameter(f"{name} of an export must be one of {allowed}.")

@@ -161,10 +161,13 @@ class Job:
     ] = None
     entity_normalize: Annotated[
         str | None,
-        Option("How texts of `entity` are compared: without white space around them (trim), and"
-               " without capitals (casefold).", choices=NORMALIZE,
-               see="guarantees.md#spellings-of-one-person"),
-    ] = None  # fmt: skip
+        Option(
+            "How texts of `entity` are compared: without white space around them (trim), and"
+            " without capitals (casefold).",
+            choices=NORMALIZE,
+            see="guarantees.md#spellings-of-one-person",
+        ),
+    ] = None
     persons: Annotated[
         str,
         Option(
@@ -324,13 +327,20 @@ class Job:
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, (*self.quasi_identifiers, *self.kept))
-        check_normalize(self.entity_normalize, self.entity, chained=self.chain is not None,
-                        by_rules=self.declared is not None)  # fmt: skip
+        check_normalize(
+            self.entity_normalize,
+            self.entity,
+            chained=self.chain is not None,
+            by_rules=self.declared is not None,
+        )
         if self.persons != WHOLE:
             require_parted(
-                self.policy, self.entity, self.pseudonyms, chained=self.chain is not None,
+                self.policy,
+                self.entity,
+                self.pseudonyms,
+                chained=self.chain is not None,
                 by_rules=self.declared == BY_RULES,
-            )  # fmt: skip
+            )
         if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
             # ``run.plan`` checks what depends on the source.

@@ -20,8 +20,17 @@ ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
 REFUSE_NAMES, RENAME = "refuse", "rename"
 # A date format has day, month and year, optionally followed by a time.
 _DAY = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
-TYPES = ("text", "integer", "decimal", "double", "percent", "date", "timestamp", "timestamptz",
-         "boolean")  # fmt: skip
+TYPES = (
+    "text",
+    "integer",
+    "decimal",
+    "double",
+    "percent",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "boolean",
+)
 _TYPE = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DAY})"
 _SEE = "jobs.md#how-csv-is-read"
 

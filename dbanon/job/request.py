@@ -22,9 +22,14 @@ from dbanon.measures import Model
 
 # These do not change the release, or belong to one run; options for reading files do not apply.
 _RUN_OPTIONS = {
-    "chunk_rows", "if_exists", "kept_columns", "memory_limit", "spill", "time_limit",
+    "chunk_rows",
+    "if_exists",
+    "kept_columns",
+    "memory_limit",
+    "spill",
+    "time_limit",
     *(param.name for param in parameters(Reading)),
-}  # fmt: skip
+}
 
 
 def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:

@@ -144,8 +144,12 @@ def require_passthrough_options(
     ------
     InvalidParameter : it does.
     """
-    requested = {"a chain": chain, "an entity": persons, "values on a disk (`spill`)": spill,
-             "pseudonyms": pseudonyms}  # fmt: skip
+    requested = {
+        "a chain": chain,
+        "an entity": persons,
+        "values on a disk (`spill`)": spill,
+        "pseudonyms": pseudonyms,
+    }
     for feature, is_requested in requested.items():
         if is_requested:
             raise InvalidParameter(

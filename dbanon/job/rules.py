@@ -36,9 +36,21 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 _SHORT = {"l_diversity": "distinct_l"}
 _COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
 # Options of a job that describe columns, and that rules replace.
-OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "entity_normalize",
-              "hierarchies", "models", "weights", "steps", "orders", "kinds",
-              "pseudonyms")  # fmt: skip
+OF_COLUMNS = (
+    "quasi_identifiers",
+    "sensitive",
+    "keep",
+    "by",
+    "entity",
+    "entity_normalize",
+    "hierarchies",
+    "models",
+    "weights",
+    "steps",
+    "orders",
+    "kinds",
+    "pseudonyms",
+)
 # Largest size of a rule, in bytes of JSON.
 LARGEST = 65_536
 

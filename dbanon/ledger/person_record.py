@@ -107,11 +107,15 @@ def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     )
     return {
         str(release_id): RecordedPersons(
-            str(release_id), str(RelationName(schema, name)), str(salt), (source, oid, owner),
-            argument(arguments, "entity") or "", int(k or 0),
+            str(release_id),
+            str(RelationName(schema, name)),
+            str(salt),
+            (source, oid, owner),
+            argument(arguments, "entity") or "",
+            int(k or 0),
         )
         for release_id, schema, name, salt, source, oid, owner, arguments, k in rows
-    }  # fmt: skip
+    }
 
 
 def write(session: Session, release_id: str) -> None:

@@ -241,9 +241,19 @@ WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
   AND (wanted = 'SELECT' OR (SELECT oid FROM writer) IS NULL)"""
 
 # Columns that the recording function fills from the catalog and the clock.
-_SET_BY_SERVER = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
-          "published_by", "superseded_at", "owner_oid", "publisher_oid",
-          "ledger_oid", "source_owner_oid")  # fmt: skip
+_SET_BY_SERVER = (
+    "created_at",
+    "output_schema",
+    "output_name",
+    "output_kind",
+    "relation_name",
+    "published_by",
+    "superseded_at",
+    "owner_oid",
+    "publisher_oid",
+    "ledger_oid",
+    "source_owner_oid",
+)
 _JSON = ("internal", *(name for name, kind, _ in RELEASE_COLUMNS if kind == "json"))
 
 

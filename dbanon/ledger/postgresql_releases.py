@@ -17,8 +17,16 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
 # Columns that summaries have in every version.
-SUMMARY_COLUMNS = ("release_id", "created_at", "dbanon_version", "method", "arguments",
-                   "quasi_identifiers", "guarantee", "earlier_releases")  # fmt: skip
+SUMMARY_COLUMNS = (
+    "release_id",
+    "created_at",
+    "dbanon_version",
+    "method",
+    "arguments",
+    "quasi_identifiers",
+    "guarantee",
+    "earlier_releases",
+)
 
 # True if the oids of an entry are of this database.
 NUMBERED = "coalesce(r.ledger_oid = r.tableoid::bigint, false)"
@@ -257,10 +265,23 @@ WHERE NOT (p.is_same AND p.relname = p.relation_name
 ORDER BY 2, 3, p.superseded_at NULLS FIRST, 1"""
 
 CANDIDATE_COLUMNS: tuple[str, ...] = (
-    "release_id", "output_schema", "output_name", "table_schema", "table_name", "table_oid",
-    "shown_schema", "shown_name", "shown_oid", "owner_oid", "owner", "digest", "read_oid",
-    "is_marked", "is_readable", "verdict",
-)  # fmt: skip
+    "release_id",
+    "output_schema",
+    "output_name",
+    "table_schema",
+    "table_name",
+    "table_oid",
+    "shown_schema",
+    "shown_name",
+    "shown_oid",
+    "owner_oid",
+    "owner",
+    "digest",
+    "read_oid",
+    "is_marked",
+    "is_readable",
+    "verdict",
+)
 
 # Parameters: oids of table, output and owner; schema and name of the output; name of the table; id
 # of the release. If the entry is from another database, the publisher is found by name.

@@ -37,10 +37,26 @@ CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "unti
 
 _LISTED = "dbanon releases lists them."
 # Columns left out of descriptions: unused ones of older ledgers, oids, and the repeated arguments.
-_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid", "owner_oid",
-              "publisher_oid", "ledger_oid", "request")  # fmt: skip
-_OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
-           "server_version")  # fmt: skip
+_NOT_SHOWN = (
+    "class_signature",
+    "entity_hash",
+    "relation_oid",
+    "output_oid",
+    "owner_oid",
+    "publisher_oid",
+    "ledger_oid",
+    "request",
+)
+_OF_RUN = (
+    "run_id",
+    "door",
+    "job",
+    "started_at",
+    "finished_at",
+    "run_by",
+    "application",
+    "server_version",
+)
 
 
 @dataclass(frozen=True)
@@ -310,9 +326,14 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
 
 
 def plan_output(
-    session: Session, name: RelationName, kind: str, if_exists: str, release_id: str,
-    *, strict: bool = False,
-) -> Output:  # fmt: skip
+    session: Session,
+    name: RelationName,
+    kind: str,
+    if_exists: str,
+    release_id: str,
+    *,
+    strict: bool = False,
+) -> Output:
     """Check that the output can be created or replaced, and lock it. This changes nothing.
 
     Raises

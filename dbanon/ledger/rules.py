@@ -59,11 +59,21 @@ def _all_rules(session: Session, source: RelationName | None) -> list[Kept]:
     if judged is not None:
         return [
             Kept(
-                named, name, entries.parse_json(rule), at, by, int(oid), int(owner), table, state,
-                bool(trusted), bool(trusted or same), int(rank),
+                named,
+                name,
+                entries.parse_json(rule),
+                at,
+                by,
+                int(oid),
+                int(owner),
+                table,
+                state,
+                bool(trusted),
+                bool(trusted or same),
+                int(rank),
             )
             for named, name, rule, at, by, oid, owner, table, state, trusted, same, rank in judged
-        ]  # fmt: skip
+        ]
     where, parameters = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
     rows = session.rows(
         f"SELECT source, name, CAST(rule AS {LONG_TEXT}), {as_text('rule', ('declared_at',))},"

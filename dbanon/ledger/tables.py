@@ -207,9 +207,17 @@ CHECKS = {
 }
 
 # Columns that were NOT NULL until releases without classes, and this column, were added.
-_OF_CLASSES = ("k_requested", "k_achieved", "classes", "smallest_class", "median_class",
-               "largest_class", "histogram", "information_loss",
-               "information_loss_before_rounding")  # fmt: skip
+_OF_CLASSES = (
+    "k_requested",
+    "k_achieved",
+    "classes",
+    "smallest_class",
+    "median_class",
+    "largest_class",
+    "histogram",
+    "information_loss",
+    "information_loss_before_rounding",
+)
 _ADDED_WITH_PRIVATE = "epsilon"
 
 # Unused columns of earlier versions.

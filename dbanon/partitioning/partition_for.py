@@ -55,8 +55,11 @@ def partition_for(
         ``require_feasible_sets``.
     """
     more: dict[str, Any] = {
-        "trees": trees, "sensitive": sensitive, "memory_limit": memory_limit, "tick": tick,
-    }  # fmt: skip
+        "trees": trees,
+        "sensitive": sensitive,
+        "memory_limit": memory_limit,
+        "tick": tick,
+    }
     n = microdata.n_records
     rare = rare_records(microdata, policy)
     if rare is not None:

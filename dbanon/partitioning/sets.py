@@ -247,12 +247,19 @@ def _merge_for_set(
         _, combination = np.unique(codes[records], axis=0, return_inverse=True)
         _, class_labels = np.unique(partition.labels[records], return_inverse=True)
         part = Partition(class_labels.reshape(-1))
-        guard = _guard(combination.reshape(-1).astype(np.int32), _k(column_set, policy),
-                       None if units is None else units[records])  # fmt: skip
+        guard = _guard(
+            combination.reshape(-1).astype(np.int32),
+            _k(column_set, policy),
+            None if units is None else units[records],
+        )
         require_memory(
-            4, part.n_classes, int(guard.models.widths[0]), f"({', '.join(column_set.columns)})",
-            "combinations of copied values", memory_limit,
-        )  # fmt: skip
+            4,
+            part.n_classes,
+            int(guard.models.widths[0]),
+            f"({', '.join(column_set.columns)})",
+            "combinations of copied values",
+            memory_limit,
+        )
         costs = space(records)
         part = _join_same_ranges(costs, part, guard, _k(column_set, policy))
         part = by_blocks(costs, part, keys[records], guard, policy, tick)

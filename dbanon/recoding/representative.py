@@ -69,9 +69,9 @@ def representative(
         elif not attribute.kind.is_numeric:
             codes = microdata.codes[:, microdata.categorical.index(attribute)]
             members = partition.members
-            records = _first_records_with(partition, codes, most_frequent(
-                codes[members], partition.labels[members]
-            ))  # fmt: skip
+            records = _first_records_with(
+                partition, codes, most_frequent(codes[members], partition.labels[members])
+            )
             columns[attribute.name] = _values_of_records(microdata, partition, attribute, records)
     return tuple(columns[attribute.name] for attribute in microdata.attributes)
 

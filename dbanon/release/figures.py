@@ -36,8 +36,14 @@ from dbanon.release.publication import (
 WITHHELD = "not published: it speaks of the class that is lowest, so of single records"
 
 # Measures of original values.
-_OF_VALUES = ("distance_loss", "deviation_loss", "moment_loss", "structure_loss",
-              "covariance_loss", "correlation_loss")  # fmt: skip
+_OF_VALUES = (
+    "distance_loss",
+    "deviation_loss",
+    "moment_loss",
+    "structure_loss",
+    "covariance_loss",
+    "correlation_loss",
+)
 # Shares of records that depend on original values.
 _OF_LINKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
 # Composed of other figures, so computed from the published ones.

@@ -147,10 +147,16 @@ class Exporter:
                 pending.upload()
             except OSError as error:
                 raise problems.write_error(path.parent, error) from None
-            entries.append({
-                "path": str(path), "format": export.format, "bytes": size, "sha256": digest,
-                "template": export.path, **older,
-            })  # fmt: skip
+            entries.append(
+                {
+                    "path": str(path),
+                    "format": export.format,
+                    "bytes": size,
+                    "sha256": digest,
+                    "template": export.path,
+                    **older,
+                }
+            )
         return entries
 
     def finish(self) -> None:
@@ -227,9 +233,10 @@ class Exporter:
     def settle(self) -> None:
         """Finish or delete the files that earlier runs left behind."""
         left = {
-            leftover for export in self._job.exports
+            leftover
+            for export in self._job.exports
             for leftover in places.leftover_files(export.path, self._tag)
-        }  # fmt: skip
+        }
         with ExitStack() as locks:
             # Query the ledger only with the locks held: before, their runs might still publish.
             ended = [

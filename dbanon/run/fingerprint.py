@@ -30,9 +30,20 @@ from dbanon.version import version
 _ROUNDS = 200_000
 # Fields that do not change a release: its destination, memory limits and the caller.
 _OF_RUNS = {
-    "accept_counts", "accept_types", "chunk_rows", "door", "expect", "fingerprint_key",
-    "if_exists", "kept_columns", "memory_limit", "releases", "run_id", "swap_timeout", "time_limit",
-}  # fmt: skip
+    "accept_counts",
+    "accept_types",
+    "chunk_rows",
+    "door",
+    "expect",
+    "fingerprint_key",
+    "if_exists",
+    "kept_columns",
+    "memory_limit",
+    "releases",
+    "run_id",
+    "swap_timeout",
+    "time_limit",
+}
 
 
 def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:

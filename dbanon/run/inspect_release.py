@@ -128,6 +128,11 @@ def _distribution(
         return named, int(others), int(rows)
 
     return drawn(
-        attribute.name, role, entry.k_requested, attribute.kind,
-        persons=bool(entry.guarantee.persons), values=values, labels=labels,
-    )  # fmt: skip
+        attribute.name,
+        role,
+        entry.k_requested,
+        attribute.kind,
+        persons=bool(entry.guarantee.persons),
+        values=values,
+        labels=labels,
+    )

@@ -273,17 +273,7 @@ def plan(
         inspected = source.inspect(relation, looked_at)
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
-    passthrough = None
-    if target is not None and job.kept_columns == CLIENT and not source.drawn:
-        require_passthrough_options(
-            persons=bool(job.guarantee.persons),
-            chain=job.chain is not None,
-            spill=job.spill is not None,
-            pseudonyms=bool(job.pseudonyms),
-        )
-        passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
-                        if a.name in job.kept)  # fmt: skip
-        target.require_passthrough(source, relation, passthrough)
+    passthrough = None if target is None else _passthrough(job, relation, source, target)
     roles = ColumnRoles(
         attributes,
         # Compare these by the text of their values, whatever their types are.
@@ -296,6 +286,25 @@ def plan(
     policy = replace(job.policy, models=models)
     base = Plan(job, policy, relation, roles, hierarchies, release_id, output, numbers, state, key)
     return replace(base, history=history).expected(source, target)
+
+
+def _passthrough(
+    job: Job, relation: Relation, source: Source, target: Target[Any]
+) -> tuple[Attribute, ...] | None:
+    """The retained columns that pass through this client, or None if none do."""
+    if job.kept_columns != CLIENT or source.drawn:
+        return None
+    require_passthrough_options(
+        persons=bool(job.guarantee.persons),
+        chain=job.chain is not None,
+        spill=job.spill is not None,
+        pseudonyms=bool(job.pseudonyms),
+    )
+    columns = tuple(
+        relation.attribute(a.name) for a in relation.schema.attributes if a.name in job.kept
+    )
+    target.require_passthrough(source, relation, columns)
+    return columns
 
 
 def _state_of(

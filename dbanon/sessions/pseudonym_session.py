@@ -69,9 +69,33 @@ DISPLAYED = "dbanon_displayed"
 # and the persons whose rows the release writes anew, with their numbers in it.
 RENEWED = "dbanon_renewed"
 NUMBERED = "dbanon_numbered"
-STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, WAITING, VERDICT, CURRENT, DIFFERING,
-           RETURNED, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE, ENTRIES, CHOSEN,
-           PERSONS, DISPLAYED, RENEWED, NUMBERED, COUNTED, MATCHED)  # fmt: skip
+STAGING = (
+    SECRET,
+    TAGGED,
+    PRESENT,
+    MISSING,
+    NEWCOMERS,
+    WAITING,
+    VERDICT,
+    CURRENT,
+    DIFFERING,
+    RETURNED,
+    UNFIT,
+    TRACES,
+    SHUFFLE,
+    ABSENT,
+    SHOWN,
+    HISTORIES,
+    BEFORE,
+    ENTRIES,
+    CHOSEN,
+    PERSONS,
+    DISPLAYED,
+    RENEWED,
+    NUMBERED,
+    COUNTED,
+    MATCHED,
+)
 
 # A fetched column: int64 (n,), or 16 bytes as two halves, uint64 (n, 2).
 Fetched: TypeAlias = "NDArray[Any]"
@@ -143,13 +167,19 @@ class KeyedSession(SessionInterface):
         """
         person_columns = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
         return [
-            ("TABLE", PRESENT,
-             f"SELECT {person_columns}, m.cell, m.left_at FROM ({persons}) AS t"
-             f" LEFT JOIN ({members}) AS m ON m.tag = t.tag"),
-            ("TABLE", MISSING,
-             f"SELECT m.tag FROM ({members}) AS m WHERE m.left_at IS NULL"
-             f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"),
-        ]  # fmt: skip
+            (
+                "TABLE",
+                PRESENT,
+                f"SELECT {person_columns}, m.cell, m.left_at FROM ({persons}) AS t"
+                f" LEFT JOIN ({members}) AS m ON m.tag = t.tag",
+            ),
+            (
+                "TABLE",
+                MISSING,
+                f"SELECT m.tag FROM ({members}) AS m WHERE m.left_at IS NULL"
+                f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)",
+            ),
+        ]
 
     def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
         """SQL that counts the rows for each pair of two integers; the second may be NULL.

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dbanon.errors import MissingDependency
 
 # Import names and package names of the extra.
-_PACKAGES = {"pyspark": "pyspark", "py4j": "pyspark", "pyarrow": "pyarrow",
-           "sqlalchemy": "SQLAlchemy"}  # fmt: skip
+_PACKAGES = {
+    "pyspark": "pyspark",
+    "py4j": "pyspark",
+    "pyarrow": "pyarrow",
+    "sqlalchemy": "SQLAlchemy",
+}
 
 try:
     from dbanon.spark.anonymize import anonymize

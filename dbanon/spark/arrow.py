@@ -44,8 +44,12 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
         return pa.float32() if attribute.bits == 32 else pa.float64()
     if kind is Kind.TIMESTAMP:
         return pa.timestamp("us", "UTC" if attribute.zoned else None)
-    plain = {Kind.DATE: pa.date32(), Kind.BOOLEAN: pa.bool_(), Kind.CATEGORY: pa.string(),
-             Kind.ORDINAL: pa.string()}  # fmt: skip
+    plain = {
+        Kind.DATE: pa.date32(),
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.CATEGORY: pa.string(),
+        Kind.ORDINAL: pa.string(),
+    }
     if kind in plain:
         return plain[kind]
     raise UnsupportedType(

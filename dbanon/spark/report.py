@@ -89,8 +89,11 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
     names : of the released columns.
     """
     released = [f"r{i}" for i in range(len(names))]
-    strata = [name for name, source_name in zip(layout.kept_columns, layout.retained, strict=True)
-              if source_name in layout.by]  # fmt: skip
+    strata = [
+        name
+        for name, source_name in zip(layout.kept_columns, layout.retained, strict=True)
+        if source_name in layout.by
+    ]
     has_null = sql.lit(False)
     for name in released:
         has_null = has_null | sql.col(name).isNull()

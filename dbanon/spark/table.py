@@ -78,8 +78,15 @@ def anonymize_table(
     DbanonError : of the class that describes the problem; nothing was published.
     """
     check_method(options)
-    roles = {"quasi_identifiers": quasi_identifiers, "k": k, "sensitive": sensitive, "keep": keep,
-             "by": by, "entity": entity, "key": key}  # fmt: skip
+    roles = {
+        "quasi_identifiers": quasi_identifiers,
+        "k": k,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+        "entity": entity,
+        "key": key,
+    }
     relation_names = {"table": table or "source", "output": output or "release"}
     for option, name, location in (("table", table, source), ("output", output, target)):
         if bool(name) != (_database(location) is not None):

@@ -304,9 +304,11 @@ def _require_no_lake(root: FileLocation) -> None:
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
         for name, lake in _LAKES.items():
-            inside: FileLocation = folder / name if isinstance(folder, Path) else folder.with_name(
-                f"{folder.name}/{name}"
-            )  # fmt: skip
+            inside: FileLocation = (
+                folder / name
+                if isinstance(folder, Path)
+                else folder.with_name(f"{folder.name}/{name}")
+            )
             if _is_log(inside, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also hold rows that were deleted.",

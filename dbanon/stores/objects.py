@@ -25,8 +25,13 @@ from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
 SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 # The schemes' names in Hadoop and elsewhere.
 _ALIASES = {
-    "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "az", "wasbs": "az",
-}  # fmt: skip
+    "s3a": "s3",
+    "s3n": "s3",
+    "gcs": "gs",
+    "abfss": "abfs",
+    "wasb": "az",
+    "wasbs": "az",
+}
 _EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
 # The keys by which the file systems report an object's version.
 _STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")

@@ -83,9 +83,12 @@ class SqlOrigin:
         name = parse_relation(table)
         try:
             return Table(
-                name.name, MetaData(), schema=name.schema, autoload_with=connection,
+                name.name,
+                MetaData(),
+                schema=name.schema,
+                autoload_with=connection,
                 resolve_fks=False,
-            )  # fmt: skip
+            )
         except NoSuchTableError:
             raise TableNotFound(
                 f"There is no table {name} at the source.",

@@ -294,8 +294,10 @@ def _require_strata(
     # In a run's order of strata: by code point, NULL first.
     keys = []
     for column in roles.by:
-        keys += [f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
-                 session.text_of(column)]  # fmt: skip
+        keys += [
+            f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
+            session.text_of(column),
+        ]
     keys += flags
     count, unit = "count(*)", "records"
     for person in roles.persons:
@@ -307,13 +309,17 @@ def _require_strata(
     counted = ", ".join([f"{count} AS n", "count(*) AS m", *aliased_keys])
     order = f" ORDER BY {', '.join(aliases)}" if keys else ""
     strata = [
-        _Stratum(int(n), int(m), tuple(key[: len(keys) - len(flags)]),
-                 tuple(not int(flag) for flag in key[len(keys) - len(flags) :]))
+        _Stratum(
+            int(n),
+            int(m),
+            tuple(key[: len(keys) - len(flags)]),
+            tuple(not int(flag) for flag in key[len(keys) - len(flags) :]),
+        )
         for n, m, *key in session.rows(
             f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {counted} {source}{grouped})"
             f" AS strata{order}"
         )
-    ]  # fmt: skip
+    ]
     if policy.nulls == MERGE and flags:
         strata = _merge_rare_patterns(strata, k)
     rare = [stratum for stratum in strata if stratum.size < k]

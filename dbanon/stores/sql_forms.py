@@ -112,8 +112,10 @@ def _matches(session: Session, form: Form) -> str:
 
 def _check(check: Check) -> str:
     """Build the check-digit condition; characters are looked up, so that no text causes errors."""
-    parts = [_digit_value(f"substr(p.digits, {at}, 1)", digit_values)
-             for at, digit_values in enumerate(check.places, 1)]  # fmt: skip
+    parts = [
+        _digit_value(f"substr(p.digits, {at}, 1)", digit_values)
+        for at, digit_values in enumerate(check.places, 1)
+    ]
     # No term is negative, so all databases agree on the remainder.
     return f"({' + '.join(parts)}) % {check.modulus} IN ({', '.join(map(str, check.remainders))})"
 

@@ -413,6 +413,15 @@ def run_of(
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
     types = {a.name: a.sql_type for a in read} if job.name is not None and read else None
     return entries.Run(
-        job.door, job.method, table, output, elapsed, job.run_id, None, error_code, job.name,
-        types, fingerprint,
-    )  # fmt: skip
+        job.door,
+        job.method,
+        table,
+        output,
+        elapsed,
+        job.run_id,
+        None,
+        error_code,
+        job.name,
+        types,
+        fingerprint,
+    )

@@ -144,10 +144,12 @@ def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> No
     refused = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
     declared = {rule.column for rule in rules} - refused
     new = {name: rule for name, rule in advice.rules.items() if name not in declared}
-    open_columns = [c.column.name for c in advice.columns
-                    if c.column.name not in {*declared, *advice.rules}]  # fmt: skip
-    proposals = [f"{name}: {rule if isinstance(rule, str) else rule['role']}"
-            for name, rule in new.items()]  # fmt: skip
+    open_columns = [
+        c.column.name for c in advice.columns if c.column.name not in {*declared, *advice.rules}
+    ]
+    proposals = [
+        f"{name}: {rule if isinstance(rule, str) else rule['role']}" for name, rule in new.items()
+    ]
     click.echo(
         f"Rules of {table} to be declared: {'; '.join(map(printable, proposals)) or 'none'}."
         + (
@@ -191,11 +193,15 @@ def _tables(advice: Advice) -> Group:
     ]
     singles = [
         ("all", describe_set(singling.chosen), ""),
-        *((f"without {name}", describe_set(remainder), _fall(falls[name]))
-          for name, remainder in singling.without.items()),
-        *((", ".join(column_set.columns), describe_set(column_set), "")
-          for column_set in singling.sets[:_SETS_SHOWN]),
-    ]  # fmt: skip
+        *(
+            (f"without {name}", describe_set(remainder), _fall(falls[name]))
+            for name, remainder in singling.without.items()
+        ),
+        *(
+            (", ".join(column_set.columns), describe_set(column_set), "")
+            for column_set in singling.sets[:_SETS_SHOWN]
+        ),
+    ]
     estimated = any(point.estimate is not None for point in sweep.points)
     tried = [
         (
@@ -209,10 +215,18 @@ def _tables(advice: Advice) -> Group:
             "yes" if point.on_frontier else "",
         )
         for point in sweep.points
-    ]  # fmt: skip
+    ]
     loss = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
-    header = ["method", "k", loss, *(["about"] if estimated else []),
-              "linkage risk", "class risk", "withheld", "frontier"]  # fmt: skip
+    header = [
+        "method",
+        "k",
+        loss,
+        *(["about"] if estimated else []),
+        "linkage risk",
+        "class risk",
+        "withheld",
+        "frontier",
+    ]
     chosen = "proposed" if advice.proposed else "named"
     title = f"What singles out, of the {len(advice.quasi_identifiers)} columns {chosen}"
     return Group(

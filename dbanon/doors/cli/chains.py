@@ -40,8 +40,13 @@ def _with_rules(command: Any) -> Any:
 
 
 _NAME = click.argument("name")
-_KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:NAME",
-                    help="Where the key of the chain is.")  # fmt: skip
+_KEY = click.option(
+    "--chain-key",
+    "key",
+    required=True,
+    metavar="file:PATH|env:NAME",
+    help="Where the key of the chain is.",
+)
 
 
 @chain.command(epilog=URL_HELP)
@@ -57,8 +62,9 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
         " entity."
     ),
 )
-@click.option("--entity", required=True, metavar="COLUMN",
-              help="The column that says whose a row is.")  # fmt: skip
+@click.option(
+    "--entity", required=True, metavar="COLUMN", help="The column that says whose a row is."
+)
 @click.option(
     "--source",
     metavar="FILE_URL",
@@ -77,8 +83,12 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
         " has ended."
     ),
 )
-@click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
-              help="With --new-chain-from: where that chain's key is.")  # fmt: skip
+@click.option(
+    "--chain-key",
+    "key",
+    metavar="file:PATH|env:NAME",
+    help="With --new-chain-from: where that chain's key is.",
+)
 @common
 def create(url: str, name: str, **arguments: Any) -> None:
     """Create a chain with its key. Its rules stay the same afterwards."""
@@ -136,8 +146,9 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("names", nargs=-1, required=True, metavar="NAME | RELEASE RELEASE...")
-@click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
-              help="For a chain: where its key is.")  # fmt: skip
+@click.option(
+    "--chain-key", "key", metavar="file:PATH|env:NAME", help="For a chain: where its key is."
+)
 @click.option(
     "--entity",
     metavar="COLUMN",
@@ -190,9 +201,13 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **argu
             measurement = api.measure_chain(url, names[0], key=arguments["key"], on_sql=on_sql)
         else:
             measurement = api.measure_releases(
-                url, names, entity=arguments["entity"], k=arguments["k"],
-                sensitive=arguments["sensitive"] or None, on_sql=on_sql,
-            )  # fmt: skip
+                url,
+                names,
+                entity=arguments["entity"],
+                k=arguments["k"],
+                sensitive=arguments["sensitive"] or None,
+                on_sql=on_sql,
+            )
         show(form, measurement.to_dict(), lambda: pairs_table("Histories", measurement.pairs()))
 
 

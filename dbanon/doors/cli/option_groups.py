@@ -61,7 +61,7 @@ _OTHER_NAMES = (
     (r"suppression(-limit)?|max-sup", "--max-suppression 0.01"),
     (r"orders", "--order COLUMN=A,B,C"),
     (r"hierarchies|generalization|tree", "--hierarchy COLUMN=FILE"),
-)  # fmt: skip
+)
 
 
 def group_of(param: click.Parameter) -> str:

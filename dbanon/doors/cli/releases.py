@@ -164,8 +164,20 @@ def report(
         show(form, plain, lambda: pairs_table("Report", plain.items()))
 
 
-_RELEASE = ["output", "state", "stale", "created_at", "method", "k_requested", "k_achieved",
-            "rows_out", "information_loss", "epsilon", "published_by", "release_id"]  # fmt: skip
+_RELEASE = [
+    "output",
+    "state",
+    "stale",
+    "created_at",
+    "method",
+    "k_requested",
+    "k_achieved",
+    "rows_out",
+    "information_loss",
+    "epsilon",
+    "published_by",
+    "release_id",
+]
 _ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "release_id", "run_by"]
 
 

@@ -76,11 +76,16 @@ def declare(
 @click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_TABLE
-@click.option("--column", "columns", multiple=True, metavar="NAME",
-              help=(
-                  "A column whose rule is removed. Repeatable. Without this option all rules of"
-                  " the table are removed."
-              ))  # fmt: skip
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "A column whose rule is removed. Repeatable. Without this option all rules of"
+        " the table are removed."
+    ),
+)
 @common
 def undeclare(url: str, table: str, columns: tuple[str, ...], form: str, print_sql: bool) -> None:
     """Remove the rules of a table, for some columns or for all."""
@@ -119,10 +124,18 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
         " it although its persons were released before."
     ),
 )
-@click.option("--chain-key", "chain_key", metavar="file:PATH|env:NAME",
-              help="For a release of a chain: where the chain's key is.")  # fmt: skip
-@click.option("--pseudonym-key", "pseudonym_key", metavar="file:PATH|env:NAME",
-              help="For a release with pseudonyms: where their key is.")  # fmt: skip
+@click.option(
+    "--chain-key",
+    "chain_key",
+    metavar="file:PATH|env:NAME",
+    help="For a release of a chain: where the chain's key is.",
+)
+@click.option(
+    "--pseudonym-key",
+    "pseudonym_key",
+    metavar="file:PATH|env:NAME",
+    help="For a release with pseudonyms: where their key is.",
+)
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
 def refresh(

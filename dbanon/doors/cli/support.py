@@ -84,7 +84,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         log_format,
         FORMAT,
         click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
-    )  # fmt: skip
+    )
     for option in reversed(options):
         command = option(command)
     return command
@@ -191,7 +191,7 @@ def with_recount_options(
         click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
         short_names("-q", "single_q", "Quasi-identifiers"),
         click.option("--k", type=int, help=f"The expected k. Default: {k}."),
-    )  # fmt: skip
+    )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):

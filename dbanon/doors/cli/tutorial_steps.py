@@ -46,9 +46,19 @@ def steps(url: str, folder: str) -> Sequence[Step]:
     """
     table = ("--table", "app.person")
     release = (
-        "anonymize", url, *table, "--quasi-identifiers", QUASI_IDENTIFIERS,
-        "--sensitive", "diagnosis", "--k", "5", "--output", "release.person", "--no-progress",
-    )  # fmt: skip
+        "anonymize",
+        url,
+        *table,
+        "--quasi-identifiers",
+        QUASI_IDENTIFIERS,
+        "--sensitive",
+        "diagnosis",
+        "--k",
+        "5",
+        "--output",
+        "release.person",
+        "--no-progress",
+    )
     return (*_a_release(release), *_a_check(url, release), *_its_limits(url, folder))
 
 
@@ -60,8 +70,10 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
             " anonymous yet:"
             " someone who knows a birth date, a height and an income finds the row.",
             (
-                Query("SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
-                      " ORDER BY person_id LIMIT 5"),
+                Query(
+                    "SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
+                    " ORDER BY person_id LIMIT 5"
+                ),
                 Query(_COMBINATIONS),
             ),
             "Every row is alone in its combination of the three columns. Columns that together"
@@ -80,9 +92,9 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
             "Now for real: rows are grouped into classes of at least k = 5 that are alike, and each"
             " class gets one value per quasi-identifier. The diagnosis is copied as it is.",
             (Command(release),),
-            "Look at \"k requested / counted\": dbanon counted the rows that it wrote, in the"
+            'Look at "k requested / counted": dbanon counted the rows that it wrote, in the'
             " database,"
-            " before anyone could see them. \"information loss\" is what the grouping costs: 0"
+            ' before anyone could see them. "information loss" is what the grouping costs: 0'
             " is none,"
             " 1 is everything.",
         ),
@@ -97,7 +109,7 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
             " release can run"
             " it.",
         ),
-    )  # fmt: skip
+    )
 
 
 def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
@@ -107,14 +119,16 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
             "The same count as a command, with a comparison of columns, types and rows against the"
             " ledger, which keeps a digest of what was released.",
             (Command(("verify", url, "release.person")),),
-            "\"as released: yes\" means that the table is still the one that was released.",
+            '"as released: yes" means that the table is still the one that was released.',
         ),
         Step(
             "Somebody changes a row",
             "One row of the released table is changed by hand, and verified again.",
             (
-                Query("UPDATE release.person SET diagnosis = 'none of your business'\nWHERE rowid ="
-                      " (SELECT min(rowid) FROM release.person)"),
+                Query(
+                    "UPDATE release.person SET diagnosis = 'none of your business'\nWHERE rowid ="
+                    " (SELECT min(rowid) FROM release.person)"
+                ),
                 Command(("verify", url, "release.person"), 6),
                 Command(("explain", "release_changed")),
             ),
@@ -132,16 +146,27 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
             ),
             "The first command was refused (exit code 2) and nothing was touched.",
         ),
-    )  # fmt: skip
+    )
 
 
 def _its_limits(url: str, folder: str) -> Sequence[Step]:
     table = ("--table", "app.person")
     groups = (
-        "anonymize", url, *table, "--quasi-identifiers", "birth_date,sex,region", "--k", "5",
-        "--method", "gaa_cp", "--sensitive", "diagnosis", "--output", "release.groups",
+        "anonymize",
+        url,
+        *table,
+        "--quasi-identifiers",
+        "birth_date,sex,region",
+        "--k",
+        "5",
+        "--method",
+        "gaa_cp",
+        "--sensitive",
+        "diagnosis",
+        "--output",
+        "release.groups",
         "--no-progress",
-    )  # fmt: skip
+    )
     return (
         Step(
             "What k does not protect",
@@ -151,11 +176,13 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
             " groups of values.",
             (
                 Command((*groups, "--model", "diagnosis=distinct_l:3")),
-                Query("SELECT birth_date, sex, region, count(*) AS rows,\n       count(DISTINCT"
-                      " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL"
-                      " LIMIT 5"),
+                Query(
+                    "SELECT birth_date, sex, region, count(*) AS rows,\n       count(DISTINCT"
+                    " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL"
+                    " LIMIT 5"
+                ),
             ),
-            "The column \"diagnoses\" is never below 3.",
+            'The column "diagnoses" is never below 3.',
         ),
         Step(
             "A refusal",
@@ -173,13 +200,22 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
             "The report as a page with a line to sign, for the recipient of the release, and"
             " a list of all releases in this database.",
             (
-                Command(("report", url, "release.person", "--output", f"{folder}/report.html",
-                         "--for", "the research group")),
+                Command(
+                    (
+                        "report",
+                        url,
+                        "release.person",
+                        "--output",
+                        f"{folder}/report.html",
+                        "--for",
+                        "the research group",
+                    )
+                ),
                 Command(("releases", url)),
             ),
             f"Open {folder}/report.html in a browser, if you keep the folder.",
         ),
-    )  # fmt: skip
+    )
 
 
 NEXT = """Where to go from here:

@@ -389,9 +389,25 @@ def _files(report: Report) -> list[tuple[str, str]]:
 
 def _options(report: Report) -> list[tuple[str, str]]:
     """The options of the policy that are set, as the ledger has them."""
-    results = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
-                   "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
-                   "told", "intersects", "suppressed_cells", "homogeneity"}  # fmt: skip
+    results = {
+        "also_k",
+        "exports",
+        "telling",
+        "linking",
+        "few_persons",
+        "kept_identifiers",
+        "models",
+        "entity_spellings",
+        "hierarchies",
+        "orders",
+        "k",
+        "method",
+        "levels",
+        "told",
+        "intersects",
+        "suppressed_cells",
+        "homogeneity",
+    }
     return [
         (name, value if isinstance(value, str) else json_text(value))
         for name, value in report.arguments.items()

@@ -99,11 +99,13 @@ class Document:
 def describe_path(path: Sequence[str | int]) -> str:
     """Render a path for people, quoting keys with dots or spaces."""
     return ".".join(
-        part if isinstance(part, str) and re.fullmatch(r"[\w$-]+", part)
-        else str(part) if isinstance(part, int)
+        part
+        if isinstance(part, str) and re.fullmatch(r"[\w$-]+", part)
+        else str(part)
+        if isinstance(part, int)
         else '"' + part.replace('"', '""') + '"'
         for part in path
-    )  # fmt: skip
+    )
 
 
 def read(file: Path) -> Document:

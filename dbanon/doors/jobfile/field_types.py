@@ -112,8 +112,17 @@ OF_COLUMNS = {
 _BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
 # Options whose key in a job has another name.
 OF_FILES = {"exports": "export"}
-OF_JOBS = ("table", "output", "entity", "entity_normalize", "chain", "key", "where", "output_kind",
-           "if_exists")  # fmt: skip
+OF_JOBS = (
+    "table",
+    "output",
+    "entity",
+    "entity_normalize",
+    "chain",
+    "key",
+    "where",
+    "output_kind",
+    "if_exists",
+)
 # Options that are keys of a job's output.
 _OF_OUTPUT = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {
@@ -249,8 +258,14 @@ def with_job_file_hints() -> Iterator[None]:
 def _schema_of(parameter: Parameter) -> dict[str, Any]:
     """Build the JSON Schema of an option."""
     schema: dict[str, Any] = {"description": parameter.help}
-    kind = {int: "integer", float: "number", bool: "boolean", str: "string", tuple: "array",
-            Mapping: "object"}.get(parameter.kind)  # fmt: skip
+    kind = {
+        int: "integer",
+        float: "number",
+        bool: "boolean",
+        str: "string",
+        tuple: "array",
+        Mapping: "object",
+    }.get(parameter.kind)
     option = parameter.option
     if option.unit == "bytes":
         schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}

@@ -444,8 +444,16 @@ def _in_yaml(value: Any) -> str:
 def _quoted(text: str) -> str:
     """Text as YAML has it: with quotes where it needs them."""
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and text.lower() not in (
-        "y", "n", "yes", "no", "on", "off", "true", "false", "null",
-    ):  # fmt: skip
+        "y",
+        "n",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "true",
+        "false",
+        "null",
+    ):
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escape(quoted)}"'

@@ -48,12 +48,13 @@ def compare(bench: Workbench, first: str, second: str) -> Row:
         "second": second,
         "titles": [dict(offered)[name] for name in (first, second) if name],
         "ready": len(sides) == 2,
-        "figures": [(label, [side["figures"].get(label, "–") for side in sides])
-                    for label in labels],
+        "figures": [
+            (label, [side["figures"].get(label, "–") for side in sides]) for label in labels
+        ],
         "columns": [(name, [side["columns"].get(name) for side in sides]) for name in names],
         "drawn": [(name, [side["drawn"].get(name) for side in sides]) for name in drawings],
         "measures": list(dict.fromkeys(side["measure"] for side in sides if side["measure"])),
-    }  # fmt: skip
+    }
 
 
 def _tried(point: Point) -> Row:

@@ -36,12 +36,26 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "source": frozenset(("url",)),
     "target": frozenset(("url", "schema")),
     "defaults": frozenset(("k", "on_new_column", *_OPTIONS)),
-    "job": frozenset(("name", "table", "key", "entity", "expect", "columns", "output", "export",
-                      "report", "schedule", "nulls", "max_suppression",
-                      *(option.name for option in parameters(Reading)))),
+    "job": frozenset(
+        (
+            "name",
+            "table",
+            "key",
+            "entity",
+            "expect",
+            "columns",
+            "output",
+            "export",
+            "report",
+            "schedule",
+            "nulls",
+            "max_suppression",
+            *(option.name for option in parameters(Reading)),
+        )
+    ),
     "output": frozenset(("view", "table", "keep_last")),
     "column": frozenset(("role", "reason", "hierarchy", "kind")),
-}  # fmt: skip
+}
 _KEPT_VIEWS = 2
 _DUCKDB = "duckdb:///"
 
@@ -146,9 +160,14 @@ def _tree_choice(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
 def _strange_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
     """Keys that no form has, and values that the workbench never writes."""
     [written] = values["jobs"]
-    parts = {"": values, "source": values["source"], "target": values["target"],
-             "defaults": values.get("defaults", {}), "job": written,
-             "output": written["output"]}  # fmt: skip
+    parts = {
+        "": values,
+        "source": values["source"],
+        "target": values["target"],
+        "defaults": values.get("defaults", {}),
+        "job": written,
+        "output": written["output"],
+    }
     for part, keys in parts.items():
         yield from sorted(set(keys) - _KEYS[part])
     if not written.get("columns"):

@@ -37,8 +37,14 @@ _NAMES = tuple(step for step, _, _ in view.STEPS)
 
 # The part of the pages that a form replaces or acts on. If another page changed it since, the form
 # is in conflict. Forms that are not listed replace nothing.
-_REPLACED = {"columns": "columns", "look": "columns", "trees": "trees", "job": "job",
-             "plan": "saved", "run": "saved"}  # fmt: skip
+_REPLACED = {
+    "columns": "columns",
+    "look": "columns",
+    "trees": "trees",
+    "job": "job",
+    "plan": "saved",
+    "run": "saved",
+}
 # Forms whose values stay on the page when they are refused.
 _FORMS = ("columns", "trees", "sweep", "job")
 
@@ -57,10 +63,17 @@ class Routes:
 
     def __post_init__(self) -> None:
         posts = {
-            "columns": self._columns, "trees": self._trees, "sweep": self._sweep,
-            "choose": self._choose, "look": self._look, "job": self._job, "plan": self._plan,
-            "run": self._run, "cancel": self._cancel, "list": self._list,
-        }  # fmt: skip
+            "columns": self._columns,
+            "trees": self._trees,
+            "sweep": self._sweep,
+            "choose": self._choose,
+            "look": self._look,
+            "job": self._job,
+            "plan": self._plan,
+            "run": self._run,
+            "cancel": self._cancel,
+            "list": self._list,
+        }
         object.__setattr__(self, "_posts", posts)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
@@ -281,8 +294,14 @@ class Routes:
         if choice != self.bench.job:
             self._require_current(request)
         replaced = first_value(request.fields, "replace") == "yes"
-        self._begin("Write the job file", "job", database.save, choice,
-                    replace_file=replaced, request=request)  # fmt: skip
+        self._begin(
+            "Write the job file",
+            "job",
+            database.save,
+            choice,
+            replace_file=replaced,
+            request=request,
+        )
         return "job"
 
     def _plan(self, request: FormRequest) -> str:

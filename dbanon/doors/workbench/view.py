@@ -275,9 +275,14 @@ def sweep(bench: Workbench, state: FormState) -> Row:
     """The map of a sweep, its table and notes."""
     swept, choice, state = bench.swept, bench.sweep_choice, state.of("sweep")
     offered = OF_NUMBERS if bench.proposed and _is_numeric(bench) else OF_CATEGORIES
-    saved = {"from": choice.k[0], "to": choice.k[-1], "sample": choice.sample,
-             "limit": int(choice.time_limit), "seed": choice.seed,
-             "nulls": choice.nulls or ""}  # fmt: skip
+    saved = {
+        "from": choice.k[0],
+        "to": choice.k[-1],
+        "sample": choice.sample,
+        "limit": int(choice.time_limit),
+        "seed": choice.seed,
+        "nulls": choice.nulls or "",
+    }
     content: Row = {
         "fields": {name: state.value(name, str(text)) for name, text in saved.items()},
         "methods": state.request.fields.get("method", ()) if state.request.name else choice.methods,
@@ -396,5 +401,10 @@ def _program() -> str:
     return str(script) if script.exists() else shutil.which("dbanon") or "dbanon"
 
 
-MAKERS: Mapping[str, Any] = {"columns": columns, "trees": trees, "sweep": sweep, "job": job,
-                             "run": run}  # fmt: skip
+MAKERS: Mapping[str, Any] = {
+    "columns": columns,
+    "trees": trees,
+    "sweep": sweep,
+    "job": job,
+    "run": run,
+}

@@ -296,10 +296,14 @@ def _problems(
                     description = f", column {position + 1}" + (
                         f" ({csv_header.names[position]})" if named else ""
                     )
-                    yield line, f"{description}, is not written in {reading.encoding.upper()}.", (
-                        "Older programs write Windows-1252 or Latin-1: say"
-                        ' `encoding="windows-1252"`, or write the file in UTF-8.'
-                    )  # fmt: skip
+                    yield (
+                        line,
+                        f"{description}, is not written in {reading.encoding.upper()}.",
+                        (
+                            "Older programs write Windows-1252 or Latin-1: say"
+                            ' `encoding="windows-1252"`, or write the file in UTF-8.'
+                        ),
+                    )
             if row and len(row) != wide:
                 yield line, f" has {len(row)} values, and the header {wide}.", _FORM
     except csv.Error:

@@ -16,9 +16,15 @@ INTEGER, DECIMAL, DOUBLE, PERCENT = "integer", "decimal", "double", "percent"
 DATE, TIMESTAMP, TIMESTAMPTZ, BOOLEAN = "date", "timestamp", "timestamptz", "boolean"
 NUMBERS = (INTEGER, DECIMAL, DOUBLE)
 SQL_TYPES = {
-    INTEGER: "BIGINT", DECIMAL: "DECIMAL", DOUBLE: "DOUBLE", PERCENT: "DECIMAL", DATE: "DATE",
-    TIMESTAMP: "TIMESTAMP", TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", BOOLEAN: "BOOLEAN",
-}  # fmt: skip
+    INTEGER: "BIGINT",
+    DECIMAL: "DECIMAL",
+    DOUBLE: "DOUBLE",
+    PERCENT: "DECIMAL",
+    DATE: "DATE",
+    TIMESTAMP: "TIMESTAMP",
+    TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
+    BOOLEAN: "BOOLEAN",
+}
 _WHOLE = "(0|[1-9][0-9]*)"
 # More digits with a plus are a telephone number.
 _WITH_PLUS = "[-+](0|[1-9][0-9]{0,5})"
@@ -104,18 +110,37 @@ def usual_forms(column: str, reading: Reading) -> list[Form]:
     plain = f"replace({column}, ',', '.')" if mark == COMMA else column
     option, argument = ("decimal", mark) if mark == COMMA else ("", "")
     return [
-        Form(INTEGER, "whole numbers", f"{fits(column, f'-?{_WHOLE}')} AND length({column}) <= 18",
-             column),
-        Form(DECIMAL, "numbers", f"{fits(column, number)} AND length({column}) <= 30", plain,
-             option, argument, decimal=mark),
-        Form(DOUBLE, "numbers", fits(column, f"{number}([eE][-+]?[0-9]+)?"), plain,
-             option, argument, decimal=mark),
+        Form(
+            INTEGER,
+            "whole numbers",
+            f"{fits(column, f'-?{_WHOLE}')} AND length({column}) <= 18",
+            column,
+        ),
+        Form(
+            DECIMAL,
+            "numbers",
+            f"{fits(column, number)} AND length({column}) <= 30",
+            plain,
+            option,
+            argument,
+            decimal=mark,
+        ),
+        Form(
+            DOUBLE,
+            "numbers",
+            fits(column, f"{number}([eE][-+]?[0-9]+)?"),
+            plain,
+            option,
+            argument,
+            decimal=mark,
+        ),
         _iso(column, DATE, "yyyy-mm-dd", _ISO),
         _iso(column, TIMESTAMP, "yyyy-mm-dd hh:mm", f"{_ISO}[ T]{_CLOCK}"),
-        _iso(column, TIMESTAMPTZ, "yyyy-mm-dd hh:mm with a time zone",
-             f"{_ISO}[ T]{_CLOCK}{_ZONE}"),
+        _iso(
+            column, TIMESTAMPTZ, "yyyy-mm-dd hh:mm with a time zone", f"{_ISO}[ T]{_CLOCK}{_ZONE}"
+        ),
         Form(BOOLEAN, "true and false", f"lower({column}) IN ('true', 'false')", column),
-    ]  # fmt: skip
+    ]
 
 
 def _iso(column: str, kind: str, name: str, pattern: str) -> Form:
@@ -142,12 +167,22 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
     tail = f"({_MARKS[mark]}([0-9]+))?"
     plain = f"replace({column}, ',', '.')" if mark == COMMA else column
     if mark != decimal_of(reading):
-        yield Form(DECIMAL, f"numbers with a decimal {_MARK_NAMES[mark]}",
-                   f"{fits(column, f'-?{_WHOLE}{tail}')} AND length({column}) <= 30", plain,
-                   "decimal", mark, decimal=mark)  # fmt: skip
-    yield Form(DECIMAL, "numbers with a plus sign",
-               fits(column, f"({_WITH_PLUS}|0|[1-9][0-9]{{0,5}}){tail}"), f"ltrim({plain}, '+')",
-               decimal=mark)  # fmt: skip
+        yield Form(
+            DECIMAL,
+            f"numbers with a decimal {_MARK_NAMES[mark]}",
+            f"{fits(column, f'-?{_WHOLE}{tail}')} AND length({column}) <= 30",
+            plain,
+            "decimal",
+            mark,
+            decimal=mark,
+        )
+    yield Form(
+        DECIMAL,
+        "numbers with a plus sign",
+        fits(column, f"({_WITH_PLUS}|0|[1-9][0-9]{{0,5}}){tail}"),
+        f"ltrim({plain}, '+')",
+        decimal=mark,
+    )
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
         if thousands == mark or reading.thousands not in (thousands, None):
             continue
@@ -157,19 +192,27 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
         grouped = f"-?(0|[1-9][0-9]*|{group}){tail}"
         if thousands != SPACE:
             grouped += f"|({_WITH_PLUS}|[-+]{group}){tail}"
-        yield Form(DECIMAL, f"numbers with a {_MARK_NAMES[thousands]} between thousands",
-                   f"{fits(column, grouped)} AND length({column}) <= 40",
-                   f"replace(regexp_replace({column}, {marks}, '', 'g'), ',', '.')",
-                   "thousands", thousands, decimal=mark, thousands=thousands)  # fmt: skip
+        yield Form(
+            DECIMAL,
+            f"numbers with a {_MARK_NAMES[thousands]} between thousands",
+            f"{fits(column, grouped)} AND length({column}) <= 40",
+            f"replace(regexp_replace({column}, {marks}, '', 'g'), ',', '.')",
+            "thousands",
+            thousands,
+            decimal=mark,
+            thousands=thousands,
+        )
     percent = fits(column, f"[-+]?{_WHOLE}{tail} ?%")
-    yield Form(PERCENT, "numbers with %", percent, f"rtrim(ltrim({plain}, '+'), '% ')",
-               decimal=mark)  # fmt: skip
+    yield Form(
+        PERCENT, "numbers with %", percent, f"rtrim(ltrim({plain}, '+'), '% ')", decimal=mark
+    )
 
 
 def lenient_integers(column: str, reading: Reading) -> list[Form]:
     """The formats that are accepted for a column declared as integer."""
-    forms = [Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"),
-                  f"ltrim({column}, '+')")]  # fmt: skip
+    forms = [
+        Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"), f"ltrim({column}, '+')")
+    ]
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
         # A comma or a point could also be the decimal mark of a number that is not an integer.
         stated = reading.decimal is not None or thousands in (APOSTROPHE, SPACE)
@@ -179,8 +222,17 @@ def lenient_integers(column: str, reading: Reading) -> list[Form]:
             between = _MARKS[thousands]
             pattern = f"-?[1-9][0-9]{{0,2}}({between}[0-9]{{3}})*"
             value = f"regexp_replace({column}, {literal(between)}, '', 'g')"
-            forms.append(Form(INTEGER, "whole numbers", fits(column, pattern), value,
-                              "thousands", thousands, thousands=thousands))  # fmt: skip
+            forms.append(
+                Form(
+                    INTEGER,
+                    "whole numbers",
+                    fits(column, pattern),
+                    value,
+                    "thousands",
+                    thousands,
+                    thousands=thousands,
+                )
+            )
     return forms
 
 
@@ -233,10 +285,14 @@ def _of_order(
         value = f"try_strptime({text}, [{', '.join(map(literal, formats))}])"
         name = next(iter(separators)).join(_LETTERS[part] for part in parts) + end
         yield Form(
-            TIMESTAMP if clock else DATE, name,
-            _both(fits(column, "|".join(patterns)), f"{value} IS NOT NULL"), value,
-            "dates", formats[0] if is_short else order, is_century_open=is_short,
-        )  # fmt: skip
+            TIMESTAMP if clock else DATE,
+            name,
+            _both(fits(column, "|".join(patterns)), f"{value} IS NOT NULL"),
+            value,
+            "dates",
+            formats[0] if is_short else order,
+            is_century_open=is_short,
+        )
 
 
 def _named_months(column: str, dates: str | None) -> Iterator[Form]:
@@ -252,9 +308,15 @@ def _named_months(column: str, dates: str | None) -> Iterator[Form]:
             form = name.format(mark, "y")
             value = f"try_strptime({column}, {literal(form)})"
             pattern = f"{day}[{mark}]{month}[{mark}][0-9]{{2}}"
-            yield Form(DATE, f"dd{mark}mon{mark}yy",
-                       _both(fits(column, pattern), f"{value} IS NOT NULL"), value,
-                       "dates", form, is_century_open=True)  # fmt: skip
+            yield Form(
+                DATE,
+                f"dd{mark}mon{mark}yy",
+                _both(fits(column, pattern), f"{value} IS NOT NULL"),
+                value,
+                "dates",
+                form,
+                is_century_open=True,
+            )
 
 
 def compact_day(column: str) -> tuple[str, str]:

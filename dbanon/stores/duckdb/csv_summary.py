@@ -51,17 +51,25 @@ def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
     return [
         *formats,
         _TextFormat(
-            "dates whose years have two digits", option="dates",
+            "dates whose years have two digits",
+            option="dates",
             condition=fits(column, r"[0-9]{1,2}([./-])[0-9]{1,2}[./-][0-9]{2}"),
         ),
-        _TextFormat("yyyy-mm-dd", fits(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
-              option=_NULL_WORDS),
-        _TextFormat("numbers with marks between thousands",
-              fits(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"), option=_NULL_WORDS),
-        _TextFormat("codes, digits with a zero before them", fits(column, "[0-9]+"),
-              f"{column} LIKE '0_%'"),
+        _TextFormat(
+            "yyyy-mm-dd",
+            fits(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
+            option=_NULL_WORDS,
+        ),
+        _TextFormat(
+            "numbers with marks between thousands",
+            fits(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"),
+            option=_NULL_WORDS,
+        ),
+        _TextFormat(
+            "codes, digits with a zero before them", fits(column, "[0-9]+"), f"{column} LIKE '0_%'"
+        ),
         _TextFormat("whole numbers", fits(column, "-?(0|[1-9][0-9]*)"), option=_NULL_WORDS),
-    ]  # fmt: skip
+    ]
 
 
 def description_query(column: str, reading: Reading) -> str:

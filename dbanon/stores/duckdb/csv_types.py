@@ -190,13 +190,17 @@ class ColumnTypes:
         if form.kind == INTEGER:
             condition, pattern = csv_forms.compact_day(column)
             if self._row([f"bool_and({condition}) FILTER (WHERE {column} IS NOT NULL)"])[0]:
-                return _ambiguous(column, ("whole numbers", type_option(name, INTEGER)),
-                                  ("days (yyyymmdd)", type_option(name, pattern)))  # fmt: skip
+                return _ambiguous(
+                    column,
+                    ("whole numbers", type_option(name, INTEGER)),
+                    ("days (yyyymmdd)", type_option(name, pattern)),
+                )
         elif form.kind == DECIMAL and self._reading.decimal is None:
             others = [
-                other for other in other_forms(column, self._reading)
+                other
+                for other in other_forms(column, self._reading)
                 if other.thousands == form.decimal
-            ]  # fmt: skip
+            ]
             expressions = [
                 f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others
             ]
@@ -216,8 +220,11 @@ class ColumnTypes:
         if not n_values:
             return InferredType("VARCHAR", column, kind="")
         best = max(counts)
-        likely = [form for form, count in zip(forms, counts, strict=True)
-                  if count == best and 10 * count >= 9 * n_values]  # fmt: skip
+        likely = [
+            form
+            for form, count in zip(forms, counts, strict=True)
+            if count == best and 10 * count >= 9 * n_values
+        ]
         if not likely:
             contradicted = self._text_or_contradiction(name)
             return (
@@ -302,11 +309,18 @@ class ColumnTypes:
         """
         column, first = quote(name), forms[0]
         if first.kind == PERCENT and not kind:
-            return _ambiguous(column, ("12 % as 0.12", type_option(name, PERCENT)),
-                              ("12 % as 12", type_option(name, DECIMAL)))  # fmt: skip
+            return _ambiguous(
+                column,
+                ("12 % as 0.12", type_option(name, PERCENT)),
+                ("12 % as 12", type_option(name, DECIMAL)),
+            )
         if first.kind in (*NUMBERS, PERCENT):
-            row = self._row([f"coalesce(bool_or(contains({column}, '{mark}')), false)"
-                             for mark in (COMMA, POINT)])  # fmt: skip
+            row = self._row(
+                [
+                    f"coalesce(bool_or(contains({column}, '{mark}')), false)"
+                    for mark in (COMMA, POINT)
+                ]
+            )
             for mark, occurs in zip((COMMA, POINT), row, strict=True):
                 if occurs and {mark} <= {f.decimal for f in forms} & {f.thousands for f in forms}:
                     mark_name = "a comma" if mark == COMMA else "a point"
@@ -317,18 +331,28 @@ class ColumnTypes:
                     )
             return self._type_with_form(column, first, kind)
         if first.is_century_open:
-            return _ambiguous(column, *((f"{form.name} with years from 1969 to 2068",
-                                         _option("dates", form.argument)) for form in forms
-                                        if form.is_century_open))  # fmt: skip
+            return _ambiguous(
+                column,
+                *(
+                    (f"{form.name} with years from 1969 to 2068", _option("dates", form.argument))
+                    for form in forms
+                    if form.is_century_open
+                ),
+            )
         for other in forms[1:]:
             if {first.argument, other.argument} <= {*FIRST}:
                 [differs] = self._row([f"coalesce(bool_or({first.value} <> {other.value}), false)"])
                 if differs:
                     return _ambiguous(
                         column,
-                        *((f"{form.name} ({FIRST[form.argument]})",
-                           _option("dates", form.argument)) for form in (first, other)),
-                    )  # fmt: skip
+                        *(
+                            (
+                                f"{form.name} ({FIRST[form.argument]})",
+                                _option("dates", form.argument),
+                            )
+                            for form in (first, other)
+                        ),
+                    )
         return self._type_with_form(column, first, kind)
 
     def _type_with_form(self, column: str, form: Form, kind: str = "") -> InferredType:
@@ -378,10 +402,13 @@ def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
     width, scale = map(int, re.findall("[0-9]+", kind))
     room = f"-?[0-9]{{1,{max(width - scale, 1)}}}" + (rf"(\.[0-9]{{1,{scale}}})?" if scale else "")
     return [
-        replace(form, condition=f"CASE WHEN {form.condition} THEN"
-                f" regexp_full_match({form.value}, {literal(room)}) ELSE false END")
+        replace(
+            form,
+            condition=f"CASE WHEN {form.condition} THEN"
+            f" regexp_full_match({form.value}, {literal(room)}) ELSE false END",
+        )
         for form in forms
-    ]  # fmt: skip
+    ]
 
 
 def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:

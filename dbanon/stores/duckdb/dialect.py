@@ -74,9 +74,16 @@ def bits_of(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
 
 
 _INTEGERS = {
-    "TINYINT": 16, "SMALLINT": 16, "UTINYINT": 16, "INTEGER": 32, "USMALLINT": 32,
-    "BIGINT": 64, "UINTEGER": 64, "UBIGINT": 128, "HUGEINT": 128,
-}  # fmt: skip
+    "TINYINT": 16,
+    "SMALLINT": 16,
+    "UTINYINT": 16,
+    "INTEGER": 32,
+    "USMALLINT": 32,
+    "BIGINT": 64,
+    "UINTEGER": 64,
+    "UBIGINT": 128,
+    "HUGEINT": 128,
+}
 _TIMESTAMPS = {
     "TIMESTAMP": 6,
     "TIMESTAMP WITH TIME ZONE": 6,
@@ -96,9 +103,13 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
     if decimal := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql_type):
         precision, scale = map(int, decimal.groups())
         return Attribute(
-            name, Kind.DECIMAL, sql_type=sql_type, precision=precision, scale=scale,
+            name,
+            Kind.DECIMAL,
+            sql_type=sql_type,
+            precision=precision,
+            scale=scale,
             nullable=nullable,
-        )  # fmt: skip
+        )
     if sql_type in _INTEGERS:
         return Attribute(
             name, Kind.INTEGER, sql_type=sql_type, bits=_INTEGERS[sql_type], nullable=nullable

@@ -31,16 +31,34 @@ from dbanon.sessions.names import RelationName
 # By DuckDB's class: dbanon's class, the message (None for the caller's), and the hint.
 _KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
     (duckdb.PermissionException, InsufficientRights, None, None),
-    (duckdb.TransactionException, SourceChanged, "Another session changed what this one needs.",
-     None),
-    (duckdb.DependencyException, OutputChanged,
-     "Other objects depend on the output, so it cannot be replaced.", None),
-    (duckdb.CatalogException, OutputExists,
-     "A relation of this name exists already, or one that is needed was dropped.", None),
-    *((unfit, UnsupportedType, "A value does not fit the type that it is written as.",
-       "Cast the column to a wider type in a view, and anonymize the view.")
-      for unfit in (duckdb.ConversionException, duckdb.OutOfRangeException)),
-)  # fmt: skip
+    (
+        duckdb.TransactionException,
+        SourceChanged,
+        "Another session changed what this one needs.",
+        None,
+    ),
+    (
+        duckdb.DependencyException,
+        OutputChanged,
+        "Other objects depend on the output, so it cannot be replaced.",
+        None,
+    ),
+    (
+        duckdb.CatalogException,
+        OutputExists,
+        "A relation of this name exists already, or one that is needed was dropped.",
+        None,
+    ),
+    *(
+        (
+            unfit,
+            UnsupportedType,
+            "A value does not fit the type that it is written as.",
+            "Cast the column to a wider type in a view, and anonymize the view.",
+        )
+        for unfit in (duckdb.ConversionException, duckdb.OutOfRangeException)
+    ),
+)
 
 
 class OutOfMemory(MemoryLimit):

@@ -27,9 +27,14 @@ _ROWS = 4096
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Exceptions for files with a wrong ending, truncated files, and files with a password.
 _NOT_READ = (
-    EOFError, gzip.BadGzipFile, zlib.error, OSError, zipfile.BadZipFile, NotImplementedError,
+    EOFError,
+    gzip.BadGzipFile,
+    zlib.error,
+    OSError,
+    zipfile.BadZipFile,
+    NotImplementedError,
     RuntimeError,
-)  # fmt: skip
+)
 
 
 class TooLarge(Exception):

@@ -170,9 +170,11 @@ class FileRows:
                 csv_header = read_csv_header(file, source_file.path, self._reading)
                 csv_headers.append(csv_header)
                 _require_same(
-                    source_file, dict.fromkeys(csv_header.names, ""), source_files[0],
+                    source_file,
+                    dict.fromkeys(csv_header.names, ""),
+                    source_files[0],
                     dict.fromkeys(csv_headers[0].names, ""),
-                )  # fmt: skip
+                )
                 more = "".join(f", {_as_column(*part)}" for part in source_file.parts)
                 with open_as_utf8(
                     file, source_file.path, self._reading, csv_header, self._memory
@@ -200,9 +202,12 @@ class FileRows:
         with _read(source_files[0].path):
             inferred_types = ColumnTypes(self._connection, _RAW, self._reading).of(names)
             self.refusals = refusals_of(
-                self._connection, _RAW, dict(zip(names, inferred_types, strict=True)), files,
+                self._connection,
+                _RAW,
+                dict(zip(names, inferred_types, strict=True)),
+                files,
                 self._reading,
-            )  # fmt: skip
+            )
             cast = ", ".join(
                 f"{typed.value} AS {quote(name)}"
                 for name, typed in zip(names, inferred_types, strict=True)

@@ -54,10 +54,16 @@ class DuckdbSession(FileSession):
     read_only_query = types.READ_ONLY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
-        "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
-        "bytes": "BLOB", "amount": "DECIMAL(18,9)",
-    }  # fmt: skip
+        "uuid": "UUID",
+        "timestamp": "TIMESTAMP WITH TIME ZONE",
+        "text": "VARCHAR",
+        "json": "VARCHAR",
+        "integer": "INTEGER",
+        "bigint": "BIGINT",
+        "double": "DOUBLE",
+        "bytes": "BLOB",
+        "amount": "DECIMAL(18,9)",
+    }
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)

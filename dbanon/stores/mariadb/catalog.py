@@ -65,14 +65,24 @@ class MariadbCatalog(Session):
 
     dialect: ClassVar[Dialect] = types
     ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "text": "LONGTEXT", "json": "LONGTEXT",
-        "integer": "INT", "bigint": "BIGINT", "double": "DOUBLE", "bytes": "LONGBLOB",
-        "amount": "DECIMAL(30,18)", "text key": "VARCHAR(190)", "bytes key": "VARBINARY(64)",
-    }  # fmt: skip
+        "uuid": "VARCHAR(36)",
+        "timestamp": "VARCHAR(40)",
+        "text": "LONGTEXT",
+        "json": "LONGTEXT",
+        "integer": "INT",
+        "bigint": "BIGINT",
+        "double": "DOUBLE",
+        "bytes": "LONGBLOB",
+        "amount": "DECIMAL(30,18)",
+        "text key": "VARCHAR(190)",
+        "bytes key": "VARBINARY(64)",
+    }
 
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {
-        "chains": ChainsNotHere, "budgets": BudgetsNotHere, "pseudonyms": PseudonymsNotHere,
-    }  # fmt: skip
+        "chains": ChainsNotHere,
+        "budgets": BudgetsNotHere,
+        "pseudonyms": PseudonymsNotHere,
+    }
 
     def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)

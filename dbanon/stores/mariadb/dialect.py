@@ -100,9 +100,16 @@ def attribute(
     if kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
         precision = scale = 0
     return Attribute(
-        name, kind, sql_type=declared, bits=bits, nullable=nullable, scale=scale, order=order,
-        precision=precision if kind is Kind.DECIMAL else 0, zoned=word == "timestamp",
-    )  # fmt: skip
+        name,
+        kind,
+        sql_type=declared,
+        bits=bits,
+        nullable=nullable,
+        scale=scale,
+        order=order,
+        precision=precision if kind is Kind.DECIMAL else 0,
+        zoned=word == "timestamp",
+    )
 
 
 def text(attribute: Attribute, column: str) -> str:
@@ -278,8 +285,11 @@ def type_of(attribute: Attribute) -> str:
     if kind is Kind.TIMESTAMP:
         return f"datetime({min(attribute.scale, 6)})" if attribute.scale else "datetime"
     return {
-        Kind.FLOAT: "double", Kind.DATE: "date", Kind.BOOLEAN: "tinyint(1)", Kind.CATEGORY: "text",
-    }[kind]  # fmt: skip
+        Kind.FLOAT: "double",
+        Kind.DATE: "date",
+        Kind.BOOLEAN: "tinyint(1)",
+        Kind.CATEGORY: "text",
+    }[kind]
 
 
 DIGEST_WAY = "mariadb2"

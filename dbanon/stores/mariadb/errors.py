@@ -50,48 +50,115 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     number: translation
     for numbers, translation in (
         ((1049,), (DatabaseNotFound, "There is no such database.", None)),
-        ((1044,),
-         (InsufficientRights, "The account may not use this database.", "GRANT it the rights of"
-          " docs/mariadb.md on the database, or name another one in the URL.")),
-        ((1040, 1203, 1226),
-         (DatabaseUnreachable, "The server has no connection left for this account.",
-          "Try again later.")),
-        ((1142, 1143, 1227, 1370),
-         (InsufficientRights, None, "GRANT it to this account; docs/mariadb.md lists what a run"
-          " needs.")),
-        ((1045, 1698, 1862, 1820, 4151),
-         (AccessRefused, "The server refused the account: it has no such account, or did not take"
-          " its password, or got none.", PASSWORD_HINT)),
-        ((1129, 1130),
-         (AccessRefused, "The server lets no account in from this machine.", "Ask its administrator"
-          " for an account with this machine as its host.")),
+        (
+            (1044,),
+            (
+                InsufficientRights,
+                "The account may not use this database.",
+                "GRANT it the rights of"
+                " docs/mariadb.md on the database, or name another one in the URL.",
+            ),
+        ),
+        (
+            (1040, 1203, 1226),
+            (
+                DatabaseUnreachable,
+                "The server has no connection left for this account.",
+                "Try again later.",
+            ),
+        ),
+        (
+            (1142, 1143, 1227, 1370),
+            (
+                InsufficientRights,
+                None,
+                "GRANT it to this account; docs/mariadb.md lists what a run needs.",
+            ),
+        ),
+        (
+            (1045, 1698, 1862, 1820, 4151),
+            (
+                AccessRefused,
+                "The server refused the account: it has no such account, or did not take"
+                " its password, or got none.",
+                PASSWORD_HINT,
+            ),
+        ),
+        (
+            (1129, 1130),
+            (
+                AccessRefused,
+                "The server lets no account in from this machine.",
+                "Ask its administrator for an account with this machine as its host.",
+            ),
+        ),
         ((1205, 1213, 1969, 3024), (DatabaseBusy, None, "Try again later.")),
-        ((1021, 1114),
-         (DiskFull, "The disk of the MariaDB server is full, or a table of it has no room;"
-          " nothing was published.", _ROOM)),
+        (
+            (1021, 1114),
+            (
+                DiskFull,
+                "The disk of the MariaDB server is full, or a table of it has no room;"
+                " nothing was published.",
+                _ROOM,
+            ),
+        ),
         ((1317,), (Cancelled, None, None)),
-        ((1412, 1020),
-         (SourceChanged, "The source was changed by another session while it was read.",
-          "Run it again.")),
+        (
+            (1412, 1020),
+            (
+                SourceChanged,
+                "The source was changed by another session while it was read.",
+                "Run it again.",
+            ),
+        ),
         ((1050,), (OutputExists, None, None)),
         ((1290, 1792, 1836), (ReadOnly, None, READ_ONLY_HINT)),
-        ((1435,), (OutputChanged, "The output has a trigger, so it cannot be replaced.",
-                   "Drop the trigger first: a release that nobody counted must not change.")),
-        ((1451, 1217, 3730),
-         (OutputChanged, "Other tables refer to the output, so it cannot be replaced.", None)),
-        ((1406,), (UnsupportedType, "A label or value is longer than the column that it is"
-                   " written to; nothing was published.", _WIDER)),
-        ((1264, 1265, 1292, 1366, 1690, 3854),
-         (UnsupportedType, "A value does not fit the type that it is written as.", _WIDER)),
-        ((1059, 1103, 1166, 1102, 1300),
-         (InvalidName, "MariaDB does not take the name of a table or column.",
-          "Names have at most 64 characters of Unicode's first plane, and do not end with a"
-          " space.")),
-        ((1060,), (InvalidParameter, "The release would have two columns of one name: MariaDB"
-                   " takes no notice of capitals in names of columns.", None)),
+        (
+            (1435,),
+            (
+                OutputChanged,
+                "The output has a trigger, so it cannot be replaced.",
+                "Drop the trigger first: a release that nobody counted must not change.",
+            ),
+        ),
+        (
+            (1451, 1217, 3730),
+            (OutputChanged, "Other tables refer to the output, so it cannot be replaced.", None),
+        ),
+        (
+            (1406,),
+            (
+                UnsupportedType,
+                "A label or value is longer than the column that it is"
+                " written to; nothing was published.",
+                _WIDER,
+            ),
+        ),
+        (
+            (1264, 1265, 1292, 1366, 1690, 3854),
+            (UnsupportedType, "A value does not fit the type that it is written as.", _WIDER),
+        ),
+        (
+            (1059, 1103, 1166, 1102, 1300),
+            (
+                InvalidName,
+                "MariaDB does not take the name of a table or column.",
+                "Names have at most 64 characters of Unicode's first plane, and do not end with a"
+                " space.",
+            ),
+        ),
+        (
+            (1060,),
+            (
+                InvalidParameter,
+                "The release would have two columns of one name: MariaDB"
+                " takes no notice of capitals in names of columns.",
+                None,
+            ),
+        ),
     )
     for number in numbers
-}  # fmt: skip
+}
 # The text of these errors contains only accounts, rights and tables.
 _SHOWN = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
 

@@ -120,12 +120,17 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
             f"Another session replaced {output.name} meanwhile; nothing was published."
         )
     for obstacle, query in (
-        ("a trigger", "SELECT 1 FROM information_schema.triggers WHERE event_object_schema = ?"
-         " AND BINARY event_object_table = ? LIMIT 1"),
-        ("a foreign key that refers to it",
-         "SELECT 1 FROM information_schema.key_column_usage WHERE referenced_table_schema = ?"
-         " AND BINARY referenced_table_name = ? LIMIT 1"),
-    ):  # fmt: skip
+        (
+            "a trigger",
+            "SELECT 1 FROM information_schema.triggers WHERE event_object_schema = ?"
+            " AND BINARY event_object_table = ? LIMIT 1",
+        ),
+        (
+            "a foreign key that refers to it",
+            "SELECT 1 FROM information_schema.key_column_usage WHERE referenced_table_schema = ?"
+            " AND BINARY referenced_table_name = ? LIMIT 1",
+        ),
+    ):
         if session.rows(query, (output.name.schema, output.name.name)):
             raise OutputChanged(
                 f"The output {output.name} has {obstacle}, so it cannot be replaced.",
@@ -165,12 +170,17 @@ def record_shown(session: MariadbCatalog, release_id: str, entry: dict[str, Any]
     assert entry is not None
     run, row = dict(entry["run"]), dict(entry["row"])
     of = entries.Run(
-        run["door"], row["method"], row["source"],
-        RelationName(row["output_schema"], row["output_name"]), run["elapsed"], run["run_id"],
-        job=run.get("job"), source_types=run.get("source_types"),
+        run["door"],
+        row["method"],
+        row["source"],
+        RelationName(row["output_schema"], row["output_name"]),
+        run["elapsed"],
+        run["run_id"],
+        job=run.get("job"),
+        source_types=run.get("source_types"),
         source_counts=run.get("source_counts"),
         fingerprint=run.get("fingerprint"),
-    )  # fmt: skip
+    )
     session.run("START TRANSACTION")
     entries.insert_release(session, row, entry["columns"], of)
     _set_state(session, release_id, PUBLISHED)

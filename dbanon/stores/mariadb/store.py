@@ -44,7 +44,7 @@ _SETTINGS = (
     " sql_auto_is_null = 0, unique_checks = 1, foreign_key_checks = 1, check_constraint_checks = 1,"
     " div_precision_increment = 4, default_week_format = 0, lc_time_names = 'en_US',"
     " system_versioning_asof = DEFAULT /*M!110200 , block_encryption_mode = 'aes-128-ecb' */",
-)  # fmt: skip
+)
 
 
 class _Wire:

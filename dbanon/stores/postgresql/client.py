@@ -57,10 +57,16 @@ class PsycopgSession(PassthroughSession):
     """
 
     ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "uuid", "timestamp": "timestamp with time zone", "text": "text", "json": "jsonb",
-        "integer": "integer", "bigint": "bigint", "double": "double precision", "bytes": "bytea",
+        "uuid": "uuid",
+        "timestamp": "timestamp with time zone",
+        "text": "text",
+        "json": "jsonb",
+        "integer": "integer",
+        "bigint": "bigint",
+        "double": "double precision",
+        "bytes": "bytea",
         "amount": "numeric",
-    }  # fmt: skip
+    }
     brings_arrays = True
     nobodys_tag = "decode('00000000000000000000000000000000', 'hex')"
 

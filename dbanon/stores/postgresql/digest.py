@@ -251,13 +251,16 @@ class PostgresqlKeyedSession(KeyedSession):
         more = "".join(f", t.{name}" for name in columns)
         tagged = f"FROM {quote(TAGGED)} WHERE here"
         return [
-            ("TABLE", TAGGED,
-             "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here, m.cell,"
-             f" m.left_at{more} FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
-             f" FULL JOIN ({members}) AS m ON m.tag = t.tag"),
+            (
+                "TABLE",
+                TAGGED,
+                "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here,"
+                f" m.cell, m.left_at{more} FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
+                f" FULL JOIN ({members}) AS m ON m.tag = t.tag",
+            ),
             ("VIEW", PRESENT, f"SELECT * {tagged}"),
             ("TABLE", MISSING, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
-        ]  # fmt: skip
+        ]
 
     def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
         # Sorting one number takes half the time of two; 0 encodes NULL, and 1 encodes 0.

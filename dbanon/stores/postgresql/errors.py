@@ -67,29 +67,58 @@ READ_ONLY_HINT = (
 _MESSAGES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
-    ("53100", DiskFull, "The disk of the PostgreSQL server is full; nothing was published.",
-     "Make room on the server's disk: dbanon gc drops what earlier runs left. Then run it again."),
+    (
+        "53100",
+        DiskFull,
+        "The disk of the PostgreSQL server is full; nothing was published.",
+        "Make room on the server's disk: dbanon gc drops what earlier runs left."
+        " Then run it again.",
+    ),
     ("57014", Cancelled, "The database cancelled the run, or its time limit was reached.", None),
     ("55P03 40P01", DatabaseBusy, "A lock was not available in time.", "Try again later."),
-    ("40001", SourceChanged, "Another session changed what this one reads or replaces.",
-     "Try again."),
+    (
+        "40001",
+        SourceChanged,
+        "Another session changed what this one reads or replaces.",
+        "Try again.",
+    ),
     ("42P01", SourceChanged, "Another session dropped a relation that is needed.", "Try again."),
-    ("42703", SourceChanged, "Another session dropped or renamed a column that is needed.",
-     "Try again."),
+    (
+        "42703",
+        SourceChanged,
+        "Another session dropped or renamed a column that is needed.",
+        "Try again.",
+    ),
     # 42P06 is for a schema. 23505 comes from the catalog's index if two sessions raced.
-    ("42P06 42P07 42710 23505", OutputExists, "Another session made a relation of this name.",
-     "Try again."),
-    ("42P16", OutputChanged, None,
-     "PostgreSQL cannot change a view's columns in place: drop the view, or choose another name."),
-    ("2BP01", OutputChanged, "Other objects depend on the output, so it cannot be replaced.",
-     "Release a view: it stays when its release is replaced."),
+    (
+        "42P06 42P07 42710 23505",
+        OutputExists,
+        "Another session made a relation of this name.",
+        "Try again.",
+    ),
+    (
+        "42P16",
+        OutputChanged,
+        None,
+        "PostgreSQL cannot change a view's columns in place: drop the view, or choose another"
+        " name.",
+    ),
+    (
+        "2BP01",
+        OutputChanged,
+        "Other objects depend on the output, so it cannot be replaced.",
+        "Release a view: it stays when its release is replaced.",
+    ),
     # A database with the encoding SQL_ASCII can store any bytes.
-    ("22021 22P05", UnsupportedType,
-     "A text holds bytes that are no UTF-8, and its database knows no encoding.",
-     "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1')."),
+    (
+        "22021 22P05",
+        UnsupportedType,
+        "A text holds bytes that are no UTF-8, and its database knows no encoding.",
+        "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1').",
+    ),
     ("42883", UnsupportedType, "A column's type has no equality.", None),
     ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
-)  # fmt: skip
+)
 # Messages by the constraint that dbanon's functions name with SQLSTATE 53400. The server itself
 # raises it for temp_file_limit.
 _QUOTAS = {

@@ -36,8 +36,14 @@ SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.o
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_roles AS r ON r.rolname = current_user
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
-_AUTHOR_COLUMNS = ("relation_oid", "owner_oid", "owner", "declarer_oid", "declared_by",
-                   "ledger_oid")  # fmt: skip
+_AUTHOR_COLUMNS = (
+    "relation_oid",
+    "owner_oid",
+    "owner",
+    "declarer_oid",
+    "declared_by",
+    "ledger_oid",
+)
 
 _OWNER_READS = """
 SELECT has_table_privilege(c.relowner, t.oid, 'SELECT')

@@ -105,9 +105,16 @@ class SqliteSession(SqliteStagingSession):
 
     dialect: ClassVar[Dialect] = types
     ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "TEXT", "timestamp": "TEXT", "text": "TEXT", "json": "TEXT", "integer": "INTEGER",
-        "bigint": "BIGINT", "double": "REAL", "bytes": "BLOB", "amount": "NUMERIC",
-    }  # fmt: skip
+        "uuid": "TEXT",
+        "timestamp": "TEXT",
+        "text": "TEXT",
+        "json": "TEXT",
+        "integer": "INTEGER",
+        "bigint": "BIGINT",
+        "double": "REAL",
+        "bytes": "BLOB",
+        "amount": "NUMERIC",
+    }
     digest_way = types.DIGEST_WAY
     display_key = staticmethod(display_key)
     # SQLite renames such columns to column1 and so on.
