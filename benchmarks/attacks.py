@@ -97,8 +97,16 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
     rows = []
     for name, released in _releases(original, others, frame, quick).items():
         rows += _rows_of_release(name, original, control, released, other_python)
-    header = ["release", "package", "singling out", "linkability", "inference",
-              "overfitting", "disclosure", "CPU s"]  # fmt: skip
+    header = [
+        "release",
+        "package",
+        "singling out",
+        "linkability",
+        "inference",
+        "overfitting",
+        "disclosure",
+        "CPU s",
+    ]
     return TITLE + table(header, rows) + NOTE
 
 
@@ -154,8 +162,16 @@ def _rows_of_release(
             frame.to_csv(Path(folder) / f"{part}.csv", index=False)
         output = Version("", other_python).run(THEIRS, folder, SECRET, str(KNOWN))
     peer_results: dict[str, Any] = json.loads(output.splitlines()[-1])
-    rows.append(["", "anonymeter", *(_risk(peer_results[attack]) for attack in ATTACKS), "-", "-",
-                 f"{peer_results['seconds']:.1f}"])  # fmt: skip
+    rows.append(
+        [
+            "",
+            "anonymeter",
+            *(_risk(peer_results[attack]) for attack in ATTACKS),
+            "-",
+            "-",
+            f"{peer_results['seconds']:.1f}",
+        ]
+    )
     figures = [peer_results[measure] for measure in ("overfitting", "disclosure")]
     scores = [f"{1 - figure:.3f}" if isinstance(figure, float) else figure for figure in figures]
     return [*rows, ["", "SDMetrics", "-", "-", "-", *scores, f"{peer_results['sdmetrics']:.1f}"]]

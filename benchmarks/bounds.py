@@ -91,9 +91,15 @@ def _one_of_many(name: str, count: int, k: int) -> list[object]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     bound = f"{100 * certificate.share / loss:.3f}" + ("" if certificate.complete else ", ended")
     return [
-        name, count, k, f"{loss:.4f}", f"{100 * certificate.simple / loss:.3f}", bound,
-        f"{seconds:.0f}", f"{peak:.0f}",
-    ]  # fmt: skip
+        name,
+        count,
+        k,
+        f"{loss:.4f}",
+        f"{100 * certificate.simple / loss:.3f}",
+        bound,
+        f"{seconds:.0f}",
+        f"{peak:.0f}",
+    ]
 
 
 def random_records(name: str, count: int) -> NDArray[np.float64]:

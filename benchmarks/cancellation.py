@@ -60,10 +60,13 @@ def run(quick: bool = False) -> str:
             version.install(url, version.package(folder / version.name))
             server.execute(_TABLES.format(n=20_000 if quick else 200_000), url=url)
             rows = [
-                [name, *(_after_cancel(url, call, moment) for moment in _MOMENTS),
-                 _after_limit(url, call)]
+                [
+                    name,
+                    *(_after_cancel(url, call, moment) for moment in _MOMENTS),
+                    _after_limit(url, call),
+                ]
                 for name, call in _CALLS.items()
-            ]  # fmt: skip
+            ]
     except NoServerError as error:
         raise NotMeasuredError(str(error)) from error
     finally:

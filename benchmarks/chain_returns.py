@@ -57,12 +57,21 @@ def run(quick: bool = False) -> str:
             " fewer than k of the class were not. Held: share of classes, at the third and the last"
             f" of {RELEASES} releases. Out of date: rows of the last.\n",
             table(
-                ["changes", "way", "out: below k", "exactly one", "never out: below k",
-                 "classes shown anew", "held, third", "last", "out of date, last"],
+                [
+                    "changes",
+                    "way",
+                    "out: below k",
+                    "exactly one",
+                    "never out: below k",
+                    "classes shown anew",
+                    "held, third",
+                    "last",
+                    "out of date, last",
+                ],
                 rows,
             ),
         ]
-    )  # fmt: skip
+    )
 
 
 def published(rules: dict[str, Any], rate: float, without_defence: bool) -> list[object]:
@@ -99,10 +108,17 @@ def published(rules: dict[str, Any], rate: float, without_defence: bool) -> list
                 )
             with undefended(without_defence):
                 dbanon.anonymize(
-                    url, table="people", output="release.people", if_exists="replace", k=K,
-                    keep=["finding"], quasi_identifiers=columns, entity="person", method="mdav",
+                    url,
+                    table="people",
+                    output="release.people",
+                    if_exists="replace",
+                    k=K,
+                    keep=["finding"],
+                    quasi_identifiers=columns,
+                    entity="person",
+                    method="mdav",
                     chain=dbanon.Chain("people", key=f"file:{key}", accept_turnover=True),
-                )  # fmt: skip
+                )
             with duckdb.connect(str(path), read_only=True) as connection:
                 rows = connection.execute(
                     f"SELECT finding, {', '.join(columns)} FROM release.people"

@@ -75,10 +75,16 @@ def is_isolated(seed: int, rules: Mapping[str, Any]) -> tuple[bool, int]:
             elif month:
                 join([2000 + 10 * month + i for i in range(generator.randint(1, 8))])
             dbanon.anonymize(
-                url, table="people", quasi_identifiers=["a", "b"], keep=["who"], k=K,
-                output="people_released", if_exists="replace", entity="person",
+                url,
+                table="people",
+                quasi_identifiers=["a", "b"],
+                keep=["who"],
+                k=K,
+                output="people_released",
+                if_exists="replace",
+                entity="person",
                 chain=dbanon.Chain("people", key=f"file:{key}"),
-            )  # fmt: skip
+            )
             with sqlite3.connect(path) as people:
                 class_members = people.execute(
                     "SELECT o.who FROM people_released AS r JOIN people_released AS o"

@@ -90,12 +90,24 @@ def rows_of(data: Data, count: int) -> Iterator[tuple[list[object], list[object]
             name = f"{data.name}, {churn.leave:.0%} / {churn.change:.1%}"
             seen = course.seen
             yield (
-                [name, mode, *map(percent, seen.below.values()), percent(seen.unique),
-                 percent(seen.differences), *map(percent, seen.read_off.values())],
-                [name, mode, f"{course.losses[0]:.4f}", f"{course.losses[-1]:.4f}",
-                 "" if course.held_share is None else percent(course.held_share),
-                 percent(course.left_share), percent(course.missing_share)],
-            )  # fmt: skip
+                [
+                    name,
+                    mode,
+                    *map(percent, seen.below.values()),
+                    percent(seen.unique),
+                    percent(seen.differences),
+                    *map(percent, seen.read_off.values()),
+                ],
+                [
+                    name,
+                    mode,
+                    f"{course.losses[0]:.4f}",
+                    f"{course.losses[-1]:.4f}",
+                    "" if course.held_share is None else percent(course.held_share),
+                    percent(course.left_share),
+                    percent(course.missing_share),
+                ],
+            )
 
 
 def page(attack: list[list[object]], price: list[list[object]], quick: bool) -> str:
@@ -107,9 +119,15 @@ def page(attack: list[list[object]], price: list[list[object]], quick: bool) -> 
             "Data, persons who leave and join / whose values change a month. Below k: persons"
             " whose joint history fewer than k share, by what was published.\n",
             table(
-                ["data", "way", *(f"below k after {n}" for n in after(n_releases)),
-                 "alone at the end",
-                 "in a difference below k", "read off after 1", f"after {n_releases}"],
+                [
+                    "data",
+                    "way",
+                    *(f"below k after {n}" for n in after(n_releases)),
+                    "alone at the end",
+                    "in a difference below k",
+                    "read off after 1",
+                    f"after {n_releases}",
+                ],
                 attack,
             ),
             "Loss: against what the source says at the time (Census, EIA: SSE/SST; Adult: mean"
@@ -117,13 +135,15 @@ def page(attack: list[list[object]], price: list[list[object]], quick: bool) -> 
             " Held: released rows of cells that are held."
             " Left: released rows of persons who are no more in the source. Missing: persons of"
             " the source who are not released. All of the last release.\n",
-            table(["data", "way", "loss of the first", "of the last", "held", "left", "missing"],
-                  price),
+            table(
+                ["data", "way", "loss of the first", "of the last", "held", "left", "missing"],
+                price,
+            ),
             f"\nOne row of {rows:,} replaced (4 columns drawn at random, MDAV): of the others,"
             f" {', '.join(percent(one_row(rows, seed)) for seed in range(3))} share both classes"
             f" with fewer than {K - 1} others, in three tables.\n",
         ]
-    )  # fmt: skip
+    )
 
 
 def one_row(count: int, seed: int) -> float:
@@ -261,9 +281,15 @@ def _course(
             )
             chain_options = {"entity": "person", "chain": dbanon.Chain("people", key=f"file:{key}")}
         dbanon.anonymize(
-            url, table="people", output=f"release.r{month}", k=K, keep=["who", data.sensitive],
-            quasi_identifiers=data.quasi_identifiers, **data.options, **chain_options,
-        )  # fmt: skip
+            url,
+            table="people",
+            output=f"release.r{month}",
+            k=K,
+            keep=["who", data.sensitive],
+            quasi_identifiers=data.quasi_identifiers,
+            **data.options,
+            **chain_options,
+        )
     releases = [f"release.r{month}" for month in range(1, len(tables) + 1)]
     attacker = Attacker(str(path), data.quasi_identifiers, data.sensitive, "who", K)
     course = Course(attacker.attack(releases, after(len(tables))))

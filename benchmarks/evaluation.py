@@ -167,9 +167,16 @@ def _releases(n: int) -> str:
                 output = this.run(JOB, f"duckdb:///{path}", f"r{attempt}{evaluate}", evaluate)
                 cpu, memory, seconds = json.loads(output)
                 rows.append(
-                    ["yes" if evaluate == "1" else "no", n, cpu, seconds["cluster"],
-                     seconds.get("evaluate", 0.0), seconds["total"], memory]
-                )  # fmt: skip
+                    [
+                        "yes" if evaluate == "1" else "no",
+                        n,
+                        cpu,
+                        seconds["cluster"],
+                        seconds.get("evaluate", 0.0),
+                        seconds["total"],
+                        memory,
+                    ]
+                )
     peaks = [
         statistics.median(float(str(row[6])) for row in rows if row[0] == kind)
         for kind in ("yes", "no")

@@ -84,8 +84,18 @@ def run(quick: bool = False) -> str:
         other_seconds = result["all"] - classes
         parts = [result.get(phase, 0.0) for phase in ("start", "read", "write", "verify", "export")]
         rows.append([name, result["all"], classes, other_seconds, other_seconds / floor, *parts])
-    header = ["way", "CPU s", "of it classes", "all else", "x COPY", "load and imports", "read",
-              "write", "verify", "export"]  # fmt: skip
+    header = [
+        "way",
+        "CPU s",
+        "of it classes",
+        "all else",
+        "x COPY",
+        "load and imports",
+        "read",
+        "write",
+        "verify",
+        "export",
+    ]
     title = (
         f"# From a folder of {FILES} Parquet files to one: {n} rows, 5 float8 quasi-identifiers,"
         " 2 kept text columns, MDAV in blocks, k = 5\n\n"
@@ -127,15 +137,22 @@ def put(folder: Path, bucket: str) -> None:
 def serve_objects() -> Iterator[str]:
     """Run an object store in another process, set up the environment, and yield its bucket."""
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     assert server.stdin is not None
     assert server.stdout is not None
     try:
         host, port = server.stdout.readline().split()
-        environment = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1",
-                 "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}  # fmt: skip
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }
         with mock.patch.dict(os.environ, environment):
             yield "s3://bench"
     finally:

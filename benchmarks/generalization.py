@@ -132,10 +132,15 @@ def run(quick: bool = False) -> str:
     sizes = COMPARED_SIZES if quick else SIZES
     cases = [case for case in CASES if case != THOROUGH or not quick]
     rows = [
-        [case, *(bench.get(case, k, 8) if case != THOROUGH or k in COMPARED_SIZES else "–"
-                 for k in sizes)]
+        [
+            case,
+            *(
+                bench.get(case, k, 8) if case != THOROUGH or k in COMPARED_SIZES else "–"
+                for k in sizes
+            ),
+        ]
         for case in cases
-    ]  # fmt: skip
+    ]
     text += INTRODUCTION + "\n## By k, 8 columns\n\n"
     text += table(["method", *(f"k = {k}" for k in sizes)], rows)
     if quick:

@@ -68,9 +68,15 @@ def _losses(frame: Any, data: adult.Adult, k: int, options: dict[str, Any]) -> t
         # The index is retained to match each row with its original.
         warnings.simplefilter("ignore", KeptColumnTells)
         released, report = dbanon.anonymize_frame(
-            numbered, quasi_identifiers=columns, keep=["place"], k=k, method="gaa_cp",
-            refine="fast", hierarchies=data.trees, **options,
-        )  # fmt: skip
+            numbered,
+            quasi_identifiers=columns,
+            keep=["place"],
+            k=k,
+            method="gaa_cp",
+            refine="fast",
+            hierarchies=data.trees,
+            **options,
+        )
     seconds = time.process_time() - started
     released_rows = released.sort_values("place")[columns].to_numpy().tolist()
     published_loss = published_iloss(frame.to_numpy().tolist(), released_rows, data.paths)

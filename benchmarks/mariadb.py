@@ -50,9 +50,10 @@ def run(quick: bool = False) -> str:
     """Measure releases of 5 doubles and 2 texts, and CREATE TABLE … AS SELECT; return Markdown."""
     n = 100_000 if quick else 1_000_000
     settings = {
-        "innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M",
+        "innodb-buffer-pool-size": "1G",
+        "innodb-log-file-size": "512M",
         "aria-pagecache-buffer-size": "128M",
-    }  # fmt: skip
+    }
     try:
         with throwaway_mariadb(settings) as server:
             return _report(server, n)

@@ -86,8 +86,16 @@ No release by default labels has an entropy below {:.4f}: that of two years of a
 label of that column, in all rows, and of everything else as it is. What k = 5 comes to without any
 model stands in the first lines.
 """
-HEAD = ("model", "refine", "version", "own ranges", "as published", "discernibility", "entropy",
-        "seconds")  # fmt: skip
+HEAD = (
+    "model",
+    "refine",
+    "version",
+    "own ranges",
+    "as published",
+    "discernibility",
+    "entropy",
+    "seconds",
+)
 
 
 def run(quick: bool = False, other_python: str | None = None) -> str:

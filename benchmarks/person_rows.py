@@ -62,7 +62,12 @@ def run(quick: bool) -> str:
             )
         )
     header = (
-        "method, loss", "`whole`", "`rows`", "no entity", "all rows under k", "two rows under k",
-    )  # fmt: skip
+        "method, loss",
+        "`whole`",
+        "`rows`",
+        "no entity",
+        "all rows under k",
+        "two rows under k",
+    )
     sizes = f"{len(frame):,} rows of {frame['patient'].nunique():,} persons."
     return f"{INTRODUCTION}\n{sizes}\n\n{table(header, rows)}"

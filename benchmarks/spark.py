@@ -84,8 +84,19 @@ def run(quick: bool = False, big: bool = False) -> str:
             )
             losses[source, count, refine] = measurement["loss"]
             print(*cells[-1], flush=True)
-    header = ["from and to", "rows", "refine", "release", "JVM", "Python", "server",
-              "CPU s per 1M rows", "rows/s on two cores, computed", "s", "100 SSE/SST"]  # fmt: skip
+    header = [
+        "from and to",
+        "rows",
+        "refine",
+        "release",
+        "JVM",
+        "Python",
+        "server",
+        "CPU s per 1M rows",
+        "rows/s on two cores, computed",
+        "s",
+        "100 SSE/SST",
+    ]
     slowed = 20_000 if quick else SLOWED
     title = WORKERS.format(rows=slowed, blocks=slowed // 5_000)
     text = TITLE + table(header, cells) + title + _workers(slowed)
@@ -97,8 +108,10 @@ def _run(source: str, rows: int, refine: str) -> list[dict[str, Any]]:
     arguments = [source, str(rows), *([refine] if refine else [])]
     process = subprocess.run(
         [sys.executable, "-I", "-m", "benchmarks.spark_runs", *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if process.returncode:
         raise NotMeasuredError(process.stderr.strip().splitlines()[-1])
     return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
@@ -120,10 +133,22 @@ def _losses(rows: int, losses: dict[tuple[str, int, str], float]) -> str:
         blocks = losses["files", rows, refine]
         difference = f"{100 * (blocks / unblocked['loss'] - 1):+.2f} %"
         cells.append(
-            [refine or "none", f"{100 * blocks:.4f}", f"{100 * unblocked['loss']:.4f}", difference,
-             unblocked["python"], unblocked["seconds"]]
-        )  # fmt: skip
+            [
+                refine or "none",
+                f"{100 * blocks:.4f}",
+                f"{100 * unblocked['loss']:.4f}",
+                difference,
+                unblocked["python"],
+                unblocked["seconds"],
+            ]
+        )
         print(*cells[-1], flush=True)
-    header = ["refine", "100 SSE/SST on Spark", "without blocks", "Spark beside it",
-              "CPU s without blocks", "s"]  # fmt: skip
+    header = [
+        "refine",
+        "100 SSE/SST on Spark",
+        "without blocks",
+        "Spark beside it",
+        "CPU s without blocks",
+        "s",
+    ]
     return table(header, cells)

@@ -45,8 +45,21 @@ print(json.dumps({
     "k": report.k_achieved, "phases": report.seconds}))
 """
 
-HEAD = ("rows", "columns", "block_size", "refine", "values", "s", "CPU s", "read s", "cluster s",
-        "write s", "peak MiB", "100 SSE/SST", "k counted")  # fmt: skip
+HEAD = (
+    "rows",
+    "columns",
+    "block_size",
+    "refine",
+    "values",
+    "s",
+    "CPU s",
+    "read s",
+    "cluster s",
+    "write s",
+    "peak MiB",
+    "100 SSE/SST",
+    "k counted",
+)
 
 
 def run(quick: bool = False) -> str:
@@ -108,8 +121,17 @@ def line(n: int, d: int, options: dict[str, Any], result: dict[str, Any]) -> lis
     """Format a line of the table."""
     phases = result["phases"]
     return [
-        f"{n:,}", d, f"{options['block_size']:,}" if "block_size" in options else "",
-        options.get("refine", ""), "disk" if options.get("spill") else "memory",
-        result["seconds"], result["cpu"], phases["read"], phases["cluster"], phases["write"],
-        round(result["memory"]), result["loss"], result["k"],
-    ]  # fmt: skip
+        f"{n:,}",
+        d,
+        f"{options['block_size']:,}" if "block_size" in options else "",
+        options.get("refine", ""),
+        "disk" if options.get("spill") else "memory",
+        result["seconds"],
+        result["cpu"],
+        phases["read"],
+        phases["cluster"],
+        phases["write"],
+        round(result["memory"]),
+        result["loss"],
+        result["k"],
+    ]

@@ -66,9 +66,13 @@ def tables(directory: Path) -> list[Table]:
     return [
         _table("Adult", adult, {"age": (17, 90)}, "salary-class", ("age",)),
         _table("MAGIC", magic, dict(zip(magic, map(tuple, MAGIC_BOUNDS), strict=False)), "class"),
-        _table("Census", census, dict(zip(numbers.names, map(tuple, census_high), strict=True)),
-               "PEARNVAL"),
-    ]  # fmt: skip
+        _table(
+            "Census",
+            census,
+            dict(zip(numbers.names, map(tuple, census_high), strict=True)),
+            "PEARNVAL",
+        ),
+    ]
 
 
 def _table(

@@ -82,17 +82,40 @@ def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
     name = "a_long_name_of_a_release_of_people"
     columns = 'SELECT range AS id, age, "size", illness FROM people, range(3000)'
     people.execute(f"CREATE TABLE numbered AS {columns} WHERE range = rowid")
-    create = ["chain", "create", people.url, name, "--table", "numbered", "--entity", "id",
-              "--changes", "freeze", "--key-out", str(tmp_path / "key")]  # fmt: skip
+    create = [
+        "chain",
+        "create",
+        people.url,
+        name,
+        "--table",
+        "numbered",
+        "--entity",
+        "id",
+        "--changes",
+        "freeze",
+        "--key-out",
+        str(tmp_path / "key"),
+    ]
     assert run(*create).exit_code == 0
     for output in ("released", name):
-        made = run("anonymize", people.url, "--table", "people", "--output", output, "-q",
-                   "age,size", "--k", "5", "--no-progress")  # fmt: skip
+        made = run(
+            "anonymize",
+            people.url,
+            "--table",
+            "people",
+            "--output",
+            output,
+            "-q",
+            "age,size",
+            "--k",
+            "5",
+            "--no-progress",
+        )
         assert made.exit_code == 0, made.output
     for words, parts in (
         (("releases", people.url), 2),
         (("chain", "list", people.url), 1),
-    ):  # fmt: skip
+    ):
         narrow, wide = run(*words), run(*words, columns="250")
         assert width(narrow.stdout) <= 80
         assert len(re.findall(r"^ +created_at +\S+ \S+$", narrow.stdout, re.M)) == parts

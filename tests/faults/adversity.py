@@ -38,9 +38,14 @@ def run_adversity(kind: str, seed: int, number: int, yard: Yard) -> Result:
     """One run that something of this kind happens to."""
     rng = Random(f"{kind} {seed} {number}")
     ways = {
-        "cut": _cut, "stall": _stall, "pooler": _pooler, "disk": _disk, "memory": _memory,
-        "ddl": _ddl, "race": _race,
-    }  # fmt: skip
+        "cut": _cut,
+        "stall": _stall,
+        "pooler": _pooler,
+        "disk": _disk,
+        "memory": _memory,
+        "ddl": _ddl,
+        "race": _race,
+    }
     return ways[kind](seed, number, yard, rng)
 
 

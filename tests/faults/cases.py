@@ -25,15 +25,43 @@ DOORS = {
     "sqlite": ("python", "python", "python", "command"),
     "postgresql": ("python", "python", "command", "sql", "sql", "sql"),
 }
-DATABASES = ("duckdb", "duckdb", "duckdb", "sqlite", "sqlite", "postgresql", "postgresql",
-             "postgresql", "postgresql")  # fmt: skip
+DATABASES = (
+    "duckdb",
+    "duckdb",
+    "duckdb",
+    "sqlite",
+    "sqlite",
+    "postgresql",
+    "postgresql",
+    "postgresql",
+    "postgresql",
+)
 GENERALIZING = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
 POINTS = (
-    "mdav", "cbfs", "md", "tfrp1", "tfrp2", "ldf", "hdf", "vmdav", "dcm", "npn_mhm", "mdav_mhm",
-    "cbfs_mhm", "md_mhm", "mst_forest", "mst_diameter", "kward", "secure_kward",
-    "recursive_kward", "genetic", "two_step", "single_axis", "optimal_univariate",
+    "mdav",
+    "cbfs",
+    "md",
+    "tfrp1",
+    "tfrp2",
+    "ldf",
+    "hdf",
+    "vmdav",
+    "dcm",
+    "npn_mhm",
+    "mdav_mhm",
+    "cbfs_mhm",
+    "md_mhm",
+    "mst_forest",
+    "mst_diameter",
+    "kward",
+    "secure_kward",
+    "recursive_kward",
+    "genetic",
+    "two_step",
+    "single_axis",
+    "optimal_univariate",
     "individual_ranking",
-)  # fmt: skip
+)
 # Methods that take the cube of the records, or a population of them.
 SLOW = {"md": 250, "md_mhm": 250, "genetic": 60, "two_step": 200, "kaca": 300, "ebkc": 300}
 OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -178,9 +206,10 @@ class _Maker:
             arguments["orders"] = orders
         holes = any(None in column.values for column in chosen)
         arguments["nulls"] = rng.choice(
-            ("error", "suppress", "suppress", "category", "category") if holes else
-            ("error", "error", "suppress", "category")
-        )  # fmt: skip
+            ("error", "suppress", "suppress", "category", "category")
+            if holes
+            else ("error", "error", "suppress", "category")
+        )
         if arguments["nulls"] == "suppress" or method == "full_domain":
             arguments["max_suppression"] = rng.choice((1.0, 1.0, 0.5, 0.1))
         elif rng.random() < 0.3:

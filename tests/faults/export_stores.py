@@ -154,9 +154,10 @@ class Iceberg(ExportStore):
         self.path = f'iceberg:faults/clinic."{name}"'
         assert parse_relation(self.path.partition("/")[2]).name == name
         self._given = {
-            "type": "sql", "uri": f"sqlite:///{folder}/catalog.db",
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{self.folder}",
-        }  # fmt: skip
+        }
         # As pyiceberg of a client looks for it.
         for key, value in self._given.items():
             os.environ[f"PYICEBERG_CATALOG__FAULTS__{key.upper()}"] = value

@@ -34,8 +34,23 @@ from tests.stores.tcp_proxy import Cut, TcpProxy
 WAYS = (*SIGNALS, *SIGNALS, "other", "refused", "undisturbed")
 OF_S3 = ("cut", "cut", "stall", "stall")
 SECONDS_TOLD = 15.0
-_NAMES = ("age", "Age 2", "a'b", 'a"b', "größe", "x" * 63, "%s", "count(*)", "🙂", "new\nline",
-          "$1", "a,b", "_rowid_", "select", "e\u0301")  # fmt: skip
+_NAMES = (
+    "age",
+    "Age 2",
+    "a'b",
+    'a"b',
+    "größe",
+    "x" * 63,
+    "%s",
+    "count(*)",
+    "🙂",
+    "new\nline",
+    "$1",
+    "a,b",
+    "_rowid_",
+    "select",
+    "e\u0301",
+)
 _FILES = ("p", "a'b", "größe", "100%", "x y", "a{b}", "[c]")
 
 
@@ -54,13 +69,15 @@ class _Source:
         n = rng.randint(800, 2500)
         age, height, site = rng.sample(_NAMES, 3)
         hive = rng.random() < 0.5
-        rows = pa.table({
-            age: pa.array([rng.randint(0, 99) for _ in range(n)], pa.int64()),
-            height: pa.array([round(rng.gauss(170, 12), 2) for _ in range(n)], pa.float64()),
-            site: [f"qzmark {rng.choice('abc')}" for _ in range(n)],
-            "uid": pa.array([7317300 + i for i in range(n)], pa.int64()),
-            "not asked for": [f"qzmark secret {i}" for i in range(n)],
-        })  # fmt: skip
+        rows = pa.table(
+            {
+                age: pa.array([rng.randint(0, 99) for _ in range(n)], pa.int64()),
+                height: pa.array([round(rng.gauss(170, 12), 2) for _ in range(n)], pa.float64()),
+                site: [f"qzmark {rng.choice('abc')}" for _ in range(n)],
+                "uid": pa.array([7317300 + i for i in range(n)], pa.int64()),
+                "not asked for": [f"qzmark secret {i}" for i in range(n)],
+            }
+        )
         parts = rng.randint(1, 5)
         for part in range(parts):
             into = folder / f"year={2020 + part}" if hive else folder
@@ -117,11 +134,33 @@ class _Run:
     def order(self, k: int) -> dict[str, Any]:
         """What a client shall run."""
         columns = listed(self.source.quasi)
-        words = ["anonymize", f"file:{self.source.folder}", "--table", "people", "--no-progress",
-                 "--format", "json", "-q", columns, "-s", listed([self.source.site]),
-                 "--keep", "uid", "--k", str(k), "--method", "mdav", "--output", "release.people",
-                 "--target", f"duckdb:///{self.ledger}", "--if-exists", "replace",
-                 "--export", self.store.path]  # fmt: skip
+        words = [
+            "anonymize",
+            f"file:{self.source.folder}",
+            "--table",
+            "people",
+            "--no-progress",
+            "--format",
+            "json",
+            "-q",
+            columns,
+            "-s",
+            listed([self.source.site]),
+            "--keep",
+            "uid",
+            "--k",
+            str(k),
+            "--method",
+            "mdav",
+            "--output",
+            "release.people",
+            "--target",
+            f"duckdb:///{self.ledger}",
+            "--if-exists",
+            "replace",
+            "--export",
+            self.store.path,
+        ]
         return {"words": words}
 
     def undisturbed(self, k: int) -> tuple[Outcome, float]:

@@ -118,11 +118,15 @@ def slow_case(seed: int, number: int, rng: Random, database: str, door: str) -> 
     shape = rng.choice(("plain", "key"))
     table = Table("app", "people", tuple(columns), shape, columns[3].name)
     arguments = {
-        "k": 5, "method": rng.choice(("mdav", "mdav", "gaa_cp", "mondrian")),
-        "quasi_identifiers": [column.name for column in columns[:2]], "nulls": "error",
-        "sensitive": [columns[2].name], "keep": [columns[3].name],
-        "output": "release.people", "output_kind": rng.choice(("table", "view")),
-    }  # fmt: skip
+        "k": 5,
+        "method": rng.choice(("mdav", "mdav", "gaa_cp", "mondrian")),
+        "quasi_identifiers": [column.name for column in columns[:2]],
+        "nulls": "error",
+        "sensitive": [columns[2].name],
+        "keep": [columns[3].name],
+        "output": "release.people",
+        "output_kind": rng.choice(("table", "view")),
+    }
     return Case(seed, number, database, door, None, table, arguments)
 
 

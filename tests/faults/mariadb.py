@@ -28,8 +28,18 @@ from tests.mariadb_server import Readers
 
 # From the signal, behind a server that answers nothing: as of networks that stall.
 SECONDS_TOLD = 15.0
-WAYS = (*SIGNALS, *SIGNALS, "crash", "crash", "KILL CONNECTION", "KILL QUERY", "stall", "race",
-        "idle reader", "refused")  # fmt: skip
+WAYS = (
+    *SIGNALS,
+    *SIGNALS,
+    "crash",
+    "crash",
+    "KILL CONNECTION",
+    "KILL QUERY",
+    "stall",
+    "race",
+    "idle reader",
+    "refused",
+)
 _OUTPUTS = ("people", "people", 'out"people', "o`people", "Out put people", "%speople")
 _TEXTS = (
     "varchar(60)",
@@ -59,21 +69,30 @@ def mariadb_case(seed: int, number: int, rng: Random) -> Case:
         return Column(name(plain), family, kind, tuple(values() for _ in range(n)))
 
     columns = (
-        column("age", "integer", rng.choice(("int", "smallint", "bigint")),
-               lambda: str(rng.randint(0, 99))),
+        column(
+            "age",
+            "integer",
+            rng.choice(("int", "smallint", "bigint")),
+            lambda: str(rng.randint(0, 99)),
+        ),
         column("height", "float", "double", lambda: repr(round(rng.gauss(170, 12), 2))),
         column("site", "text", rng.choice(_TEXTS), lambda: rng.choice(_LABELS)),
         Column("uid", "integer", "int", tuple(str(7317300 + i) for i in range(n))),
-    )  # fmt: skip
-    table = Table("app", rng.choice(("people", "select", 'peo"ple', "peo`ple", "p%s")), columns,
-                  "key", "uid")  # fmt: skip
+    )
+    table = Table(
+        "app", rng.choice(("people", "select", 'peo"ple', "peo`ple", "p%s")), columns, "key", "uid"
+    )
     shown = rng.choice(_OUTPUTS)
     arguments = {
-        "k": 5, "method": rng.choice(("mdav", "mdav", "gaa_cp", "mondrian")),
-        "quasi_identifiers": [columns[0].name, columns[1].name], "nulls": "error",
-        "sensitive": [columns[2].name], "keep": ["uid"],
-        "output": f"release.{quote(shown)}", "output_kind": "table",
-    }  # fmt: skip
+        "k": 5,
+        "method": rng.choice(("mdav", "mdav", "gaa_cp", "mondrian")),
+        "quasi_identifiers": [columns[0].name, columns[1].name],
+        "nulls": "error",
+        "sensitive": [columns[2].name],
+        "keep": ["uid"],
+        "output": f"release.{quote(shown)}",
+        "output_kind": "table",
+    }
     return Case(seed, number, "mariadb", "command", None, table, arguments)
 
 

@@ -153,10 +153,15 @@ def _holds(label: str, value: str, order: list[str]) -> bool:
         # Range types put instants in quotes.
         marks = " " if order else '" '
         return any(
-            _between(value, inner[:i].strip(marks), inner[i + 1 :].strip(marks), order,
-                     closed=label.endswith("]"))
+            _between(
+                value,
+                inner[:i].strip(marks),
+                inner[i + 1 :].strip(marks),
+                order,
+                closed=label.endswith("]"),
+            )
             for i in splits
-        )  # fmt: skip
+        )
     one, same = number(label), number(value)
     return one is not None and same is not None and abs(one - same) <= _room(value, same)
 

@@ -282,8 +282,10 @@ def ledger_findings(p: Published) -> Iterator[str]:
         f" {p.place.relation(*p.output)} GROUP BY {', '.join(map(quote, names))}) AS x"
     )
     if (told["smallest_class"], told["largest_class"], told["classes"]) != (
-        smallest, largest, classes
-    ):  # fmt: skip
+        smallest,
+        largest,
+        classes,
+    ):
         yield "ledger: class sizes are not what is there"
 
 

@@ -243,8 +243,9 @@ class SqlitePlace(Place):
             if kind == "table":
                 rows = sorted(map(repr, self.rows(f"SELECT * FROM {quote(name)}")))
                 contents["", name] = (
-                    str(len(rows)), hashlib.sha256("\n".join(rows).encode()).hexdigest()
-                )  # fmt: skip
+                    str(len(rows)),
+                    hashlib.sha256("\n".join(rows).encode()).hexdigest(),
+                )
         return Snapshot(relations, frozenset(), contents)
 
 

@@ -32,9 +32,15 @@ def _case(kind: str, **arguments: Any) -> Case:
         Column("person", "integer", "INTEGER", tuple(str(i // 2) for i in range(N))),
     )
     given = {
-        "k": 4, "method": "mdav", "quasi_identifiers": ["age", "size"], "nulls": "error",
-        "sensitive": ["ill"], "keep": ["uid"], "output": "release.people", "output_kind": "table",
-    }  # fmt: skip
+        "k": 4,
+        "method": "mdav",
+        "quasi_identifiers": ["age", "size"],
+        "nulls": "error",
+        "sensitive": ["ill"],
+        "keep": ["uid"],
+        "output": "release.people",
+        "output_kind": "table",
+    }
     table = Table("app", "people", columns, "plain", "uid")
     return Case(1, 1, kind, "python", None, table, given | arguments)
 
@@ -151,9 +157,12 @@ def test_levels_by_hand() -> None:
         for kind in ("distinct_l", "recursive_cl", "alpha_k", "t_closeness", "beta_likeness")
     }
     assert levels == {
-        "distinct_l": 2, "recursive_cl": 3, "alpha_k": 0.75, "t_closeness": 0.25,
+        "distinct_l": 2,
+        "recursive_cl": 3,
+        "alpha_k": 0.75,
+        "t_closeness": 0.25,
         "beta_likeness": 0.5,
-    }  # fmt: skip
+    }
     ordered = {"kind": "t_closeness", "distance": "ordered", "level": 5 / 24}
     assert level(ordered, one, whole) == pytest.approx(5 / 24)
     assert keeps(ordered, 5 / 24, 1e-9)
