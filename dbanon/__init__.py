@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dbanon import errors
     from dbanon.advice.answer import Advice
     from dbanon.bounds.certificate import Certificate
+    from dbanon.chain.joint_measure import MeasuredReleases
     from dbanon.chain.manage import ChainShown, Measured
-    from dbanon.chain.together import MeasuredReleases
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
@@ -85,7 +85,7 @@ _HOMES = {
     "Listed": "dbanon.ledger.releases",
     "METHODS": "dbanon.methods",
     "Measured": "dbanon.chain.manage",
-    "MeasuredReleases": "dbanon.chain.together",
+    "MeasuredReleases": "dbanon.chain.joint_measure",
     "Model": "dbanon.measures",
     "Outlook": "dbanon.run.outlook",
     "Partition": "dbanon.data.partition",

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dbanon.chain.membership import PARTED, CellState
 from dbanon.chain.reference import References, find_failing_cells
 from dbanon.chain.returns import hold_returned
+from dbanon.chain.rows_per_person import OF_ROWS, Part
 from dbanon.chain.rows_shown import stage_renewed_rows
-from dbanon.chain.several import OF_ROWS, Part
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model

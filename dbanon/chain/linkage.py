@@ -20,7 +20,7 @@ import numpy as np
 
 from dbanon.chain.membership import CellState
 from dbanon.chain.recount import SubqueryRelation
-from dbanon.chain.several import PART, WHOSE
+from dbanon.chain.rows_per_person import PART, WHOSE
 from dbanon.data.schema import Kind
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups

@@ -14,7 +14,7 @@ from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import new_key, read_key
 from dbanon.chain.membership import CellState
-from dbanon.chain.outside import (
+from dbanon.chain.other_publications import (
     describe_releases_outside,
     describe_shared_persons,
     releases_outside,

@@ -18,11 +18,11 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import is_due
 from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
-from dbanon.chain.several import Part, require_several, stage_source
+from dbanon.chain.rows_per_person import Part, require_several, stage_source
 from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import describe_tables, parts_of, source_of
-from dbanon.chain.waiting import longest_wait
+from dbanon.chain.waiting_newcomers import longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dbanon.chain.several import Part
+from dbanon.chain.rows_per_person import Part
 from dbanon.errors import ChainEntityRows, InvalidParameter
 from dbanon.sessions.base import Locator, Relation
 from dbanon.sessions.names import RelationName, quote

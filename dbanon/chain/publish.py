@@ -9,10 +9,10 @@ from functools import partial
 
 from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
-from dbanon.chain.outside import releases_outside
+from dbanon.chain.other_publications import releases_outside
 from dbanon.chain.recount import ChainTarget
 from dbanon.chain.report import add_chain_summary
-from dbanon.chain.several import Part
+from dbanon.chain.rows_per_person import Part
 from dbanon.chain.step import ChainUpdate
 from dbanon.chain.tables import columns_of, plan_table, recount_joined, source_of
 from dbanon.data.counts import Counts, Histories, Questions, Recount

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
-from dbanon.chain.several import PART, WHOSE
+from dbanon.chain.rows_per_person import PART, WHOSE
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema

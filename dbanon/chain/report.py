@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbanon.chain.outside import describe_releases_outside
+from dbanon.chain.other_publications import describe_releases_outside
 from dbanon.chain.step import ChainUpdate
 from dbanon.errors import counted
 from dbanon.release.report import Report

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbanon.chain.several import BEYOND, OF_ROWS, PART, WHOSE, Part, columns_of
+from dbanon.chain.rows_per_person import BEYOND, OF_ROWS, PART, WHOSE, Part, columns_of
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import CURRENT, ENTRIES, NUMBERED, PRESENT, RENEWED

@@ -22,11 +22,11 @@ from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
 from dbanon.chain.returns import record_absences, whole_cells
+from dbanon.chain.rows_per_person import Part, require_several, stage_source, staged_columns
 from dbanon.chain.rows_shown import DisplayedRowCounts, ShownSource, count_displayed_rows
-from dbanon.chain.several import Part, require_several, stage_source, staged_columns
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import columns_of, describe_tables, parts_of, plan_table, source_of
-from dbanon.chain.waiting import keep_waiting
+from dbanon.chain.waiting_newcomers import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.chain.membership import CellState
-from dbanon.chain.several import Part
+from dbanon.chain.rows_per_person import Part
 from dbanon.chain.staging import FileSource, require_one_table
 from dbanon.chain.state import require_entity
 from dbanon.data.schema import Schema

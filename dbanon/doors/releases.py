@@ -27,7 +27,7 @@ from dbanon.stores.folders import is_of_files
 from dbanon.stores.hierarchies import Stored
 
 if TYPE_CHECKING:
-    from dbanon.chain.together import MeasuredReleases
+    from dbanon.chain.joint_measure import MeasuredReleases
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.run.verify_export import VerifiedExport
@@ -423,7 +423,7 @@ def measure_releases(
     ColumnNotFound : a release does not have a column.
     NullInEntity : a row has no person.
     """
-    from dbanon.chain.together import measure_together
+    from dbanon.chain.joint_measure import measure_together
 
     return measure_together(open_store(database, on_sql), releases, entity, k, sensitive)
 

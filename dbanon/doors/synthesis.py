@@ -23,7 +23,7 @@ from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
 from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, describe_variance_loss
-from dbanon.synthesis.declared import table_of
+from dbanon.synthesis.declared_types import table_of
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.private import Budget, private_rows
 

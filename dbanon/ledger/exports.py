@@ -8,7 +8,7 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
-from dbanon.ledger.recorded import ledger_time
+from dbanon.ledger.recorded_report import ledger_time
 from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session

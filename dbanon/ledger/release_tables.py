@@ -11,7 +11,7 @@ from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries
 from dbanon.ledger import postgresql_releases as by_number
 from dbanon.ledger.entry_of import published_by_us
-from dbanon.ledger.recorded import ledger_time, rows_of_release
+from dbanon.ledger.recorded_report import ledger_time, rows_of_release
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, parse_relation

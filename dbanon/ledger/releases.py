@@ -25,7 +25,7 @@ from dbanon.ledger import postgresql_releases as by_number
 from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
 from dbanon.ledger.entry_of import published_by_us
 from dbanon.ledger.postgresql import INTERNAL_VIEW
-from dbanon.ledger.recorded import rows_of_release
+from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.release_tables import RELEASE_ID, table_of
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output

@@ -11,7 +11,7 @@ from dbanon.errors import DbanonError, ReleaseChanged, ReleaseNotFound, TableNot
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries, job_history, release_tables, releases
-from dbanon.ledger.recorded import rows_of_release
+from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
 from dbanon.run.fingerprint import fingerprint, has_other_rows, salt_of

@@ -13,7 +13,7 @@ from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import PERSONS
 from dbanon.job.of_chain import BESIDE_FIRST
-from dbanon.ledger.recorded import recorded_digest, released_columns
+from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.recount import levels_reached, trees_of_models

@@ -11,8 +11,8 @@ from typing import Any
 
 from dbanon.data.schema import Kind, Role
 from dbanon.errors import OriginalChanged
-from dbanon.ledger import entries, recorded
-from dbanon.ledger.recorded import Recorded, require_classes
+from dbanon.ledger import entries, recorded_report
+from dbanon.ledger.recorded_report import Recorded, require_classes
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS
 from dbanon.measures.unpaired import unpaired_figures
@@ -97,7 +97,7 @@ def evaluate_release(
         require_classes(entry)
         # Inspect it like a source: its owner may have replaced it by a view.
         released = session.find_source(entry.name)
-        record = recorded.read(session, entry)
+        record = recorded_report.read(session, entry)
         report = record.report
         figures = [
             *_recorded_figures_of(report.evaluation),

@@ -17,7 +17,7 @@ from dbanon.data.option import make
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.ledger.entry_checks import MISSHAPEN
-from dbanon.ledger.recorded import recorded_request
+from dbanon.ledger.recorded_report import recorded_request
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import LARGEST_SALT, Relation, random_salt
 from dbanon.sessions.names import parse_relation

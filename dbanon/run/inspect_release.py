@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dbanon.data.schema import Attribute, Role
-from dbanon.ledger import entries, recorded
-from dbanon.ledger.recorded import Recorded, require_classes
+from dbanon.ledger import entries, recorded_report
+from dbanon.ledger.recorded_report import Recorded, require_classes
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.release.distribution import Distribution, drawn
 from dbanon.release.private_report import PrivateReport
@@ -52,7 +52,7 @@ def look(store: Store, relation: RelationName) -> Look:
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)
         require_classes(entry)
-        record = recorded.read(session, entry)
+        record = recorded_report.read(session, entry)
         return Look(
             record,
             tuple(
@@ -74,7 +74,7 @@ def private_report(store: Store, relation: RelationName) -> PrivateReport | None
     """
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)
-        return None if entry.epsilon is None else recorded.read_private(session, entry)
+        return None if entry.epsilon is None else recorded_report.read_private(session, entry)
 
 
 def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:

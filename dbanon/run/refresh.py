@@ -22,7 +22,7 @@ from dbanon.job.request import job_of_request
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
-from dbanon.ledger.recorded import recorded_request
+from dbanon.ledger.recorded_report import recorded_request
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms

@@ -8,7 +8,7 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.errors import DbanonError
 from dbanon.ledger.postgresql_releases import ATTACH, CANDIDATE_COLUMNS, CANDIDATES, has_numbers
-from dbanon.ledger.recorded import released_columns
+from dbanon.ledger.recorded_report import released_columns
 from dbanon.sessions.names import RelationName
 from dbanon.stores import digest
 from dbanon.stores.postgresql.session import PostgresqlSession

@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
-from dbanon.ledger.recorded import require_classes
+from dbanon.ledger.recorded_report import require_classes
 from dbanon.ledger.release_tables import RELEASE_ID, ReleaseRelation, find_release_relation
 from dbanon.run.comparison import AGAIN, Comparison, ModelCount, recount_models
 from dbanon.sessions.names import RelationName, parse_relation

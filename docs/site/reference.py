@@ -17,7 +17,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.models import json_schema
 from dbanon.doors.plpython_options import describe_option
 from dbanon.doors.sql_script import functions_script
-from dbanon.errors.explained import Explained, explained
+from dbanon.errors.explanations import Explained, explained
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 

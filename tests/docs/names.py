@@ -26,6 +26,14 @@ VAGUE = {
     *("shown", "taken", "there", "told", "wanted", "way", "what", "whole", "wholes", "whose"),
     *("wished", "wishes", "within", "worth"),
 }
+# Words that do not name a module by themselves: participles, adverbs, and numbers of anything.
+VAGUE_MODULES = VAGUE | {
+    *("apart", "asking", "beyond", "carried", "changed", "copied", "declared", "explained"),
+    *("handed", "listed", "many", "moving", "new", "old", "other", "others", "outside", "packed"),
+    *("recorded", "several", "together", "waiting"),
+}
+# Words that say nothing in any name of a module: a part that was cut off, or anything at all.
+NO_NAMES = {"misc", "more", "rest", "stuff", "thing", "things", "two", "util", "utils"}
 # Turns of phrase that an English-speaking engineer would not write.
 TRANSLATED = re.compile(
     r"\b(told|tells of|is had|no more than there|nobody|somebody|are let|for ever(?!y)|whose a row"
@@ -48,6 +56,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "dbanon/sessions/interface.py": frozenset({"drawn"}),
     # The name of a staging table.
     "dbanon/sessions/pseudonym_session.py": frozenset({"SHOWN"}),
+    # The function that PostgreSQL has installed imports this module.
+    "dbanon/stores/postgresql/given.py": frozenset({"given"}),
 }
 
 
@@ -100,6 +110,22 @@ def uses(path: Path) -> Iterator[Use]:
             yield Use(name, line, "translated turn", match[0].strip())
 
 
+def vague_modules(room: str = "dbanon") -> Iterator[Use]:
+    """The modules and folders of a room whose names say nothing without their context."""
+    for path in sorted((ROOT / room).rglob("*")):
+        name = path.relative_to(ROOT).as_posix()
+        if path.name.startswith("_") or (path.is_file() and path.suffix != ".py"):
+            continue
+        is_vague = path.stem in VAGUE_MODULES - ALLOWED.get(name, frozenset())
+        if is_vague or NO_NAMES & set(path.stem.split("_")) or not _is_in_words(path.stem):
+            yield Use(name, 1, "vague module", path.stem)
+
+
+def _is_in_words(stem: str) -> bool:
+    """Whether a name consists of words in lower case, none of them a single letter."""
+    return all(re.fullmatch(r"[a-z]{2,}[0-9]?", word) for word in stem.split("_"))
+
+
 def modules(*rooms: str) -> Iterator[Path]:
     """The modules of rooms, sorted by path."""
     for room in rooms:
@@ -109,6 +135,7 @@ def modules(*rooms: str) -> Iterator[Path]:
 def main() -> None:
     if "--check" in sys.argv:
         listed = [str(use) for path in modules(*REWRITTEN) for use in uses(path)]
+        listed += map(str, vague_modules())
         sys.exit("\n".join(listed) if listed else 0)
     counts: Counter[tuple[str, str]] = Counter()
     for path in modules(*ROOMS):

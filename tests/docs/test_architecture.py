@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.kernels import _kernels
+from tests.docs import names
 from tests.house import PACKAGE, rooms_from_above
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +36,6 @@ LEFT_GREEN = (
     "tests/unit/job",
     "--deselect=tests/docs/test_architecture.py::test_what_is_shown_to_add_works",
 )
-
-# Methods and measures are called as in their papers.
-CATALOGUES = {"methods", "measures"}
 
 PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
 
@@ -167,18 +165,25 @@ def test_what_goes_where_is_there() -> None:
     assert not missing
 
 
-def test_modules_are_named_in_the_words_of_the_page() -> None:
-    """A private metaphor has to be written down before a module is called so."""
-    explained = set(re.findall(r"`(\w+)`", section("Words")))
-    names = [
-        word
-        for file in sorted(PACKAGE.rglob("*.py"))
-        for part in file.relative_to(PACKAGE).with_suffix("").parts
-        if file.relative_to(PACKAGE).parts[0] not in CATALOGUES
-        for word in part.split("_")
-        if part != "__init__"
-    ]
-    assert set(names) - explained == set()
-    # What no module is called any more goes from the list; the table has other terms, too.
-    listed = section("Words").partition("Also: ")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", listed)) - set(names) == set()
+def test_modules_have_names_that_say_what_they_hold() -> None:
+    assert not [str(use) for use in names.vague_modules()]
+
+
+@pytest.mark.parametrize("name", ["found", "together", "report_more", "utils", "Report", "a"])
+def test_a_name_that_says_nothing_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = tmp_path / "dbanon" / "release"
+    room.mkdir(parents=True)
+    for stem in ("__init__", "report", "found_rows", name):
+        (room / f"{stem}.py").touch()
+    monkeypatch.setattr(names, "ROOT", tmp_path)
+    assert [use.text for use in names.vague_modules()] == [name]
+
+
+def test_the_words_of_the_page_are_few() -> None:
+    """A newcomer reads them all; users have a glossary of their own."""
+    rows = re.findall(r"^\| (`.*?) \|", section("Words"), re.M)
+    terms = [term for row in rows for term in re.findall(r"`([^`]+)`", row)]
+    assert 20 <= len(terms) <= 40
+    assert len(terms) == len(set(terms))

@@ -13,7 +13,7 @@ import pytest
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.sql_script import functions_script
-from dbanon.errors.explained import explained
+from dbanon.errors.explanations import explained
 from dbanon.methods import METHODS
 from docs.site.build import LINK, Site
 from docs.site.contents import all_pages, contents

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.errors.explained import explain, explained, sections
+from dbanon.errors.explanations import explain, explained, sections
 from dbanon.methods import METHODS
 from tests.docs.test_docs import ERRORS, page
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from dbanon import kernels
-from dbanon.stores.postgresql import copied, packed
+from dbanon.stores.postgresql import copy_stream, packed_rows
 from tests.postgres_server import Server, conninfo
 from tests.stores.signals import handler
 from tests.stores.tcp_proxy import Cut, TcpProxy
@@ -25,18 +25,18 @@ def connection(
     request: pytest.FixtureRequest, pg_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[psycopg.Connection]:
     if request.param == "python":
-        monkeypatch.setattr(copied, "_addresses", lambda _: None)
+        monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
     with psycopg.connect(conninfo(pg_url)) as found:
         by_core = request.param == "core" and psycopg.pq.__impl__ != "python"
         # Otherwise nobody would see that it is slow.
-        assert isinstance(copied._drain_of(found.pgconn), kernels.CopyDrain) == by_core
+        assert isinstance(copy_stream._drain_of(found.pgconn), kernels.CopyDrain) == by_core
         yield found
 
 
 def taken(connection: psycopg.Connection, query: str, rows: int) -> list[bytes]:
     copy = f"COPY ({query}) TO STDOUT (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(copy.encode()) as stream:
-        found = copied.read_copy(stream, connection.pgconn, rows)
+        found = copy_stream.read_copy(stream, connection.pgconn, rows)
         return [buffer.tobytes() for buffer in found]
 
 
@@ -50,7 +50,7 @@ def test_the_bytes_are_those_of_the_copy(connection: psycopg.Connection, rows: i
         with cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode()) as stream:
             whole = b"".join(bytes(piece) for piece in stream)
         found = taken(connection, query, rows)
-        assert packed.HEAD + b"".join(found) + packed.END == whole
+        assert packed_rows.HEAD + b"".join(found) + packed_rows.END == whole
         assert len(found) == -(-ROWS // rows)
         # The connection is free for other statements.
         assert cursor.execute("SELECT 7").fetchall() == [(7,)]
@@ -81,7 +81,7 @@ def test_one_who_stops_on_the_way(connection: psycopg.Connection) -> None:
         connection.cursor() as cursor,
         cursor.copy(copy) as stream,
     ):
-        pieces: Any = copied.read_copy(stream, connection.pgconn, 10)
+        pieces: Any = copy_stream.read_copy(stream, connection.pgconn, 10)
         next(pieces)
         raise KeyboardInterrupt
     connection.rollback()
@@ -95,7 +95,7 @@ def test_a_server_that_vanishes(
 ) -> None:
     """As one that is killed: no error is sent, and its socket is closed on both sides."""
     if way == "python":
-        monkeypatch.setattr(copied, "_addresses", lambda _: None)
+        monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
     query = "SELECT g, repeat('x', 200) FROM generate_series(1, 100000) AS g"
 
     def hangs(number: int, frame: Any) -> None:

@@ -24,10 +24,10 @@ def explain(code: str | None, form: str) -> None:
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import rows_table
-        from dbanon.errors import explained
+        from dbanon.errors import explanations
 
         if code is None:
-            entries = list(explained.explained().values())
+            entries = list(explanations.explained().values())
             show(
                 form,
                 [_plain(entry) for entry in entries],
@@ -41,7 +41,7 @@ def explain(code: str | None, form: str) -> None:
                 ),
             )
             return
-        matches = explained.explain(code)
+        matches = explanations.explain(code)
         if form == "json":
             show(form, [_plain(entry) for entry in matches], lambda: None)
             return

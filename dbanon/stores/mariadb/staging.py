@@ -20,8 +20,8 @@ from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, labelled_rows
-from dbanon.sessions.copied import storable_rows
 from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb.catalog import MariadbCatalog
 from dbanon.stores.mariadb.errors import translate_errors

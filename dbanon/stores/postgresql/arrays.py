@@ -29,7 +29,7 @@ from dbanon.sessions.base import Relation, shuffled_classes
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql import packed
+from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 PLACES = "dbanon_places"
@@ -284,7 +284,7 @@ def array_query(column: Column) -> str:
 def copy_data(arrays: Arrays) -> Iterator[bytes]:
     """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for that table's only row."""
     columns = arrays.columns
-    yield packed.HEAD + np.array([len(columns)], ">i2").tobytes()
+    yield packed_rows.HEAD + np.array([len(columns)], ">i2").tobytes()
     for column in columns:
         if column.kind == "jsonb":
             # The binary form begins with its version.
@@ -302,7 +302,7 @@ def copy_data(arrays: Arrays) -> Iterator[bytes]:
             piece["length"] = record.itemsize - 4
             piece["value"] = column.values[start : start + _PIECE]
             yield piece.tobytes()
-    yield packed.END
+    yield packed_rows.END
 
 
 class PostgresqlArraySession(Session):

@@ -32,7 +32,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
-from dbanon.stores.postgresql import arrays, catalog, packed
+from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.copied_source import COPY, copy_source
 from dbanon.stores.postgresql.errors import translate_spi_errors
@@ -184,7 +184,7 @@ class PlpySession(PostgresqlSession):
         keys = source.located.types
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         # Most tables have no NULLs, so masks are packed only from the first one on.
-        masked, width = False, packed.bytes_of_record(keys, attributes)
+        masked, width = False, packed_rows.bytes_of_record(keys, attributes)
         plan = self._plan_of_chunk(source, attributes, masked)
         for first in range(0, self._pages, step):
             ends = [f"({first},0)", f"({first + step},0)"]
@@ -193,16 +193,20 @@ class PlpySession(PostgresqlSession):
                 masked, plan = True, self._plan_of_chunk(source, attributes, True)
                 buffer, rows = self._packed(plan, ends)
             if rows:
-                yield packed.unpack(buffer, keys, attributes, masked=masked)
+                yield packed_rows.unpack(buffer, keys, attributes, masked=masked)
 
     def _plan_of_chunk(
         self, source: Relation, attributes: Sequence[Attribute], masked: bool
     ) -> Any:
         """Prepare the query for the records between two addresses."""
         located = source.located
-        record = packed.packed_record(located.expressions, located.types, attributes, masked=masked)
+        record = packed_rows.packed_record(
+            located.expressions, located.types, attributes, masked=masked
+        )
         joins = self.value_joins(attributes)
-        query = packed.by_address(source.relation, record, ("$1", "$2"), joins, source.and_where)
+        query = packed_rows.by_address(
+            source.relation, record, ("$1", "$2"), joins, source.and_where
+        )
         with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
 

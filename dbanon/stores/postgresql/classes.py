@@ -18,7 +18,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, literal, quote, quote_list
 from dbanon.stores.ports import Progress
-from dbanon.stores.postgresql import packed
+from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.sql_source import SqlSource
 
@@ -79,10 +79,10 @@ class StableSource(SqlSource):
             # Inline dictionaries, since a STABLE function cannot create tables.
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
-        record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
-        query = packed.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
+        record = packed_rows.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
+        query = packed_rows.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
         for row in self.session.fetch_records(query, 1):
-            yield packed.unpack(row["string_agg"], ["bigint"], attributes)
+            yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 
     def _dictionaries(
         self, source: Relation, attributes: Sequence[Attribute]

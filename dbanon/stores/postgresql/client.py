@@ -29,11 +29,11 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import Fetched
-from dbanon.stores.postgresql import arrays, foreign, packed
+from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
-from dbanon.stores.postgresql.copied import read_copy
+from dbanon.stores.postgresql.copy_stream import read_copy
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
@@ -122,9 +122,11 @@ class PsycopgSession(PassthroughSession):
     ) -> Iterator[Chunk]:
         locator = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        query = packed.passthrough_records(locator.expressions, locator.types, attributes, [], rows)
+        query = packed_rows.passthrough_records(
+            locator.expressions, locator.types, attributes, [], rows
+        )
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, _, _ = packed.unpack_passthrough(buffer, locator.types, attributes, 0)
+            chunk, _, _ = packed_rows.unpack_passthrough(buffer, locator.types, attributes, 0)
             yield chunk
 
     def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
@@ -155,10 +157,10 @@ class PsycopgSession(PassthroughSession):
         kinds = (*source.located.types, "bigint")
         rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
         keys = (*source.located.expressions, number)
-        query = packed.passthrough_records(keys, kinds, [], [], rows)
+        query = packed_rows.passthrough_records(keys, kinds, [], [], rows)
         pieces = [np.empty((0, len(kinds)), np.int64)]
         for buffer in self.copy_chunks(query, _ROWS):
-            pieces.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
+            pieces.append(packed_rows.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
         return np.concatenate(pieces)
 
     def create_released(
@@ -298,7 +300,7 @@ class PsycopgSession(PassthroughSession):
             lists = (values.tolist() for _, _, values in columns)
             self._copy_rows(f"COPY {quote(table)} FROM STDIN", zip(*lists, strict=True))
         else:
-            self._copy_binary(table, packed.copy_binary(columns))
+            self._copy_binary(table, packed_rows.copy_binary(columns))
         self.analyze_staging(table)
 
     def _copy_binary(self, table: str, pieces: Iterable[bytes]) -> None:
@@ -321,9 +323,9 @@ class PsycopgSession(PassthroughSession):
         chunks: list[list[Fetched]] = [[] for _ in kinds]
         query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
         for buffer in self.copy_chunks(query, _ROWS):
-            for column, piece in zip(chunks, packed.fixed_columns(buffer, kinds), strict=True):
+            for column, piece in zip(chunks, packed_rows.fixed_columns(buffer, kinds), strict=True):
                 column.append(piece)
-        nothing = packed.fixed_columns(np.empty(0, np.uint8), kinds)
+        nothing = packed_rows.fixed_columns(np.empty(0, np.uint8), kinds)
         return [
             np.concatenate([none, *pieces]) for none, pieces in zip(nothing, chunks, strict=True)
         ]
@@ -337,7 +339,7 @@ class PsycopgSession(PassthroughSession):
     def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
         names = quote_list(name for name, _, _ in columns)
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
-        self.copy_bytes(copy, packed.copy_binary(columns))
+        self.copy_bytes(copy, packed_rows.copy_binary(columns))
 
     def bring_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None

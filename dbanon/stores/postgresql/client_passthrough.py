@@ -25,7 +25,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql import catalog, packed_rows
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.session import PostgresqlSession
 
@@ -159,13 +159,13 @@ class PassthroughSession(PostgresqlSession):
         located = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
         values = [types.retained_column(a) for a in passthrough]
-        query = packed.passthrough_records(
+        query = packed_rows.passthrough_records(
             located.expressions, located.types, attributes, values, rows
         )
         stored = self._passthrough = Passthrough(len(passthrough))
         self._use_stored_encoding(True)
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, tails, ends = packed.unpack_passthrough(
+            chunk, tails, ends = packed_rows.unpack_passthrough(
                 buffer, located.types, attributes, len(passthrough)
             )
             stored.add(chunk.keys, tails, ends)
@@ -289,7 +289,7 @@ def _encode_plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[An
         return None
     if kind is Kind.FLOAT:
         return values.astype(_PLAIN[sql_type][1])
-    shifted = values - packed.EPOCH_DAYS if kind is Kind.DATE else values
+    shifted = values - packed_rows.EPOCH_DAYS if kind is Kind.DATE else values
     limits = np.iinfo(np.dtype(_PLAIN[sql_type][1]))
     if len(shifted) and (shifted.min() < limits.min or shifted.max() > limits.max):
         return None
@@ -311,9 +311,9 @@ def _rows(
     order : int64 (n_classes,), the class of each number.
     places : from ``Passthrough.places``.
     """
-    yield packed.HEAD
+    yield packed_rows.HEAD
     for numbers, records in shuffled_classes(partition, order):
         tails = records if places is None else places[records]
         for start in range(0, len(records), _PIECE):
             yield join.join(numbers, tails, start, min(start + _PIECE, len(records))).data
-    yield packed.END
+    yield packed_rows.END

@@ -54,9 +54,9 @@ from dbanon.sessions.base import (
     key_required,
     labelled_rows,
 )
-from dbanon.sessions.copied import storable_rows
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite.dialect import SqliteStagingSession
 from dbanon.stores.sqlite.display import display_key

@@ -22,7 +22,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus
 
 from dbanon import kernels
-from dbanon.stores.postgresql import packed
+from dbanon.stores.postgresql import packed_rows
 
 if TYPE_CHECKING:
     from psycopg import Copy
@@ -92,7 +92,7 @@ def _drain_of(connection: PGconn) -> kernels.CopyDrain | _Drain:
     addresses = _addresses(type(connection).__module__)
     if addresses is None or not pointer:
         return _Drain(connection)
-    return kernels.CopyDrain(pointer, *addresses, len(packed.HEAD))
+    return kernels.CopyDrain(pointer, *addresses, len(packed_rows.HEAD))
 
 
 @cache
@@ -117,7 +117,7 @@ class _Drain:
 
     def __init__(self, connection: PGconn) -> None:
         self._next_row = connection.get_copy_data
-        self._head = len(packed.HEAD)
+        self._head = len(packed_rows.HEAD)
         self._buffer = bytearray()
         self.rows = 0
 
@@ -130,7 +130,7 @@ class _Drain:
             if self._head:
                 # The header precedes the first row.
                 row, self._head = row[self._head :], 0
-            if row == packed.END:
+            if row == packed_rows.END:
                 return _ENDED
             self._buffer += row
             self.rows += 1

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, counted
-from dbanon.ledger import entries, person_record, recorded
+from dbanon.ledger import entries, person_record, recorded_report
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
@@ -142,8 +142,8 @@ def measure_together(
     with store.session(write=False) as session:
         for name in releases:
             entry = entries.find_release(session, parse_relation(name))
-            recorded.require_classes(entry)
-            records.append(recorded.read(session, entry))
+            recorded_report.require_classes(entry)
+            records.append(recorded_report.read(session, entry))
         _require_one_source(records)
         if sensitive is None:
             of_all = [set(record.report.sensitive) for record in records]
@@ -209,7 +209,7 @@ def _release_id(session: Session, release: str) -> str:
     return entries.find_release(session, parse_relation(release)).release_id
 
 
-def _require_one_source(records: Sequence[recorded.Recorded]) -> None:
+def _require_one_source(records: Sequence[recorded_report.Recorded]) -> None:
     sources = sorted({record.report.source for record in records})
     if len(sources) > 1:
         raise InvalidParameter(
