@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from dbanon.doors.extension import extension_directory, write_extension
-from dbanon.doors.ledger_locks import lock_ledger, needs_owner, require_seconds, rows_of
 from dbanon.doors.server_python import (
     install_hint,
     own_paths,
@@ -19,6 +18,7 @@ from dbanon.errors import (
     DbanonError,
     InstallRefused,
     InsufficientRights,
+    InvalidParameter,
     MissingDependency,
     PythonNotUsable,
 )
@@ -30,10 +30,13 @@ from dbanon.run.repair import repair as repair_ledger
 from dbanon.sessions.ending import ending
 from dbanon.stores.files import read_url
 from dbanon.stores.postgresql.connecting import arguments_of, unreachable_error, unwatch, watch
-from dbanon.stores.postgresql.errors import pooler_error, translation
+from dbanon.stores.postgresql.errors import pooler_error, translate_errors, translation
+from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
 from dbanon.version import version
+
+_A_DAY = 86_400
 
 
 def install(
@@ -369,3 +372,62 @@ def _connected(url: str) -> Iterator[Any]:
             raise InstallRefused(text, hint=error.diag.message_hint) from None
         finally:
             unwatch(connection)
+
+
+class _Transaction:
+    """Adapts a plain connection to the interface of the locking functions."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._executed(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._executed(sql, parameters).fetchall()
+        return rows
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        savepoint: AbstractContextManager[Any] = self._connection.transaction()
+        return savepoint
+
+    def _executed(self, sql: str, parameters: Sequence[Any]) -> Any:
+        with translate_errors():
+            return self._connection.execute(sql.replace("?", "%s"), parameters or None)
+
+
+def lock_ledger(connection: Any, seconds: float) -> None:
+    """Lock the ledger's tables for this transaction, without letting a queue build up."""
+    require_seconds(seconds)
+    transaction = _Transaction(connection)
+    try:
+        with transaction.savepoint():
+            borrowed = needs_owner(connection)
+            if borrowed:
+                transaction.run(f"GRANT {OWNER} TO CURRENT_USER")
+            lock_schema(transaction, "dbanon", seconds)
+            if borrowed:
+                transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
+    except InsufficientRights:
+        # The following statements report the ledger's owner.
+        transaction.run(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
+
+
+def require_seconds(lock_timeout: float) -> None:
+    """Check a lock timeout."""
+    if not 0 < lock_timeout <= _A_DAY:
+        raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
+
+
+def needs_owner(connection: Any) -> bool:
+    """True for an administrator without superuser rights, if another role owns the ledger."""
+    query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
+    return bool(
+        rows_of(connection, query)
+        and rows_of(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
+    )
+
+
+def rows_of(connection: Any, query: str, *parameters: str) -> list[Any]:
+    rows: list[Any] = connection.execute(query, parameters or None).fetchall()
+    return rows

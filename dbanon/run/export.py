@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import takewhile
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.schema import Attribute
@@ -34,7 +35,6 @@ from dbanon.ledger import releases
 from dbanon.measures import Model
 from dbanon.measures.recount import levels_in_rows
 from dbanon.release.report import Report
-from dbanon.run import export_history
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
@@ -47,6 +47,8 @@ from dbanon.stores.sql_target import SqlTarget
 
 # Rows in memory at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS
+# Files of an output's releases, the newest first: release, number in it, what the ledger has.
+PublishedExports: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
 
 
 class Exporter:
@@ -92,7 +94,7 @@ class Exporter:
             self._found[path] = places.status_of(path)
             if not self._replaces:
                 places.require_free(path)
-            elif not export_history.is_free(path, self._exports_of(session)):
+            elif not is_free(path, self._exports_of(session)):
                 kind = places.kind_of(path)
                 raise OutputExists(
                     f"The {kind} {path} is not a {kind} that dbanon made from a release,"
@@ -212,10 +214,10 @@ class Exporter:
             # Another run has written a file there meanwhile.
             with self._database.session(write=False) as session:
                 exports = self._exports_of(session)
-            if export_history.is_current_or_later(path, self._release_id, exports):
+            if is_current_or_later(path, self._release_id, exports):
                 pending.undo()
                 return
-            existing = existing if export_history.is_free(path, exports) else None
+            existing = existing if is_free(path, exports) else None
         pending.finish(over=existing if self._replaces else None)
 
     def undo(self) -> None:
@@ -271,11 +273,11 @@ class Exporter:
                     or entry["sha256"] != places.sha256(path)
                 ):
                     places.delete_leftover(path)
-                elif export_history.is_current_or_later(destination, release_id, exports):
+                elif is_current_or_later(destination, release_id, exports):
                     path.unlink(missing_ok=True)
                 else:
                     existing = places.status_of(destination)
-                    replaces = self._replaces and export_history.is_free(destination, exports)
+                    replaces = self._replaces and is_free(destination, exports)
                     places.move_to_destination(
                         path, destination, over=existing if replaces else None
                     )
@@ -403,3 +405,41 @@ def _require_same(
             hint="A file of this format may not be able to distinguish some of the values"
             + ("." if export.format == PARQUET else ": export Parquet."),
         )
+
+
+def is_free(path: places.Destination, exports: PublishedExports) -> bool:
+    """True if nothing is there, or a file of a release by its metadata or the ledger's digests."""
+    status = places.status_of(path)
+    if status is None:
+        return True
+    # Never replace or follow a link, and never wait for a pipe.
+    if not places.is_file(status):
+        return False
+    try:
+        if formats.metadata_of(path).get("release_id"):
+            return True
+    except (ValueError, OSError):
+        pass
+    return _has_one_of(path, exports)
+
+
+def is_current_or_later(
+    path: places.Destination, release_id: str, exports: PublishedExports
+) -> bool:
+    """True if the file at a path is this release or a later one.
+
+    Compares digests with the ledger; does not rely on the file's own metadata.
+    """
+    if not any(release_id == of for of, _, _ in exports):
+        return False
+    later = list(takewhile(lambda entry: entry[0] != release_id, exports))
+    this_release = [entry for entry in exports if entry[0] == release_id]
+    return places.is_file(places.status_of(path)) and _has_one_of(path, [*later, *this_release])
+
+
+def _has_one_of(path: places.Destination, exports: PublishedExports) -> bool:
+    digests = {entry["sha256"] for _, _, entry in exports}
+    try:
+        return bool(digests) and places.sha256(path) in digests
+    except OSError:
+        return False

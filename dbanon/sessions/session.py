@@ -5,6 +5,7 @@ A session is one transaction on one snapshot; its changes become visible at the 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,22 +15,183 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import microdata_from_chunks, with_progress
+from dbanon.data.counts import EntityCount, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
-from dbanon.data.schema import Attribute, Role
+from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Role
 from dbanon.errors import DuplicateKeys, UnsupportedType, counted
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
+from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.persons_session import PersonsSession
 from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
-from dbanon.sessions.recount_session import RecountSession
 from dbanon.sessions.rules_session import RuledSession
 
 Progress = Callable[[float], None]
+
+
+class PersonsSession(SessionInterface):
+    """The part of a session that counts persons."""
+
+    @abstractmethod
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        reads: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        """Fill a table from staging with one row per released row.
+
+        Parameters
+        ----------
+        values : SQL expression by column.
+        source, joins : where expressions take values from; None for rows copied from another
+            database.
+        reads : source columns that the expressions and joins use.
+        """
+
+    def recount_entities(
+        self,
+        columns: Sequence[tuple[str, str]],
+        source: Relation | None,
+        person: str,
+        joins: str,
+        further_columns: Sequence[tuple[str, str]] = (),
+        reads: Sequence[str] = (),
+        *,
+        keys: Sequence[tuple[str, ...]],
+    ) -> EntityCount:
+        """Count the persons in each class of released values, after staging both.
+
+        The values are staged under their types in the release, so that classes are those that
+        readers see.
+
+        Parameters
+        ----------
+        columns : SQL type and SQL expression of each column that defines a class.
+        source, person, joins, reads : SQL of a row's person, and where it comes from, as in
+            ``insert``.
+        further_columns : columns to stage after them.
+        keys : SQL, over the alias s, that distinguishes the values of each column of a class.
+        """
+        names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
+        types = [self.declared(sql_type) for sql_type, _ in (*columns, *further_columns)]
+        self.run(
+            statements.create_staging(
+                statements.ENTITIES,
+                [*zip(names, types, strict=True), ("person", "integer")],
+                self.staging_suffix,
+            )
+        )
+        values = dict(
+            zip(names, (expression for _, expression in (*columns, *further_columns)), strict=True)
+        )
+        table = RelationName(None, statements.ENTITIES)
+        self.insert(table, values | {"person": person}, source, reads, joins)
+        entity_count = self.recount_staged_entities(keys)
+        if not further_columns:
+            return entity_count
+        in_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
+        for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
+            in_class[int(number) - 1] = int(persons)
+        return replace(entity_count, in_class=in_class)
+
+    def stage_release_persons(
+        self, keys: Sequence[tuple[str, ...]], values: str, hashed: str
+    ) -> None:
+        """Stage the members of each class from staged persons; see ``create_release_persons``."""
+        self.run(
+            recount_statements.create_release_persons(keys, values, hashed, self.staging_suffix)
+        )
+
+    def joint_histories(
+        self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
+    ) -> tuple[int, int, int] | None:
+        """Count joint histories over releases in the database if it can; else None.
+
+        Parameters
+        ----------
+        proof : id, written table and source of the release whose persons are staged.
+        """
+        return None
+
+    def have_persons_recorded(self, release_id: str) -> bool:
+        """Have the database record the staged persons of a release; False if not supported."""
+        return False
+
+    def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
+        """Count the persons in each combination of values of some staged columns."""
+        rows = self.rows(recount_statements.recount_entities(keys))
+        return EntityCount(
+            persons=int(self.rows(recount_statements.count_entities())[0][0]),
+            smallest=min((int(persons) for _, _, persons in rows), default=0),
+            histogram={int(size): int(count) for size, count, _ in rows},
+        )
+
+    def declared(self, sql_type: str) -> str:
+        """A column's type as CREATE TABLE takes it."""
+        return sql_type
+
+    def spelled(self, attribute: Attribute, value: str) -> str:
+        """SQL for an identifier's value, with different spellings of one person made equal."""
+        if not attribute.normalize:
+            return value
+        for space in WHITE_SPACE[1:]:
+            value = f"replace({value}, '{space}', ' ')"
+        value = f"trim({value})"
+        return self.folded(value) if attribute.normalize == CASEFOLD else value
+
+    def folded(self, text: str) -> str:
+        """SQL for a text in lowercase."""
+        return f"lower({text})"
+
+
+class RecountSession(SessionInterface):
+    """The part of a session that counts classes.
+
+    Values that compare equal may be displayed differently: 7.5 and 7.50, texts under a
+    case-insensitive collation, intervals. Readers can distinguish them, so all counts do.
+    """
+
+    def display_key(self, attribute: Attribute, column: str) -> tuple[str, ...]:
+        """SQL expressions that distinguish a column's values as readers see them.
+
+        The first expression is NULL if the value is. Just the column if equal values look the same.
+
+        Parameters
+        ----------
+        attribute : the column's type.
+        column : SQL of the column.
+        """
+        return (column,)
+
+    def display_keys_of(
+        self, relation: RelationName, columns: Mapping[str, str]
+    ) -> list[tuple[str, ...]]:
+        """``display_key`` of expressions with the types of a relation's columns.
+
+        Parameters
+        ----------
+        columns : SQL of each expression, by the name of the relation's column.
+        """
+        source = self.find_source(relation)
+        return [
+            self.display_key(source.attribute(name), column) for name, column in columns.items()
+        ]
+
+    def display_keys(self, relation: RelationName, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """``display_key`` of columns of a relation, over the alias s."""
+        return self.display_keys_of(relation, {name: f"s.{quote(name)}" for name in names})
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
+        keys = self.display_keys(relation, quasi_identifiers)
+        return Recount.of_sizes(self.rows(recount_statements.recount(relation, keys)))
 
 
 class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):

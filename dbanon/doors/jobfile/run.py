@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,7 +17,6 @@ from dbanon.doors.jobfile.chain import chain_to_create, create_chain
 from dbanon.doors.jobfile.field_types import with_job_file_hints
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
-from dbanon.doors.jobfile.reports import drop_reports
 from dbanon.doors.progress import ProgressOption, progress_callback
 from dbanon.errors import (
     DbanonError,
@@ -31,11 +32,11 @@ from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.changes import unchanged_since
-from dbanon.run.gc import collect_garbage
+from dbanon.run.gc import collect_garbage, releases_without_data
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
 from dbanon.run.rules import by_rules
-from dbanon.sessions.names import parse_relation
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.places import file_for
 
@@ -48,6 +49,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _RETRIED = 4
 # Environment variable with a secret of the account that runs jobs.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
+_RELEASE = "{release}"
+_ID = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 @dataclass(frozen=True)
@@ -391,3 +394,43 @@ def combine_errors(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> Dban
         if unknown
         else "The others are done: those that failed can be run by their names.",
     )
+
+
+def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
+    """Remove reports of releases without data, if the job limits how many releases it keeps.
+
+    Parameters
+    ----------
+    store : of the ledger. Other files, and reports of releases that it does not list, stay.
+
+    Raises
+    ------
+    DbanonError : the ledger cannot be read.
+    """
+    exports = job.job.exports if isinstance(job.job, Job) else ()
+    drops = job.keep_last is not None or any(export.keep_last is not None for export in exports)
+    if not drops or job.report is None or _RELEASE not in job.report:
+        return
+    reports = _reports(job.report.replace("{job}", job.name))
+    if not reports:
+        return
+    causes = []
+    for release_id in sorted(releases_without_data(store, output, list(reports))):
+        try:
+            reports[release_id].unlink()
+        except OSError as error:
+            causes.append(error.strerror or type(error).__name__)
+    if causes:
+        reasons = ", ".join(dict.fromkeys(causes))
+        warn_caller(TablesLeft(f"{len(causes)} reports of earlier releases stay ({reasons})."))
+
+
+def _reports(template: str) -> dict[str, Path]:
+    """Find the files that match a path with ``{release}``, by release id."""
+    first, *tail = template.split(_RELEASE)
+    pattern = re.escape(first) + _ID + "(?P=release)".join(map(re.escape, tail))
+    matches = (
+        (re.fullmatch(pattern, path), path)
+        for path in glob.glob("*".join(map(glob.escape, (first, *tail))))
+    )
+    return {match["release"]: Path(path) for match, path in matches if match is not None}

@@ -7,6 +7,7 @@ checking rights, and writing and publishing releases.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -23,8 +24,11 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import postgresql as postgresql_ledger
+from dbanon.ledger.postgresql import PERSONS_WRITER
+from dbanon.ledger.postgresql_persons import joint_histories, pack_persons
 from dbanon.ledger.postgresql_releases import NUMBER_ENTRIES
 from dbanon.ledger.postgresql_rules import tie_rules
+from dbanon.sessions import statements
 from dbanon.sessions.base import (
     ExistingRelation,
     Locator,
@@ -37,12 +41,13 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, check_length, quote
+from dbanon.sessions.session import Session
+from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.arrays import PostgresqlArraySession
 from dbanon.stores.postgresql.digest import PostgresqlKeyedSession, PostgresqlPrivateSession
 from dbanon.stores.postgresql.display import display_keys
-from dbanon.stores.postgresql.persons import PostgresqlPersons
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
@@ -54,6 +59,75 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_patience,
 )
+
+_STAGED = pack_persons(quote(RELEASE_PERSONS))
+# The server evaluates the array, so it never passes through the client.
+_COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
+_IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
+_READABLE = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
+_RECORD = (
+    "INSERT INTO dbanon.release_person (release_id, part, persons)"
+    f" SELECT ?::uuid, p.part, p.persons FROM unnest({_STAGED}) WITH ORDINALITY"
+    " AS p(persons, part)"
+)
+
+
+class PostgresqlPersons(Session):
+    """The part of a session that records persons of releases."""
+
+    @abstractmethod
+    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement on the catalog."""
+
+    def stage_salt(self, salt: bytes) -> None:
+        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
+        # Sent as text, since a backend cannot pass bytes.
+        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
+
+    def salted_hash(self, text: str) -> str:
+        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
+        return f"substr(sha256({salted}), 1, 8)"
+
+    def joint_histories(
+        self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
+    ) -> tuple[int, int, int] | None:
+        if proof is None and self.look_up(_READABLE) == [(True,)]:
+            # The caller then reads the records once, and counts after each release.
+            return None
+        request: dict[str, Any] = {"releases": list(releases), "k": k}
+        persons = "NULL::bytea[]" if proof is None else _STAGED
+        if proof is not None:
+            release_id, relation, source = proof
+            request |= {
+                "release_id": release_id,
+                "relation_oid": self._number(relation),
+                "source_oid": self._number(source),
+            }
+        if self.look_up(PERSONS_WRITER):
+            rows = self.rows(_COUNT.format(persons=persons), (json_text(request),))
+        else:
+            ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
+            query = joint_histories(ids, persons, str(int(k)))
+            rows = self.rows(
+                f"SELECT counted::text FROM ({query}) AS q(counted)", (json.dumps(list(releases)),)
+            )
+        counts = json.loads(rows[0][0])
+        return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
+
+    def have_persons_recorded(self, release_id: str) -> bool:
+        # Entries without the oid of their source have no salt.
+        if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
+            if self.look_up(PERSONS_WRITER):
+                self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
+            else:
+                self.run(_RECORD, (release_id,))
+        # The next release of this transaction creates its own table.
+        self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
+        return True
+
+    def _number(self, name: RelationName) -> int | None:
+        existing = self.find_existing(name)
+        return None if existing is None else existing.oid
 
 
 class _Relation(NamedTuple):
