@@ -170,7 +170,7 @@ def classes_of(clustering: Found, records: NDArray[np.int64]) -> Found:
         levels = clustering.levels.of(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
-    return replace(clustering, classes=Partition(labels.reshape(-1), partition.told))
+    return replace(clustering, classes=Partition(labels.reshape(-1), partition.method_counts))
 
 
 def _enforce_models(
@@ -209,7 +209,7 @@ def _enforce_models(
         planned, state, microdata, batch.policy, None if first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.of(records)
-    clustering = Found(classes.of(records), levels, measures, clustering.told)
+    clustering = Found(classes.of(records), levels, measures, clustering.method_counts)
     refused = np.concatenate([batch.refused, withheld])
     return replace(
         batch,

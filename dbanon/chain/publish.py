@@ -167,7 +167,7 @@ def _publish_one(
             suppressed=suppressed,
             rows=counts.rows,
             verdict=update.guarantee.check(counts, expected),
-            telling=update.tells,
+            disclosive_columns=update.tells,
             few_persons=update.spellings,
             identifiers=kept_identifiers(update.planned),
             linking=_linking(update, reads, target, written, part),

@@ -127,7 +127,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             known=sum(size * many for size, many in sizes.items()),
             smallest=min(sizes, default=0),
             exposed=exposed,
-            told={"exposed": exposed, "more": exposed - before,
+            further_counts={"exposed": exposed, "more": exposed - before,
                   "alone": sizes.get(1, 0), "members": pending.presence.members,
                   "absent": pending.presence.absent, "joined": pending.presence.newcomers},
         )  # fmt: skip
@@ -299,8 +299,13 @@ def _advance_state(
     histories = update.histories
     # Store the public loss: dbanon chain show prints it.
     loss, _ = losses_of(update.release, None, ())
-    counts = {**histories.told, "persons": histories.persons, "waiting": histories.waiting,
-            "returned": histories.returned, "loss": loss.released}  # fmt: skip
+    counts = {
+        **histories.further_counts,
+        "persons": histories.persons,
+        "waiting": histories.waiting,
+        "returned": histories.returned,
+        "loss": loss.released,
+    }
     state = update.state
     chain_state.add_release(session, state.chain, state.sequence, update.planned.release_id, counts)
     return update
@@ -370,5 +375,7 @@ def _with_predecessor(update: ChainUpdate, pending: PendingRelease, key: bytes) 
         "pair_known": sum(size * many for size, many in sizes.items()),
     }
     update.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
-    histories = replace(update.histories, told={**update.histories.told, **pair})
+    histories = replace(
+        update.histories, further_counts={**update.histories.further_counts, **pair}
+    )
     return replace(update, histories=histories)

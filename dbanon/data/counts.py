@@ -203,7 +203,7 @@ class Histories:
         and ``fewest`` are None if each person has one row.
     apart : for persons in several tables: number of combinations over joined tables that fewer than
         k persons share.
-    told : further counts of classes and persons, by name.
+    further_counts : counts of classes and persons, by name.
     levels : the level that all released classes reach, by index of the model, for models that
         compare classes with the first release.
     """
@@ -224,7 +224,7 @@ class Histories:
     beyond: int = 0
     fewest: int | None = None
     apart: int = 0
-    told: Mapping[str, int] = field(default_factory=dict)
+    further_counts: Mapping[str, int] = field(default_factory=dict)
     levels: Mapping[int, float] = field(default_factory=dict)
 
 

@@ -96,7 +96,7 @@ def attack(
         table.membership_rate(make, int(target), releases, rng)
         for target in _farthest(exposed, targets, rng)
     ]
-    return replace(attacks, found={**attacks.found, membership.NAME: membership.attack(rates)})
+    return replace(attacks, results={**attacks.results, membership.NAME: membership.attack(rates)})
 
 
 def _two_parts(

@@ -171,5 +171,5 @@ def _as_published(data: Any, request: AsPublished) -> Synthesis:
         {column.name: rows[:, j].copy() for j, column in enumerate(microdata.attributes)},
         method="dcmdp",
         guarantee=SENTENCE,
-        told=describe_variance_loss(microdata.numbers, classes, request.k),
+        method_notes=describe_variance_loss(microdata.numbers, classes, request.k),
     )

@@ -244,7 +244,7 @@ def _run(
         lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
     refined.require(policy.k, max_refined_size(method.refine, policy.k))
-    return Partition(refined.labels, result.told)
+    return Partition(refined.labels, result.method_counts)
 
 
 def _chance_of(method: Method, seed: int | list[int]) -> np.random.Generator | None:

@@ -127,7 +127,7 @@ def _partition_for(
         # Units of entities form a separate table.
         measures if microdata.entities is None else table_measures,
     )
-    clustering = Found(partition, partition.levels_found, measures, partition.told)
+    clustering = Found(partition, partition.levels_found, measures, partition.method_counts)
     if policy.models:
         clustering = protect_classes(
             microdata,

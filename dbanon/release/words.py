@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.files import LINKS
+from dbanon.data.words import read_renamed
 from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution, Verdict, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
@@ -33,7 +34,7 @@ def nearness(certificate: Mapping[str, Any]) -> str:
         return "not known: the least possible loss may be 0"
     return (
         f"at most {100 * certificate['above']:.2f} % above the least possible loss"
-        f" ({certificate['way']})"
+        f" ({read_renamed(certificate, 'method')})"
     )
 
 
@@ -77,7 +78,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         *describe_column_sets(arguments),
         *([("cells released as NULL, of rare patterns", cells)] if cells else []),
-        *describe_method_counts(arguments.get("told", {})),
+        *describe_method_counts(read_renamed(arguments, "method_counts", {})),
     ]
 
 
@@ -175,7 +176,10 @@ def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
     return [
         title,
-        *((f"  {name}", attack_text(attack)) for name, attack in attacks["found"].items()),
+        *(
+            (f"  {name}", attack_text(attack))
+            for name, attack in read_renamed(attacks, "results").items()
+        ),
     ]
 
 

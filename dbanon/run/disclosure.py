@@ -13,6 +13,7 @@ from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
+from dbanon.data.words import both_keys
 from dbanon.errors import (
     ColumnLost,
     DaysAsNumbers,
@@ -314,7 +315,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
     """The findings on a release as its report's arguments keep them, by their key."""
     spelled = bool(counted.few_persons) and isinstance(counted.few_persons[0], PersonSpellings)
     findings = {
-        "telling": counted.telling,
+        **both_keys("disclosive_columns", counted.disclosive_columns),
         "entity_spellings" if spelled else "few_persons": counted.few_persons,
         "linking": counted.linking,
         "kept_identifiers": counted.identifiers,
@@ -323,7 +324,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
     return {
         key: [vars(column) for column in columns]
         for key, columns in findings.items()
-        if columns or key == "telling"
+        if columns or key in ("disclosive_columns", "telling")
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dbanon.data.schema import Kind, Role
+from dbanon.data.words import read_renamed
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded
 from dbanon.ledger.recorded import Recorded, require_classes
@@ -145,7 +146,7 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Found
                 _describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
-    for name, attack_figure in attacks.get("found", {}).items():
+    for name, attack_figure in read_renamed(attacks, "results", {}).items():
         low, high = attack_figure["interval"] or (None, None)
         between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield FoundFigure(

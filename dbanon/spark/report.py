@@ -22,6 +22,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Recount
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute
+from dbanon.data.words import both_keys
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
@@ -219,7 +220,7 @@ def report_of(
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
-        further_arguments["told"] = method_counts
+        further_arguments |= both_keys("method_counts", method_counts)
     return Report(
         planned.request(
             context.policy, counted.verdict, names, (NAME, NAME, KIND), further_arguments

@@ -270,7 +270,7 @@ def private_rows(
         method=method,
         guarantee=guarantee(options.cost, unit, table.source, budget.told),
         epsilon=options.epsilon,
-        told=synthesis.description,
+        method_notes=synthesis.description,
     )
     _recount(released, table.n, columns)
     return released

@@ -286,6 +286,16 @@ def planned(path: Path, k: int = 5, **more: Any) -> dict[str, str]:
     }
 
 
+def test_the_plan_has_the_former_key_of_a_format_too(tmp_path: Path) -> None:
+    path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
+    plan = dbanon.plan(
+        f"file:{path}", table="stays", quasi_identifiers=["Fallnr"], k=5, output="release.stays"
+    )
+    columns = plan.to_dict()["file_columns"]
+    assert any(column["text_format"] for column in columns)
+    assert all(column["text_format"] == column["told"] for column in columns)
+
+
 def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
     path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
     text = path.read_text(encoding="utf-8-sig")

@@ -53,7 +53,7 @@ def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             report = database.anonymize(**ASKED, keep=[name, *ORDINARY], if_exists="replace")
-        assert not report.telling
+        assert not report.disclosive_columns
         [finding] = report.linking
         assert finding == LinkingColumn(name, "age", below_k(rows_of(database, name)))
         assert finding.share > 0.05

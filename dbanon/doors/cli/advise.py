@@ -184,7 +184,7 @@ def _tables(advice: Advice) -> Group:
     from dbanon.doors.cli.render import pairs_table, rows_table
 
     singling, sweep = advice.singling, advice.sweep
-    falls = singling.falls()
+    falls = singling.unique_share_drops()
     columns = [
         (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
         for c in advice.columns

@@ -116,7 +116,7 @@ def _attacks(result: Attacks) -> str:
         if risk is not None
     ]
     without_risk = [
-        (attack.note, [name]) for name, attack in result.found.items() if attack.risk is None
+        (attack.note, [name]) for name, attack in result.results.items() if attack.risk is None
     ]
     counts = [
         ("originals", f"{result.originals:,}", "records"),

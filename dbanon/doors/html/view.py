@@ -41,8 +41,8 @@ def view(
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
-        "telling": [finding.describe(report.k_requested) for finding in report.findings],
-        "lost": report.lost_told(),
+        "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
+        "lost_columns": report.lost_told(),
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
@@ -389,9 +389,11 @@ def _files(report: Report) -> list[tuple[str, str]]:
 
 def _options(report: Report) -> list[tuple[str, str]]:
     """The options of the policy that are set, as the ledger has them."""
-    results = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
-                   "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
-                   "told", "intersects", "suppressed_cells", "homogeneity"}  # fmt: skip
+    results = {
+        *("also_k", "disclosive_columns", "entity_spellings", "exports", "few_persons"),
+        *("hierarchies", "homogeneity", "intersects", "k", "kept_identifiers", "levels", "linking"),
+        *("method", "method_counts", "models", "orders", "suppressed_cells", "telling", "told"),
+    }
     return [
         (name, value if isinstance(value, str) else json_text(value))
         for name, value in report.arguments.items()

@@ -321,7 +321,7 @@ def test_dependence_is_released(more):
     synthetic = dbanon.synthesize(table, budget=budget, **{**OPTIONS, "epsilon": 10.0}, **more)
     assert (synthetic.method, synthetic.n_rows) == ("dp_marginals", 1000)
     assert ((synthetic.columns["job"] == "nurse") == synthetic.columns["ill"]).mean() > 0.95
-    assert "graphical model of up to 1 two-way counts" in synthetic.told[1]
+    assert "graphical model of up to 1 two-way counts" in synthetic.method_notes[1]
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
