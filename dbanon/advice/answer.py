@@ -296,7 +296,7 @@ def _with_withheld(point: Point) -> str:
 def describe_entity(name: str) -> str:
     """Explain why a person identifier is proposed as the entity, not as a quasi-identifier."""
     return (
-        f"{json_text(name)} says whose a row is: k counts its values, and it"
+        f"{json_text(name)} identifies persons: k counts its values, and it"
         " is not released. As a quasi-identifier it would make classes of one person each"
     )
 

@@ -38,7 +38,7 @@ REASONS = {
     "all_different": "no two rows share a text",
     "long_text": "long texts may hold anything",
     "worded_text": "many different texts of several words may hold anything",
-    "moment": "a moment that something was noted at",
+    "moment": "timestamp of when something was recorded",
     "known": "others can see or know it, and it may also be sensitive. You decide",
     "all_different_number": "no two rows share a number: identifier, or a number?",
     "no_other": "no two rows share a number: identifier, or a number? Protected as a number, as no"
@@ -46,12 +46,12 @@ REASONS = {
     "different_number": "a number that no two rows share: it is protected as one",
     "code": "a code: others may know what it stands for about a person. Its numbers have no order"
     " (kind nominal)",
-    "design_weight": "how many persons a row of a survey stands for: a design weight is no property"
-    " of a person",
-    "household": "it numbers households: their members would find each other",
-    "values": "several values: others may know it about a person",
-    "person_name": "its name says that it numbers persons: whose a row is, and no quasi-identifier",
-    "person_values": "birth date or sex do not vary within its values: it numbers persons",
+    "design_weight": "how many persons a row of a survey stands for: a design weight, not a"
+    " property of a person",
+    "household": "it identifies households, whose members could find each other",
+    "values": "others may know it about a person",
+    "person_name": "its name suggests a person identifier, not a quasi-identifier",
+    "person_values": "birth date or sex never varies within a value: a person identifier",
 }
 
 # Types of PostgreSQL and DuckDB for identifiers or binary data.

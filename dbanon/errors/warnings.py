@@ -16,7 +16,7 @@ class KeptColumnLinks(PrivacyWarning):
 
 
 class KeptColumnIdentifies(PrivacyWarning):
-    """A column released as it is looks like names, addresses or numbers of persons."""
+    """A column released as it is looks like names, addresses or person identifiers."""
 
 
 class PseudonymsLink(PrivacyWarning):
@@ -24,7 +24,7 @@ class PseudonymsLink(PrivacyWarning):
 
 
 class PersonsBelowK(PrivacyWarning):
-    """Classes hold fewer than k values of a column that looks like a person's number."""
+    """Classes hold fewer than k values of a column that looks like a person identifier."""
 
 
 class HomogeneousClasses(PrivacyWarning):

@@ -152,8 +152,7 @@ class Job:
     entity: Annotated[
         str | None,
         Option(
-            "The column that says whose a row is. k counts its distinct values. It is not"
-            " released.",
+            "The column that identifies persons. k counts its distinct values. It is not released.",
             expected="the name of one column",
             form="NAME",
             see="guarantees.md#persons",

@@ -67,7 +67,7 @@ class NewBudget:
     entity: Annotated[
         str | None,
         Option(
-            "With the unit person: the column that says whose a row is.", form="COLUMN", see=_SEE
+            "With the unit person: the column that identifies persons.", form="COLUMN", see=_SEE
         ),
     ] = None
     raises: Annotated[
@@ -92,8 +92,7 @@ class NewBudget:
             raise InvalidParameter("epsilon must be 1e-9 or more.")
         if (self.unit == PERSON) != bool(self.entity):
             raise InvalidParameter(
-                "A budget of persons needs the column that says whose a row is, and no other has"
-                " one.",
+                "A budget of persons needs the column that identifies them, and no other has one.",
                 hint="Give the unit person and its `entity` together, or neither.",
             )
 

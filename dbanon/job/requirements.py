@@ -40,7 +40,7 @@ def require_chained(
     """
     if not entity:
         raise InvalidParameter(
-            "A chain follows persons: it needs the column that says whose a row is.",
+            "A chain follows persons, so it needs a column that identifies them.",
             hint="Name it: `entity`.",
         )
     if releases is not None:
@@ -178,7 +178,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     """
     if entity in named:
         raise InvalidParameter(
-            f'The entity column "{entity}" says whose a row is, so it cannot be released.',
+            f'The entity column "{entity}" identifies persons, so it cannot be released.',
             hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
             " column.",
         )
@@ -228,7 +228,7 @@ def require_parted(
     whole_persons_hint = 'Use `persons="whole"`'
     if not entity and not by_rules:
         raise InvalidParameter(
-            "persons=rows parts the rows of persons, and no column says whose a row is.",
+            "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",
         )
     if chained:

@@ -175,7 +175,7 @@ class Private:
     entity: Annotated[
         str | None,
         Option(
-            "Column of whole numbers that says whose a row is: one person is protected then.",
+            "Column of whole numbers that identifies persons: one person is protected then.",
             see=_SEE,
         ),
     ] = None

@@ -116,9 +116,9 @@ class KeptIdentifier:
 
 
 _WHY = {
-    "name": "its name says that it holds names, addresses or numbers of persons",
-    "form": "its values are written as e-mail addresses, phone numbers or numbers of persons are",
-    "type": "its type numbers things",
+    "name": "its name suggests names, addresses or person identifiers",
+    "form": "its values look like e-mail addresses, phone numbers or person identifiers",
+    "type": "its type is one for identifiers",
 }
 
 if TYPE_CHECKING:

@@ -246,7 +246,7 @@ def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
 
 
 def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
-    """The columns, counted, after all checks of rights and key, and those that number persons."""
+    """The columns, counted, after all checks of rights and key, and those that identify persons."""
     named = (*request.quasi_identifiers, *request.sensitive)
     job = Job(
         table=request.table,

@@ -213,12 +213,12 @@ def require_entity(entity: Attribute) -> None:
     """
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
-            f'Column "{entity.name}" of type {entity.sql_type} cannot say whose a row is.',
+            f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
             hint="Use a column of whole numbers, text or uuid.",
         )
     if entity.nullable:
         raise UnsupportedType(
-            f'Column "{entity.name}" says whose a row is, and may hold NULL.',
+            f'Column "{entity.name}" identifies persons, and may be NULL.',
             hint="Declare it NOT NULL, because nobody knows whose a row without it is.",
         )
 

@@ -65,7 +65,7 @@ def _of_frame(frame: Any, owner: str | None, types: Mapping[str, str] | str | No
         series = frame[owner]
         if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
             raise UnsupportedType(
-                f'Column "{owner}" says whose a row is, and may hold NULL.',
+                f'Column "{owner}" identifies persons, and may be NULL.',
                 hint="Give it a type of whole numbers without NULL, such as int64.",
             )
         read_persons, n = series.to_numpy, int(series.nunique())

@@ -161,7 +161,7 @@ def test_too_few_persons_are_refused(database: Database) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "no column says whose a row is": {"entity": None},
+    "no column identifies persons": {"entity": None},
     "sets of columns": {"also_k": [["age"]]},
     "no column may join": {
         "keep": [], "pseudonyms": ["id"], "pseudonym_key": "env:DBANON_TEST_KEY",
@@ -249,7 +249,7 @@ jobs:
     file.write_text(job.replace("    entity: who\n", ""))
     refused = CliRunner().invoke(main, ["run", str(file)])
     assert refused.exit_code == 2
-    assert "says whose a row is" in refused.output
+    assert "identifies persons" in refused.output
 
 
 def test_frames_do_the_same(sqlite_file: Database) -> None:

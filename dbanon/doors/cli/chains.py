@@ -58,7 +58,7 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
     ),
 )
 @click.option("--entity", required=True, metavar="COLUMN",
-              help="The column that says whose a row is.")  # fmt: skip
+              help="The column that identifies persons.")  # fmt: skip
 @click.option(
     "--source",
     metavar="FILE_URL",
@@ -142,7 +142,7 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
     "--entity",
     metavar="COLUMN",
     help=(
-        "For releases without a chain: the column that says whose a row is. Without it, persons are"
+        "For releases without a chain: the column that identifies persons. Without it, persons are"
         " counted by the ledger's record, which releases with an entity have."
     ),
 )

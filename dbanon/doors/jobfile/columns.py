@@ -119,7 +119,7 @@ def _order(value: list[str]) -> list[str]:
 
 
 class IdentifierColumn(Strict):
-    """Says whose a row is: never released."""
+    """Identifies persons, and is never released."""
 
     role: Literal["identifier"]
 

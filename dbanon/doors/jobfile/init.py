@@ -286,7 +286,7 @@ class _Seen:
 
     Parameters
     ----------
-    entity : the column that says whose a row is; None where a row is a person.
+    entity : the column that identifies persons; None if each row is a person.
     nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
     rows : of the table.
     kinds : of quasi-identifiers that look like codes.

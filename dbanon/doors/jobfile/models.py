@@ -250,7 +250,7 @@ def _or_declared(schema: dict[str, Any]) -> None:
 
 
 class EntitySpec(Strict):
-    """The column that says whose a row is, and how its texts are compared."""
+    """The column that identifies persons, and how its texts are compared."""
 
     column: ColumnName
     normalize: Literal[NORMALIZE] | None = None  # type: ignore[valid-type]
@@ -326,7 +326,7 @@ def find_misfits(
     if not set(key) <= set(roles):
         yield "key must name columns of the job"
     if chained and not entity_columns:
-        yield "chain needs entity: the column that says whose a row is"
+        yield "chain needs entity: the column that identifies persons"
 
 
 def _version(value: int) -> int:

@@ -1,4 +1,4 @@
-"""Numbers of persons: told by names of several languages, and by what does not vary within."""
+"""Person identifiers: recognized by names in several languages, and by constant values."""
 
 from __future__ import annotations
 
