@@ -360,8 +360,8 @@ class Report(WithCard):
 
         measure, before = {
             "sse": ("SSE/SST", "before rounding to column types"),
-            "iloss": ("iloss a cell", "on the classes' own ranges"),
-            "gower": ("Gower's distance a cell", "before rounding to column types"),
+            "iloss": ("iloss per cell", "on the classes' own ranges"),
+            "gower": ("Gower's distance per cell", "before rounding to column types"),
         }[self.loss_measure]
         loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
         holds = self.counts.verdict
@@ -387,12 +387,15 @@ class Report(WithCard):
                 ("KEPT IDENTIFIER", finding.describe(self.k_requested))
                 for finding in self.kept_identifiers
             ),
-            *(("COLUMN LINKS", finding.describe(self.k_requested)) for finding in self.linking),
+            *(("LINKING COLUMN", finding.describe(self.k_requested)) for finding in self.linking),
             *(
-                ("COLUMN TELLS", finding.describe(self.k_requested))
+                ("DISCLOSIVE COLUMN", finding.describe(self.k_requested))
                 for finding in self.disclosive_columns
             ),
-            *(("PERSONS", finding.describe(self.k_requested)) for finding in self.few_persons),
+            *(
+                ("PERSON IDENTIFIER", finding.describe(self.k_requested))
+                for finding in self.few_persons
+            ),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),

@@ -99,7 +99,7 @@ def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cauti
 def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Pairs of label and text with a method's counts on its classes; at most one."""
     text = ", ".join(f"{label}: {count}" for label, count in counts.items())
-    return [("found by the method", text)] if text else []
+    return [("counted by the method", text)] if text else []
 
 
 def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:

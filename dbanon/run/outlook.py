@@ -393,8 +393,8 @@ def _describe_column(column: PlannedColumn) -> str:
 def _clustered_pairs(clustered: ClusteringSummary) -> list[tuple[str, str]]:
     measure = {
         "sse": "SSE/SST",
-        "iloss": "iloss a cell",
-        "gower": "Gower's distance a cell",
+        "iloss": "iloss per cell",
+        "gower": "Gower's distance per cell",
     }[clustered.loss_measure]
     levels = ", ".join(f"{name} {level}" for name, level in (clustered.levels or {}).items())
     return [

@@ -246,6 +246,6 @@ def translate_client_errors() -> Iterator[None]:
         kind = type(error).__name__
         if isinstance(error, PermissionError) or any(word in kind for word in _DENIED):
             raise PermissionError(
-                errno.EACCES, f"the object store does not let this account in ({kind})"
+                errno.EACCES, f"the object store denies access to this account ({kind})"
             ) from None
-        raise OSError(errno.EIO, f"the object store does not do it ({kind})") from None
+        raise OSError(errno.EIO, f"the object store does not answer ({kind})") from None

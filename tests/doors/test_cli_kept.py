@@ -37,4 +37,4 @@ def test_a_warning_on_stderr_and_strict(tmp_path: Path) -> None:
         {"name": "twice", "determines": "age", "share": 1.0}
     ]
     done = run(*given, "--keep", "twice", "--if-exists", "replace")
-    assert "COLUMN TELLS" in done.stdout
+    assert "DISCLOSIVE COLUMN" in done.stdout

@@ -96,7 +96,7 @@ def test_what_each_column_tells(database: Database) -> None:
     assert [TellingColumn(**entry) for entry in arguments["disclosive_columns"]] == list(
         report.disclosive_columns
     )
-    assert [text for label, text in report.rows() if label == "COLUMN TELLS"] == [
+    assert [text for label, text in report.rows() if label == "DISCLOSIVE COLUMN"] == [
         column.describe(K) for column in report.disclosive_columns
     ]
     assert report.to_dict()["disclosive_columns"][0] == vars(report.disclosive_columns[0])

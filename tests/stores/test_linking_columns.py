@@ -59,7 +59,7 @@ def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
         assert finding.share > 0.05
         said = [str(one.message) for one in caught if one.category is KeptColumnLinks]
         assert said == [f"Column {finding.describe(K)}."]
-        assert [text for label, text in report.rows() if label == "COLUMN LINKS"] == [
+        assert [text for label, text in report.rows() if label == "LINKING COLUMN"] == [
             finding.describe(K)
         ]
     [(recorded,)] = database.rows(

@@ -96,7 +96,7 @@ def test_classes_of_few_persons_are_warned_of(database: Database) -> None:
     recorded = database.rows(f"SELECT arguments FROM {database.ledger()}")[0][0]
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
     assert [FewPersons(**one) for one in arguments["few_persons"]] == list(report.few_persons)
-    assert [text for label, text in report.rows() if label == "PERSONS"] == [
+    assert [text for label, text in report.rows() if label == "PERSON IDENTIFIER"] == [
         one.describe(K) for one in report.few_persons
     ]
 

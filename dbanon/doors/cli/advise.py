@@ -149,20 +149,20 @@ def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> No
     proposals = [f"{name}: {rule if isinstance(rule, str) else rule['role']}"
             for name, rule in new.items()]  # fmt: skip
     click.echo(
-        f"Rules of {table} to be declared: {'; '.join(map(printable, proposals)) or 'none'}."
+        f"Rules to declare for {table}: {'; '.join(map(printable, proposals)) or 'none'}."
         + (
-            f" Already declared, and left: {', '.join(map(printable, sorted(declared)))}."
+            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared)))}."
             if declared
             else ""
         )
         + (
-            " Declared by others than the owner of today, and replaced where named above:"
+            " Declared by someone other than the present owner, and replaced if listed above:"
             f" {', '.join(map(printable, sorted(refused)))}."
             if refused
             else ""
         )
         + (
-            f" To be decided, without a rule: {', '.join(map(printable, open_columns))}."
+            f" Without a rule, for you to decide: {', '.join(map(printable, open_columns))}."
             if open_columns
             else ""
         ),
@@ -214,18 +214,18 @@ def _tables(advice: Advice) -> Group:
     header = ["method", "k", loss, *(["about"] if estimated else []),
               "linkage risk", "class risk", "withheld", "frontier"]  # fmt: skip
     chosen = "proposed" if advice.proposed else "named"
-    title = f"What singles out, of the {len(advice.quasi_identifiers)} columns {chosen}"
+    title = f"Columns that make rows unique, of the {len(advice.quasi_identifiers)} {chosen}"
     return Group(
         rows_table(
             f"{advice.source}, {counted(advice.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),
-        rows_table(title, ["columns", "rows", "fall"], singles),
-        rows_table("Tried, and made nowhere", header, tried),
+        rows_table(title, ["columns", "rows", "drop"], singles),
+        rows_table("Simulated only; nothing was written", header, tried),
         *(Text(f"Note: {note}.") for note in sweep.notes()),
         pairs_table(
-            "To start from",
+            "Where to start",
             [*advice.recommended(), ("CPU seconds", f"{sum(advice.seconds.values()):.1f}")],
         ),
     )

@@ -39,7 +39,7 @@ _RULE = re.compile(r"([^{}]+)(\{[^{}]*\})")
 _CARD = ".dbanon-card"
 
 # The losses of a sweep, as reports name them.
-LOSSES = {"sse_loss": "SSE/SST", "iloss": "iloss a cell"}
+LOSSES = {"sse_loss": "SSE/SST", "iloss": "iloss per cell"}
 
 
 @singledispatch

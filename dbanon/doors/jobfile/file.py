@@ -382,7 +382,8 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
     is_page = job_spec.report is not None and job_spec.report.endswith(".html")
     if job.chain is not None and is_page:
         raise InvalidParameter(
-            "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
+            "HTML reports are not available for chains, which are not evaluated: report must be"
+            " .json or .txt"
         )
     of_files = bool(spec.source.path) or is_of_files(str(spec.source.url))
     if job.chain is not None and of_files and spec.target.url is None:

@@ -142,10 +142,10 @@ _DECIDED = """\
 _HEAD = """\
 {made}#
 # role: identifier         identifies a person; never released
-#       quasi_identifier   with others it could re-identify a person: released as its class's value
+#       quasi_identifier   could re-identify a person together with others: generalized or averaged
 #       sensitive          released as it is, and counted as sensitive
 #       keep               released as it is; needs a reason: "…"
-#       by                 makes strata, which no class crosses; released as it is
+#       by                 groups that are anonymized separately; released as it is
 #       drop               not released
 version: 1
 source:

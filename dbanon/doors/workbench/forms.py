@@ -262,7 +262,7 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
     low, high = number("from", 2, 10_000), number("to", 2, 10_000)
     if low and high and (low > high or high - low > 40):
         checks.errors["to"] = InvalidParameter(
-            "The sizes of classes must run from a smaller to a larger one, 41 at most."
+            "The smallest k must not exceed the largest, and at most 41 values of k can be tried."
         )
     sample, limit = number("sample", 100, 10_000_000), number("limit", 1, 86_400)
     seed = number("seed", 0, 2**31)

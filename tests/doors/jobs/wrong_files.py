@@ -337,7 +337,7 @@ WRONG = [
           f"{_JOB}.report", "must be a file of this machine"),
     # -- what each run would refuse ---------------------------------------------------------------
     Wrong("chain with a page", "table: people", f'table: people\n    chain: {{name: a, key: "file:{SECRET}"}}\n    report: a.html',
-          _JOB, "A release of a chain has no page", 10),
+          _JOB, "HTML reports are not available for chains", 10),
     Wrong("attacks without an evaluation", "table: people", "table: people\n    attacks: true", _JOB,
           "Attacks are a part of an evaluation", 10),
     Wrong("metrics of another name", "version: 1", f"version: 1\nmetrics: {SECRET}.txt", "metrics",
