@@ -83,8 +83,8 @@ class AdviceRequest:
     ] = SECONDS
     sample: Annotated[
         int, Option((
-            "If the table has more rows than this, try releases on a sample of this size. `seed`"
-            " draws it."
+            "If the table has more rows than this, try releases on a random sample of this size"
+            " (see `seed`)."
         ),
                     minimum=100)
     ] = 2_000  # fmt: skip

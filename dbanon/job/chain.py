@@ -66,7 +66,10 @@ class Chain:
     ] = None
     accept_turnover: Annotated[
         bool,
-        Option("Accept that many members left and as many newcomers came since the last release."),
+        Option(
+            "Accept that many members have left and many newcomers have joined since the last"
+            " release."
+        ),
     ] = False
     outputs: Annotated[
         Mapping[str, str],
@@ -149,7 +152,7 @@ class Rules:
     admit_every: Annotated[int, Option("Admit newcomers with every Nth release.", minimum=1)] = 1
     min_newcomers: Annotated[
         int | None,
-        Option("Fewer newcomers wait, until max_wait; 5 k where nothing is said.", minimum=0),
+        Option("If there are fewer newcomers, they wait, until max_wait. Default: 5 k.", minimum=0),
     ] = None
     max_wait: Annotated[
         int,

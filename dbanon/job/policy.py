@@ -70,8 +70,8 @@ class Policy:
     standardize: Annotated[
         str | None,
         Option(
-            "How columns are made comparable. Default: zscore, but range for dcm and for the"
-            " recoding representative.",
+            "How columns are scaled to make them comparable. Default: zscore, but range for dcm"
+            " and for the recoding representative.",
             choices=STANDARDIZATIONS,
             see="methods.md#distances",
         ),
@@ -88,8 +88,8 @@ class Policy:
     nulls: Annotated[
         str,
         Option(
-            "suppress: withhold records with a NULL. category: build classes within each"
-            " pattern of NULLs. merge: the same, and rare patterns join larger ones.",
+            "suppress: leave out records with a NULL. category: build classes within each pattern"
+            " of NULLs. merge: the same, and rare patterns join larger ones.",
             choices=NULL_POLICIES,
             see="guarantees.md",
         ),
@@ -97,7 +97,7 @@ class Policy:
     max_suppression: Annotated[
         float | None,
         Option(
-            "Largest share of records that may be withheld, 0 to 1.",
+            "Largest share of records that may be suppressed, 0 to 1.",
             minimum=0,
             maximum=1,
             expected="a share from 0 to 1",
@@ -107,7 +107,7 @@ class Policy:
     recoding: Annotated[
         str | None,
         Option(
-            "How a class is turned into released values. Default: the method's own way.",
+            "How a class is turned into released values. Default: the method's own recoding.",
             choices=tuple(RECODINGS),
             see="methods.md#recodings",
         ),
@@ -137,7 +137,7 @@ class Policy:
     local_range: Annotated[
         bool,
         Option(
-            "Release each class's own range. Its borders are values of members of the class.",
+            "Release each class's own range. Its bounds are values of members of the class.",
             release=True,
         ),
     ] = False
@@ -155,7 +155,7 @@ class Policy:
     refine_iterations: Annotated[
         int | None,
         Option(
-            "Pools built anew; default: as `refine` says.",
+            "Number of rebuilt pools. Default: depends on `refine`.",
             minimum=0,
             see="methods.md#refinement",
         ),
@@ -172,8 +172,8 @@ class Policy:
     block_size: Annotated[
         int | None,
         Option(
-            "Cut more records than this into blocks of about as many that no class crosses: faster,"
-            " on all cores, a little more loss.",
+            "Cut more records than this into blocks of about this size, and cluster each"
+            " separately: faster, on all cores, with slightly more loss.",
             minimum=4,
             expected="a whole number, 2k or more",
             see="methods.md#blocks",
@@ -245,8 +245,8 @@ class Policy:
     certificate: Annotated[
         float | None,
         Option(
-            "Seconds to search for the least possible loss. The report shows it beside the"
-            " loss of the release.",
+            "Seconds to search for the least possible loss. The report shows it next to the loss"
+            " of the release.",
             minimum=0,
             above=True,
             release=True,

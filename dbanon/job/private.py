@@ -41,7 +41,7 @@ class NewBudget:
     """
 
     name: str
-    source: Annotated[str, Option("What its releases read, as in app.people.", see=_SEE)]
+    source: Annotated[str, Option("The table that its releases read, as in app.people.", see=_SEE)]
     epsilon: Annotated[
         float,
         Option(

@@ -19,7 +19,8 @@ from dbanon.spaces.numeric import weight_vector
 INDEPENDENT = "independent"
 RELEASES = Option(
     "independent: make another release of a source whose persons were released before, outside a"
-    " chain. Without it such a release is refused, because the classes of both can be intersected.",
+    " chain. Otherwise such a release is refused, because readers can intersect the classes of"
+    " both.",
     choices=(INDEPENDENT,),
     release=True,
     see="chains.md#a-second-release",

@@ -85,14 +85,14 @@ def _k_help(description: str) -> str:
     "to_declare",
     is_flag=True,
     help=(
-        "Show the proposals, ask for a yes, then declare the roles of columns that have no rule"
-        " yet. A column whose role is undecided gets no rule."
+        "Show the proposals, ask for confirmation, then declare the roles of columns that have no"
+        " rule yet. A column whose role is undecided gets no rule."
     ),
 )
 @click.option("--yes", is_flag=True, help="With --declare, do not ask.")
 @common
 def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
-    """Propose column roles, show which columns single rows out, and recommend a first release.
+    """Propose column roles, show which columns make rows unique, and recommend a first release.
 
     Roles are proposals, never decisions. Without --declare nothing is written. No value of the
     data is printed.

@@ -207,17 +207,17 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     help=(
-        "Also write the report to a .json, .html or .txt file; .html with --evaluate. If nothing is"
-        " released, NAME.refused.html says why."
+        "Also write the report to a .json, .html or .txt file; .html turns --evaluate on. If"
+        " nothing is released, NAME.refused.html says why."
     ),
 )
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @with_engine
 @common
 def anonymize(url: str, **arguments: Any) -> None:
     """Anonymize a table into a table or view that was recounted before it is visible.
 
-    A column named nowhere is not copied.
+    Columns you don't name are left out.
     """
     form = arguments["form"]
     with errors(form), signals(), commit_guard() as committed:
@@ -302,7 +302,7 @@ _BOUND_OPTIONS = tuple(
 )
 @common
 def bound(url: str, **arguments: Any) -> None:
-    """Compute the least loss that any release of a table in classes of k or more rows must have.
+    """Compute the minimum loss of any release of a table in classes of k or more rows.
 
     The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
     bound by linear programs, which need the extra bound. For more rows, or without the

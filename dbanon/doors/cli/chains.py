@@ -63,8 +63,8 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
     "--source",
     metavar="FILE_URL",
     help=(
-        "The files that its releases read, such as file:people.csv; --table says what their rows"
-        " are called. The database keeps the chain and takes the releases."
+        "The files that its releases read, such as file:people.csv; --table names the table of"
+        " their rows. The database stores the chain and receives the releases."
     ),
 )
 @_with_rules

@@ -205,9 +205,9 @@ def _mark(database: Path, release_id: str) -> None:
     help="The directory for the database file.",
 )
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Random seed of the invented persons."
+    "--seed", type=int, default=1, show_default=True, help="Random seed of the generated persons."
 )
 def demo(rows: int, k: int, directory: Path, seed: int) -> None:
-    """Invent a table of persons in a DuckDB file, anonymize it, and verify it."""
+    """Generate a table of persons in a DuckDB file, anonymize it, and verify it."""
     with errors("table"), signals():
         run_demo(rows, k, directory, seed)

@@ -264,7 +264,7 @@ def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     "--original",
     metavar="TABLE",
     help=(
-        "The relation that it was made from. Adds the losses that can be computed without pairing"
+        "The table that it was made from. Adds the losses that can be computed without pairing"
         " rows."
     ),
 )
@@ -349,7 +349,7 @@ def drop(url: str, release: str, form: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @with_recount_options(
-    "The quasi-identifiers, for a relation that is not in the ledger of this database.",
+    "The quasi-identifiers, for a table that is not in the ledger of this database.",
     "the ledger's k",
 )
 @common

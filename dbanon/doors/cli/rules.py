@@ -123,7 +123,7 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
               help="For a release of a chain: where the chain's key is.")  # fmt: skip
 @click.option("--pseudonym-key", "pseudonym_key", metavar="file:PATH|env:NAME",
               help="For a release with pseudonyms: where their key is.")  # fmt: skip
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @common
 def refresh(
     url: str,

@@ -51,7 +51,8 @@ _ACCEPT_COUNTS = click.option(
     type=Names(),
     default=(),
     metavar="A,B",
-    help="Accept, once, counts that are not as the job expects: rows, persons, share_null.",
+    help="Accept, for this run, counts that differ from what the job expects: rows, persons,"
+    " share_null.",
 )
 
 
@@ -76,7 +77,7 @@ _ACCEPT_COUNTS = click.option(
     help="The file to write metrics for monitoring to. Default: the one in the job file.",
 )
 @PASSWORD
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @common
 def run(
     file: Path,

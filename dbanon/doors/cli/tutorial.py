@@ -162,7 +162,7 @@ def _remove_files(folder: Path, *, new: bool) -> None:
 def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
     """Take a guided tour in ten minutes. Each step is explained, run for real, and waits for Enter.
 
-    It starts from a raw table of invented persons, makes a release, verifies it, changes it, and
+    It starts from a raw table of generated persons, makes a release, verifies it, changes it, and
     shows what is refused. It needs no database server. Where input or output is not a terminal, it
     does not wait.
     """
