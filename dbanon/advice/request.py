@@ -118,13 +118,13 @@ class AdviceRequest:
     def __post_init__(self) -> None:
         check(self)
         if not self.k:
-            raise InvalidParameter("k must name at least one size of classes.")
+            raise InvalidParameter("k must have at least one class size.")
         object.__setattr__(self, "k", tuple(sorted(set(self.k))))
         for name in self.methods:
             curve(name)
         if both := set(self.quasi_identifiers) & set(self.sensitive):
             raise InvalidParameter(
-                f'Column "{min(both)}" is named as quasi-identifier and as sensitive.',
+                f'Column "{min(both)}" is named both as a quasi-identifier and as sensitive.',
                 hint="What others may know of a person is a quasi-identifier.",
             )
 

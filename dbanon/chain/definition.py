@@ -86,8 +86,9 @@ def as_part(
         new = sorted(set(values) - set(original.values))
         if new and name not in with_trees:
             raise ChainChanged(
-                f'Column "{name}" holds {len(new)} values that it did not hold when the chain'
-                " began, and no hierarchy says what they are released as.",
+                f'Column "{name}"'
+                f" holds {len(new)} values that were not there when the chain began, and no"
+                " hierarchy covers them.",
                 hint="Bring them under known ones in a view, or begin another chain, with a"
                 " hierarchy of all values that may come.",
             )
@@ -165,7 +166,7 @@ def require_same(chain: ChainRecord, now: Mapping[str, Any]) -> None:
     differing = [name for name in before if before[name] != now.get(name)]
     if differing:
         raise ChainChanged(
-            f"The job is not as the first release of chain {chain.name} was made.",
+            f"The job differs from the first release of chain {chain.name}.",
             detail=f"Otherwise: {', '.join(sorted(differing))}.",
             hint="What a chain's releases have in common stays. Begin another chain, or undo it.",
         )

@@ -153,13 +153,13 @@ def create(
         key_of is None
     ):
         raise InvalidParameter(
-            "A chain has a new key (`key_out`), or that of the closed chain that it follows"
-            " (`new_chain_from`, with the place of its key).",
+            "A chain needs a new key (`key_out`), or the key of the closed chain that it follows"
+            " (`new_chain_from`, with the location of its key).",
             hint="Say where to write the key, or name both the chain and its key.",
         )
     if not store.lasting:
         raise InvalidParameter(
-            "A chain keeps its state in a database, and a file is not a database.",
+            "A chain keeps its state in a database, not in a file.",
             hint="Name the database that its releases go to, and the file as `source`.",
         )
     with ExitStack() as stack:

@@ -49,7 +49,7 @@ def require_no_other_chain(
     ]
     if existing:
         raise ChainSamePersons(
-            f"There is a chain over the persons of {source} already: {', '.join(existing)}.",
+            f"A chain already exists over the persons of {source}: {', '.join(existing)}.",
             detail="Whoever sees the releases of both knows a person's class in each, and few"
             " share both.",
             hint="Go on with it. Or close it, and name it when a new chain is made, as the one"

@@ -68,8 +68,8 @@ def publish_tables(
         chain_state.find(reads, state.chain.name).sequence != state.sequence
     ):
         raise SourceChanged(
-            f"Another release of chain {state.chain.name} was made meanwhile: this one counts as"
-            " published, and is not.",
+            f"Another release of chain {state.chain.name} was made meanwhile. This one counts as"
+            " published, although it was not.",
             hint="Run it again.",
         )
     sessions = [reads] if reads is writes else [reads, writes]

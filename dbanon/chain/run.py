@@ -254,9 +254,9 @@ def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
     if not is_recorded:
         warn_caller(
             ReleaseNotNoted(
-                f"The last release of chain {job.chain.name} could not be noted beside its key: a"
-                " database that is restored from a backup would not be noticed by it. Let this"
-                " role write the directory of the key."
+                f"The last release of chain {job.chain.name} could not be noted next to its key,"
+                " so a database restored from a backup would not be detected. Allow this role to"
+                " write to the directory of the key."
             )
         )
 

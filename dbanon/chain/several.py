@@ -79,8 +79,8 @@ def require_several(chain: ChainRecord, job: Job) -> None:
     """
     if chain.rules.max_rows_per_person is not None and job.policy.models:
         raise ChainModel(
-            f"Chain {chain.name} takes several rows a person, and keeps no privacy model then: one"
-            " counts the values of a class, one a person.",
+            f"Chain {chain.name} has several rows per person, so it cannot use privacy models,"
+            " which count one value per person.",
             hint="Bring the rows of each person into one in a view, or leave out the model.",
         )
 

@@ -290,7 +290,7 @@ def _with_target(
         to.require_type(planned.relation.attribute(name))
     if job.policy.intervals == "range":
         raise InvalidParameter(
-            "Ranges of a database's own type do not travel to another one.",
+            "Range types of one database cannot be written to another.",
             hint='Use `intervals="text"` or `intervals="bounds"`.',
         )
     return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)

@@ -129,7 +129,7 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     for wrong in (set(outputs) ^ set(rules.tables), set(retained_by_table) - set(rules.tables)):
         if wrong:
             raise InvalidParameter(
-                "Each further table of a chain is released to a place of its own, and no other is:"
+                "Each further table of a chain, and no other, needs its own output:"
                 f" {', '.join(sorted(wrong))}.",
                 hint=(
                     "Name the tables that dbanon chain show lists, each with its output: outputs."
@@ -138,7 +138,7 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     destinations = [parse_relation(output) for output in (job.output, *outputs.values())]
     if len(set(destinations)) < len(destinations):
         raise InvalidParameter(
-            "Two tables of a chain would be released to one place.",
+            "Two tables of a chain would be released to the same output.",
             hint="Name a place for each: output, and the outputs of the chain.",
         )
     if rules.tables and job.exports:
@@ -159,7 +159,8 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
         duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
         if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
-                f"Columns of {other.name} would be released twice, or with whose they are:"
+                f"Columns of {other.name} would be released twice, or together with the person"
+                " identifier:"
                 f" {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables of a chain are released with its quasi-identifiers: name columns"
                 " that only this one has.",

@@ -196,7 +196,7 @@ class Measures:
         pattern = tuple(present.tolist())
         if pattern not in self.whitenings:
             raise InvalidParameter(
-                "Mahalanobis distances need a covariance, which these measures do not hold.",
+                "Mahalanobis distances need a covariance, which these measures do not contain.",
                 hint="Measure the table with its covariance.",
             )
         return self.whitenings[pattern]

@@ -214,7 +214,7 @@ def certificate(
         make(Reading, reading).require_none()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
-                "Quasi-identifiers and keys are named of a table.",
+                "Quasi-identifiers and keys can only be named for a table.",
                 hint="Of an array or a data frame all columns are quasi-identifiers.",
             )
         return bound(microdata_of(data, orders), size, seconds, tick)

@@ -165,7 +165,7 @@ class _Table:
         after = after[self.names]
         after = after[~is_all_stars(after, self.names)]
         if not len(after):
-            raise TooFewRecords("All released rows are withheld.")
+            raise TooFewRecords("All released rows are suppressed.")
         columns = [
             ReleasedValues.of(source_attribute, after[source_attribute.name])
             for source_attribute in microdata.attributes

@@ -149,7 +149,7 @@ def anonymize_frame(
     for names in columns.values():
         if isinstance(names, (list, tuple)) and not all(isinstance(name, str) for name in names):
             raise InvalidParameter(
-                "The columns of the frame have names that are no text.",
+                "The columns of the frame have names that are not text.",
                 hint="Name them first: frame.columns = [...]",
             )
     trees = parse_all(hierarchies, files=True)
@@ -179,6 +179,6 @@ def _check_rows(rows: str, policy: Policy) -> None:
     if rows == INPUT and policy.strict:
         raise RowsLinkableRefused(
             f'With rows="{INPUT}" the released rows would stand as their originals do, and strict'
-            " was asked for.",
+            " was requested.",
             hint="Take the usual order, which is random, or leave out `strict`.",
         )

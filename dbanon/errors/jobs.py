@@ -42,7 +42,7 @@ class TimeLimit(DbanonError):
 
 
 class JobRunning(DbanonError):
-    """The job is running already."""
+    """The job is already running."""
 
     code = "job_running"
     exit_code = 7

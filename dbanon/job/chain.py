@@ -214,12 +214,12 @@ class Rules:
             require_chain_name(self.new_chain_from)
         if self.tables and self.max_rows_per_person is None:
             raise InvalidParameter(
-                "A chain of several tables is one of persons with several rows.",
+                "A chain of several tables needs persons with several rows.",
                 hint="Say how many rows of each table are shown of a person: max_rows_per_person.",
             )
         if self.mode == MEASURE and self.max_rows_per_person is not None:
             raise InvalidParameter(
-                "A chain that measures takes one row a person.",
+                "A chain that measures takes one row per person.",
                 hint="Leave out max_rows_per_person, or the mode.",
             )
 

@@ -318,7 +318,7 @@ class Job:
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
-                    f'The hierarchy of "{column}" names no quasi-identifier.',
+                    f'The hierarchy of "{column}" does not name a quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)

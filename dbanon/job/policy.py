@@ -261,7 +261,7 @@ class Policy:
         check(self)
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
-                f"Method {self.method} makes synthetic rows, and no classes.",
+                f"Method {self.method} makes synthetic rows, not classes.",
                 hint="dbanon.synthesize and dbanon.anonymize have it: see"
                 " docs/differential-privacy.md.",
             )
@@ -295,7 +295,7 @@ class Policy:
             )
         if self.also_k and recoding.method is not None:
             raise InvalidParameter(
-                f"Recoding {recoding.name} releases classes of its own, which no set of columns can"
+                f"Recoding {recoding.name} makes its own classes, which sets of columns cannot"
                 " make coarser.",
                 hint="Leave out `also_k`, or choose another method.",
             )
@@ -337,7 +337,7 @@ class Policy:
         """
         if self.block_size is None:
             raise InvalidParameter(
-                "A table that does not fit into memory is anonymized in blocks.",
+                "A table that does not fit into memory must be anonymized in blocks.",
                 hint="Say how large they are: `block_size=50000`.",
             )
         return self.block_size
@@ -363,7 +363,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
     budget = (policy.refine_iterations, policy.refine_seconds)
     if policy.refine is None and budget != (None, None):
         raise InvalidParameter(
-            "A budget for refinement was given, but no refinement.",
+            "A limit for refinement was given, but no refinement.",
             hint='Choose `refine="fast"`, or leave the budget out.',
         )
     if policy.refine == "pass" and policy.refine_iterations is not None:
@@ -373,12 +373,12 @@ def _check_refinement(policy: Policy, method: Method) -> None:
         )
     if policy.refine_seconds is not None and policy.block_size is not None:
         raise InvalidParameter(
-            "Refinement in blocks, which are worked on side by side, has no limit in seconds.",
+            "Refinement in blocks runs in parallel, so it cannot have a limit in seconds.",
             hint="Leave out `refine_seconds`, or give `refine_iterations`.",
         )
     if policy.refine is not None and method.refine is None:
         raise InvalidParameter(
-            f"Method {method.name} gives no classes of rows that could be refined.",
+            f"Method {method.name} makes no classes of rows that could be refined.",
             hint="Leave out `refine`.",
         )
 

@@ -223,7 +223,7 @@ class Reading:
         for name in self.asked:
             if name != "foreign_files":
                 raise InvalidParameter(
-                    f"{name} applies to CSV files, and the source is not one.",
+                    f"{name} only applies to CSV files.",
                     hint="Leave it out, or read a file: file:people.csv.",
                 )
 
@@ -231,7 +231,7 @@ class Reading:
         """Check that ``foreign_files`` is unset for other sources; raises InvalidParameter."""
         if self.foreign_files != REFUSE:
             raise InvalidParameter(
-                "foreign_files applies to files of this machine, and the source is not one.",
+                "foreign_files only applies to files on this machine.",
                 hint="Leave it out, or read a folder: file:data/.",
             )
 
@@ -261,7 +261,7 @@ def require_condition(text: str) -> None:
         raise InvalidParameter("where is an empty condition.", hint=_HINT)
     if _REFUSED.search(bare):
         raise InvalidParameter(
-            "where holds a semicolon, a comment, a dollar sign or a quote that is not closed.",
+            "where contains a semicolon, a comment, a dollar sign or an unclosed quote.",
             hint=_HINT,
         )
     open_brackets: list[str] = []

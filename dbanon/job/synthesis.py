@@ -187,7 +187,7 @@ class Private:
             raise parameter(Private, "scale").refusal()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
-                "Gaussian noise keeps to an epsilon with a delta, and no other noise has one.",
+                "Gaussian noise needs an epsilon and a delta; other noise has no delta.",
                 hint='Leave both out, or use method dp_marginals with `accounting="zcdp"` and'
                 " `delta`.",
             )

@@ -75,7 +75,7 @@ def levels_reached(
         rows = _row_counts(cells, attributes[name], models)
         if int(rows.sum()) != counts.rows.rows:
             raise RecountFailed(
-                f'The values of "{name}" that were counted are not those of all rows.',
+                f'The values of "{name}" that were counted do not cover all rows.',
                 hint="This is an error in dbanon: please report it.",
             )
         counts_by_column[name] = (
@@ -113,8 +113,9 @@ def _person_counts(
     staged = _row_counts(cells, attributes[name], models)
     if not np.array_equal(_sort_classes(staged), _sort_classes(rows)):
         raise RecountFailed(
-            f'The values of "{name}" in the written relation are not those of the rows whose'
-            " persons were counted; nothing was published.",
+            f'The values of "{name}"'
+            " in the written table differ from those of the rows whose persons were counted;"
+            " nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )
     person_cells = replace(cells, sizes=cells.persons)

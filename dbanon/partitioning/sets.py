@@ -145,7 +145,7 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
         return
     sets = "; ".join(f"({', '.join(column_set.columns)})" for column_set in policy.also_k)
     raise SuppressionOverBudget(
-        f"{withheld} of {n} records would be withheld so that sets of columns are k-anonymous:"
+        f"{withheld} of {n} records would be suppressed so that sets of columns are k-anonymous:"
         f" {sets}.",
         hint="Ask for less in `also_k`, or bring rare values of copied columns together in a view"
         + (

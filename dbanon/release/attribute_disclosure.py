@@ -213,7 +213,7 @@ def require_all_counted(name: str, counted: int, released: int) -> None:
     """
     if counted != released:
         raise RecountFailed(
-            f'The values of "{name}" that were counted are not those of all released rows;'
+            f'The values of "{name}" that were counted do not cover all released rows;'
             " nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )

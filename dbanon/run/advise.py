@@ -104,7 +104,7 @@ def advise(
     best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
     if best is None and compared:
         raise NothingFits(
-            "None of the releases that were tried is within the limits.",
+            "None of the trial releases is within the limits.",
             hint="Allow more risk or loss, try other k or methods, or name fewer"
             " quasi-identifiers.",
         )
@@ -259,7 +259,7 @@ def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[s
     columns = [attribute.name for attribute in relation.schema.attributes]
     profile = source.profile(source.locate(relation, job, columns))
     if not profile.rows:
-        raise NoRows(f"{relation.name} has no rows: there is nothing to advise on.")
+        raise NoRows(f"{relation.name} has no rows, so there is no advice.")
     return profile, source.numbers_of_persons(relation)
 
 

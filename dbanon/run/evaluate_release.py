@@ -179,7 +179,7 @@ def _require_original(session: Session, source: Relation, record: Recorded) -> N
     ]
     if missing:
         raise OriginalChanged(
-            f"{source.name} is not what was released: it has no column "
+            f"{source.name} is not the table that was released: it has no column "
             + ", ".join(f'"{name}"' for name in missing)
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
@@ -187,7 +187,8 @@ def _require_original(session: Session, source: Relation, record: Recorded) -> N
     rows, then = rows_of(session, source.relation), record.report.rows_in
     if rows != then:
         raise OriginalChanged(
-            f"{source.name} is not what was released: it has {rows} rows, and had {then} then.",
+            f"{source.name} is not the table that was released: it has {rows} rows, and had {then}"
+            " then.",
             hint="To compare it all the same: `changed_source`.",
         )
 

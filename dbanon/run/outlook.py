@@ -229,7 +229,7 @@ def outlook(
     """
     if cluster and job.chain is not None:
         raise InvalidParameter(
-            "The classes of a chain are those of its earlier releases: a plan finds none.",
+            "The classes of a chain depend on its earlier releases, so a plan cannot find them.",
             hint="Ask for its plan alone.",
         )
     clock = Clock(progress)

@@ -254,7 +254,7 @@ def run_private(
         parse_relation(name)
     if not store.lasting:
         raise InvalidParameter(
-            "A budget is kept in the database that is read, and a file is not a database.",
+            "A budget is stored in the database that is read, and a file is not a database.",
             hint="Load the rows into a database, and release from there.",
         )
     # A run asked to stop has little time left, which must include writing this row.

@@ -99,7 +99,7 @@ def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
     """
     if len({rule.source for rule in listing}) > 1:
         raise InvalidParameter(
-            "The rules are of several tables.", hint="Declare those of one table at a time."
+            "The rules are for several tables.", hint="Declare those of one table at a time."
         )
     return {
         entry.column: entry.rule
@@ -185,9 +185,9 @@ def with_rules(session: Session, job: Job) -> Job:
     if any(rule.state == kept.ANOTHER_TABLE for rule in declared):
         warn_caller(
             RulesOfAnotherTable(
-                f"Rules of {relation.name} were declared of another table of this name, or were"
-                " restored. Its owner declares them again if they still hold; after a dump was"
-                " restored an administrator runs: dbanon upgrade"
+                f"Rules of {relation.name} were declared for another table of this name, or were"
+                " restored. If they still apply, the owner declares them again; after restoring a"
+                " dump, an administrator runs: dbanon upgrade"
             )
         )
     named = {rule.name: rule.rule for rule in declared}
@@ -217,7 +217,7 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
-        f"Rules of {table} were not declared by its owner of today; nothing was published.",
+        f"Rules of {table} were not declared by its present owner; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
         " that role is no member of the owning role now.",
         hint="Look at these rules. If they are right, the owner declares them again:"

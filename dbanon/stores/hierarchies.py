@@ -106,7 +106,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
                 hint="Cast it to text in a view.",
             )
     if position and position[0].kind is not Kind.INTEGER:
-        raise UnsupportedType(f'Column "position" of {source.name} is no whole number.')
+        raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
     texts = [session.text_of(attribute) for attribute in (*columns, *position)]
     text_rows = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
     if len(text_rows) > MAX_ROWS:

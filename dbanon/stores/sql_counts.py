@@ -122,8 +122,8 @@ def _require_all(counted: int, rows: int, description: str) -> None:
     """
     if counted != rows:
         raise RecountFailed(
-            f"The {description} hold {counted} rows in all, and there are {rows}: the database"
-            " left some out of its answer.",
+            f"The {description} hold {counted} rows in all, and there are {rows}: the database's"
+            " answer is incomplete.",
             hint="Look for settings of the server or the account that limit results or groups.",
         )
 

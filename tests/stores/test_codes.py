@@ -162,7 +162,7 @@ def test_frames_keep_the_type_of_codes() -> None:
     made, _ = dbanon.anonymize_frame(frame, recoding="representative", **given)
     assert made["marital"].dtype == frame["marital"].dtype
     assert set(made["marital"]) <= set(CODES)
-    with pytest.raises(UnsupportedType, match="no number, and so not numeric"):
+    with pytest.raises(UnsupportedType, match="not a number, so it cannot be numeric"):
         dbanon.anonymize_frame(
             frame.assign(marital="x"), **(given | {"kinds": {"marital": "numeric"}})
         )

@@ -174,7 +174,7 @@ def test_a_check_that_a_value_fails_tells_nothing_of_it(
         error = refuse(
             postgresql,
             DatabaseFailure,
-            "the check of its type",
+            "a check of its type",
             quasi_identifiers=["x"],
             keep=["who"],
             kept_columns="client",

@@ -110,13 +110,12 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
             requested["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
-                "Rules are kept in the database of their table, and a file of rows has no"
-                " database.",
+                "Rules are stored in the database of their table, and a file has no database.",
                 hint="Leave out --declare, and name the columns in the call.",
             )
         if to_declare and form == "json" and not yes:
             raise click.UsageError(
-                "With --format json nobody is asked: add '--yes' to '--declare'."
+                "With --format json dbanon does not ask: add '--yes' to '--declare'."
             )
         advice = api.advise(url, **requested, on_sql=sql_printer(arguments["print_sql"]))
         line = None

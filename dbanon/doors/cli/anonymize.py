@@ -89,7 +89,9 @@ def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
     if arguments["method"] in PRIVATE_METHODS:
         raise refused("engine", arguments["method"])
     if arguments["print_sql"]:
-        raise click.UsageError("--print-sql is not for --engine: its statements are the workers'.")
+        raise click.UsageError(
+            "--print-sql does not work with --engine, because the workers run the statements."
+        )
     if master is None:
         raise click.UsageError("--engine spark needs its master: --master spark://host:7077.")
     return Engine(name, master, arguments["tasks"], dict(map(pair, arguments["conf"])))

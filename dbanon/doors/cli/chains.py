@@ -175,13 +175,13 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **argu
         of_chain, of_releases = arguments["key"] is not None, arguments["entity"] is not None
         if of_chain and of_releases:
             raise InvalidParameter(
-                "Measure either a chain, with its key, or releases that have a column for the"
-                " person.",
+                "Measure either a chain, with its key, or releases that have a column that"
+                " identifies persons.",
                 hint="Leave out --chain-key or --entity.",
             )
         if of_chain and (len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]):
             raise InvalidParameter(
-                "A chain is measured by itself, against its own k.",
+                "A chain is measured separately, against its own k.",
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)

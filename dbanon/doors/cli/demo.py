@@ -172,8 +172,8 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
     table_comment = comment("app")
     if table_comment is None or not table_comment.startswith(_MARK):
         raise OutputNotOurs(
-            f"{database} exists, and its table app.person was not made by a demonstration: nothing"
-            " was touched.",
+            f"{database} exists, and its table app.person was not made by the demonstration, so"
+            " nothing was changed.",
             hint=hint,
         )
     release_comment = comment("release")
@@ -182,8 +182,8 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
         and release_comment != MARK + table_comment.removeprefix(_MARK).strip()
     ):
         raise OutputNotOurs(
-            f"Table release.person in {database} is not the release that the demonstration made:"
-            " nothing was touched.",
+            f"Table release.person in {database} is not the release that the demonstration made,"
+            " so nothing was changed.",
             hint=hint,
         )
 

@@ -57,7 +57,7 @@ def check(
     """
     with errors(form), signals():
         if (table is None) != (column is None) or (table is not None and url is None):
-            raise InvalidParameter("URL, --table and --column belong together.")
+            raise InvalidParameter("URL, --table and --column must be given together.")
         try:
             tree = _load(file, url, print_sql)
             if table is not None and column is not None:

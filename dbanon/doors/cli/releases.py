@@ -145,7 +145,7 @@ def report(
             handed = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
-                    "--for and --purpose belong to a page that is signed.",
+                    "--for and --purpose only apply to an HTML report.",
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)

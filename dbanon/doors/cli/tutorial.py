@@ -126,7 +126,7 @@ def _make_folder(folder: Path) -> bool:
     new = not folder.exists()
     if make_directory(folder):
         raise OutputExists(
-            f"The directory {folder} is not empty: nothing was touched.",
+            f"The directory {folder} is not empty, so nothing was changed.",
             hint="Choose another one (--directory), or remove it yourself.",
         )
     return new

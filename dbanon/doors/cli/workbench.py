@@ -62,7 +62,7 @@ def workbench(
         if url.endswith(ENDINGS):
             if table or target or key or written.asked:
                 raise click.UsageError(
-                    "A job file says itself which table is read, and how: leave out --table,"
+                    "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."
                 )
             start = open_job_file(Path(url), commands, half_of_memory())

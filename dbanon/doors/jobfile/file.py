@@ -388,8 +388,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
     of_files = bool(spec.source.path) or is_of_files(str(spec.source.url))
     if job.chain is not None and of_files and spec.target.url is None:
         raise InvalidParameter(
-            "A chain keeps its state in a database, and a file is not a database: name a database"
-            " (target.url)"
+            "A chain keeps its state in a database, not in a file: name a database (target.url)"
         )
     require_evaluation((job.evaluated() if is_page else job).policy)
 

@@ -150,7 +150,8 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             cause = f"{type(error).__name__}{f': {reason}' if reason else ''}"
             warn_caller(
                 NotTold(
-                    f"The {channel} of job {outcome.job} was not informed of its end ({cause})."
+                    f"The {channel} of job {outcome.job} could not be notified of its end"
+                    f" ({cause})."
                 )
             )
 

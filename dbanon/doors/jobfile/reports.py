@@ -46,7 +46,11 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
             causes.append(error.strerror or type(error).__name__)
     if causes:
         reasons = ", ".join(dict.fromkeys(causes))
-        warn_caller(TablesLeft(f"{len(causes)} reports of earlier releases stay ({reasons})."))
+        warn_caller(
+            TablesLeft(
+                f"{len(causes)} reports of earlier releases could not be removed ({reasons})."
+            )
+        )
 
 
 def _reports(template: str) -> dict[str, Path]:

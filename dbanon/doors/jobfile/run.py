@@ -127,7 +127,7 @@ def run_file_job(
         job.job.require_takes("skip_unchanged")
         if job.engine is not None:
             raise InvalidParameter(
-                "A job of a cluster is never skipped: what it reads has no fingerprint.",
+                "A job on a cluster is never skipped, because its input has no fingerprint.",
                 hint="Run it whether or not something changed.",
             )
     job = replace(job, job=_with_accepted(job.job, accept_types, accept_counts))

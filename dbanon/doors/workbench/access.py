@@ -87,7 +87,7 @@ class Access:
         """
         hosts = headers.get("host", ())
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return Refusal(421, "Another host was asked for.")
+            return Refusal(421, "Another host was requested.")
         if any(site not in ("same-origin", "none") for site in headers.get("sec-fetch-site", ())):
             return Refusal(403, "Another page asked for this one.")
         if not path.startswith(f"{self.path}/"):

@@ -176,7 +176,7 @@ class Routes:
             return self._page(step, {}, _conflict(form), 409)
         except BusyError:
             busy = InvalidParameter(
-                "Something else is running. Wait for its end, or cancel it.",
+                "Another step is running. Wait until it ends, or cancel it.",
                 hint="Nothing was changed.",
             )
             return self._page(step, {}, FormState(form, {"": busy}), 409)
@@ -271,7 +271,7 @@ class Routes:
             first_value(fields, "tried"), first_value(fields, "point"), request.page
         ):
             raise InvalidParameter(
-                "Choose one of the releases that were tried.",
+                "Choose one of the trial releases.",
                 hint="The page shows those of the columns and trees that are decided on now.",
             )
         return "compare" if first_value(fields, "next") == "compare" else "job"
@@ -354,7 +354,7 @@ def _conflict(request: FormRequest) -> FormState:
     """The answer to a form that would replace another page's change."""
     is_shown = request.name in _FORMS
     error = InvalidParameter(
-        "Something else was decided since this page was shown, perhaps in another tab.",
+        "Your settings have changed since this page was shown, perhaps in another tab.",
         hint="Your values are still below, with the saved ones beside them where they differ."
         " Nothing was changed. Save again to replace the saved values."
         if is_shown

@@ -177,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get_all("Transfer-Encoding") or len(lengths) != 1:
             return HttpResponse(411, "The length is missing.")
         if not (lengths[0].isascii() and lengths[0].isdigit()):
-            return HttpResponse(400, "The length is no number.")
+            return HttpResponse(400, "The length is not a number.")
         if len(lengths[0]) > 9 or int(lengths[0]) > MOST_BYTES:
             return HttpResponse(413, "This is too long.")
         return int(lengths[0])

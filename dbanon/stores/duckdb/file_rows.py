@@ -296,7 +296,7 @@ def _as_column(name: str, text: str | None) -> str:
 @contextmanager
 def _read(path: FileLocation) -> Iterator[None]:
     """Translate DuckDB's errors into errors about a file."""
-    refused = f"The file {path} cannot be read as what its name says."
+    refused = f"The file {path} is not of the kind that its name says."
     with translated(refused):
         try:
             yield

@@ -305,7 +305,7 @@ def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64
         for column in released_here:
             key = name if column.source_name is None else column.attribute.name
             if key in columns or (column.source_name is not None and key in frame.columns):
-                raise InvalidParameter(f'The data frame has a column named "{key}" already.')
+                raise InvalidParameter(f'The data frame already has a column named "{key}".')
             if column.attribute.sql_type == GENERALIZED:
                 before = frame[name].iloc[positions]
                 columns[key] = labels_as(before, column.values, column.missing, labels)

@@ -386,6 +386,6 @@ class PsycopgSession(PassthroughSession):
                 make_or_migrate(self, self._connection, self._revokes())
         except OutputExists:
             raise SourceChanged(
-                "Another session made the ledger meanwhile; nothing was published.",
+                "Another session created the ledger meanwhile; nothing was published.",
                 hint="Try again.",
             ) from None

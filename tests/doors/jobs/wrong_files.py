@@ -339,7 +339,7 @@ WRONG = [
     Wrong("chain with a page", "table: people", f'table: people\n    chain: {{name: a, key: "file:{SECRET}"}}\n    report: a.html',
           _JOB, "HTML reports are not available for chains", 10),
     Wrong("attacks without an evaluation", "table: people", "table: people\n    attacks: true", _JOB,
-          "Attacks are a part of an evaluation", 10),
+          "Attacks are part of an evaluation", 10),
     Wrong("metrics of another name", "version: 1", f"version: 1\nmetrics: {SECRET}.txt", "metrics",
           "must end in .prom", 2),
 ]  # fmt: skip

@@ -127,7 +127,9 @@ def test_persons() -> None:
     assert (check(smallest=4).k, check(smallest=4).persons) == (4, 7)
     with pytest.raises(RecountFailed, match='holds 2 distinct values of "who", fewer than k = 3'):
         check(smallest=2)
-    with pytest.raises(RecountFailed, match="not those of the rows whose persons were counted"):
+    with pytest.raises(
+        RecountFailed, match="differ from those of the rows whose persons were counted"
+    ):
         check(histogram={10: 1})
 
 
