@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbanon.advice.nulls import NullChoice
-from dbanon.advice.profile import Column, Count
+from dbanon.advice.profile import ColumnProfile, Count
 from dbanon.advice.recommend import Point, Recommendation
-from dbanon.advice.roles import CONSTANT, NOT_COPIED, QUASI_IDENTIFIER, REASONS, UNDECIDED, Role
+from dbanon.advice.roles import (
+    CONSTANT,
+    NOT_COPIED,
+    QUASI_IDENTIFIER,
+    REASONS,
+    UNDECIDED,
+    RoleProposal,
+)
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.words import WithCard, json_text
@@ -110,8 +117,8 @@ class Sweep(NotebookPlot, WithCard):
 class ColumnAdvice:
     """A column with its counts and its proposed role."""
 
-    column: Column
-    role: Role
+    column: ColumnProfile
+    role: RoleProposal
     rows: int
     small: int
 

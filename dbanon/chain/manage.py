@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from dbanon.advice.forecast import Forecast, describe_forecast, forecast
+from dbanon.advice.forecast import ChainForecast, describe_forecast, forecast
 from dbanon.chain import pair as chain_pair
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
@@ -23,14 +23,23 @@ from dbanon.chain.staging import require_one_table, stage_entity
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import tables_of
 from dbanon.errors import InvalidParameter, counted
-from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
+from dbanon.job.chain import MEASURE, ChainRules, require_chain_name, require_key_form
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
-__all__ = ["ChainShown", "Measured", "Rules", "close", "create", "list_chains", "measure", "show",
-           "withdraw"]  # fmt: skip
+__all__ = [
+    "ChainRules",
+    "ChainShown",
+    "Measured",
+    "close",
+    "create",
+    "list_chains",
+    "measure",
+    "show",
+    "withdraw",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class ChainShown:
     created_at: str
     created_by: str | None
     releases: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    forecast: Forecast | None = None
+    forecast: ChainForecast | None = None
     beside: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
 
@@ -131,7 +140,7 @@ def create(
     name: str,
     table: str,
     entity: str,
-    rules: Rules,
+    rules: ChainRules,
     key_out: Path | None,
     key_of: str | None = None,
     file: Store | None = None,
@@ -248,7 +257,9 @@ def _describe_withheld(session: Session, chain: ChainRecord, first: Relation) ->
     return tuple(notes)
 
 
-def forecast_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
+def forecast_chain(
+    chain: ChainRecord, releases: Sequence[Mapping[str, Any]]
+) -> ChainForecast | None:
     """Forecast a chain that guarantees histories; None for one that measures."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None

@@ -18,7 +18,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.errors import TooFewRecords
 from dbanon.hierarchy.leaves import take_records
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
@@ -57,7 +57,7 @@ def is_due(state: CellState) -> bool:
 
 
 def select_classes(
-    rules: Rules,
+    rules: ChainRules,
     k: int,
     losses: NDArray[np.float64],
     waited: NDArray[np.int64],

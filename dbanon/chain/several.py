@@ -20,7 +20,7 @@ from dbanon.chain.presence import (
 )
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainModel
-from dbanon.job.chain import FREEZE, MEASURE, Rules
+from dbanon.job.chain import FREEZE, MEASURE, ChainRules
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
@@ -106,7 +106,7 @@ def stage_source(
     return stage_persons(state, relation, blocks, retained)
 
 
-def staged_columns(rules: Rules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
+def staged_columns(rules: ChainRules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
     """The retained columns to stage with persons who have one row."""
     # None are needed if rows never change, or are written without the state.
     still = rules.mode == MEASURE or rules.changes == FREEZE

@@ -27,7 +27,7 @@ from dbanon.errors import (
     InvalidParameter,
     UnsupportedType,
 )
-from dbanon.job.chain import MEASURE, Chain, Rules
+from dbanon.job.chain import MEASURE, Chain, ChainRules
 from dbanon.ledger.entries import parse_json, trusted
 from dbanon.release.words import now
 from dbanon.sessions.base import Relation
@@ -57,7 +57,7 @@ class ChainRecord:
     created_by: str | None
     source: str
     entity: str
-    rules: Rules
+    rules: ChainRules
     key_check: bytes
     sequence: int
     closed_at: str | None
@@ -77,8 +77,9 @@ class ChainRecord:
         return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
-def create(session: Session, name: str, source: Relation, entity: str, rules: Rules, key: bytes,
-           ) -> ChainRecord:  # fmt: skip
+def create(
+    session: Session, name: str, source: Relation, entity: str, rules: ChainRules, key: bytes
+) -> ChainRecord:
     """Store a new chain.
 
     Raises
@@ -200,7 +201,7 @@ def find(session: Session, name: str) -> ChainRecord:
         by,
         source,
         entity,
-        rules=Rules.of_plain(parse_json(rules)),
+        rules=ChainRules.of_plain(parse_json(rules)),
         key_check=bytes(check),
         sequence=int(last),
         closed_at=closed,

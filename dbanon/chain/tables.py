@@ -13,7 +13,7 @@ from dbanon.chain.staging import FileSource, require_one_table
 from dbanon.chain.state import require_entity
 from dbanon.data.schema import Schema
 from dbanon.errors import ChainFirstTable, InvalidParameter
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.job.job import Asked, Job
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
@@ -96,7 +96,7 @@ def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFir
     )
 
 
-def source_of(session: Session, rules: Rules) -> SqlSource:
+def source_of(session: Session, rules: ChainRules) -> SqlSource:
     """The source that the releases of a chain read.
 
     Raises
@@ -112,7 +112,7 @@ def source_of(session: Session, rules: Rules) -> SqlSource:
     return TablesSource(session, others=others)
 
 
-def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> list[Part]:
+def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) -> list[Part]:
     """The tables of a job's chain, the job's own table first.
 
     Raises

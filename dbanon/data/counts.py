@@ -122,7 +122,7 @@ class EntityCount:
     smallest: int
     histogram: Mapping[int, int]
     in_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    cells: Mapping[str, Cells] = field(default_factory=dict)
+    cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     also: tuple[EntityCount, ...] = ()
 
 
@@ -162,7 +162,7 @@ class Questions:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ClassValueCounts:
     """The frequency of each value of a column in each class of a written release.
 
     Parameters
@@ -243,6 +243,6 @@ class Counts:
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
-    cells: Mapping[str, Cells] = field(default_factory=dict)
+    cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     histories: Histories | None = None
     also: tuple[Recount, ...] = ()

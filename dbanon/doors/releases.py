@@ -337,7 +337,7 @@ def create_chain(
         be created.
     OutputExists : the file for the key exists.
     """
-    rules = run.Rules(
+    rules = run.ChainRules(
         changes=changes,
         class_size=class_size,
         admit_every=admit_every,

@@ -111,7 +111,7 @@ class Chain:
         InvalidParameter : a part is missing, unknown or not allowed.
         """
         chain_keys = [param.name for param in parameters(cls)]
-        rule_keys = [param.name for param in parameters(Rules)]
+        rule_keys = [param.name for param in parameters(ChainRules)]
         if not {"name", "key"} <= set(plain) or not set(plain) <= {*chain_keys, *rule_keys}:
             raise InvalidParameter(
                 "chain must be an object with name and key.",
@@ -119,14 +119,14 @@ class Chain:
             )
         expected = {
             param.name: param.check(plain[param.name])
-            for param in parameters(Rules)
+            for param in parameters(ChainRules)
             if param.name in plain
         }
         return cls(**{name: plain[name] for name in chain_keys if name in plain}, rules=expected)
 
 
 @dataclass(frozen=True)
-class Rules:
+class ChainRules:
     """The rules that a chain is created with and follows.
 
     Raises
@@ -224,7 +224,7 @@ class Rules:
             )
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> Rules:
+    def of_plain(cls, plain: Mapping[str, Any]) -> ChainRules:
         """Rebuild rules from ``to_plain``; rules of version 0.2.0 admit all newcomers at once."""
         return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
 

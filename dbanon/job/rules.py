@@ -76,7 +76,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 @dataclass(frozen=True)
-class Rules:
+class TableRules:
     """The rules of a table.
 
     Parameters
@@ -139,7 +139,7 @@ class Rules:
         return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
 
 
-def checked(declaration: Any) -> Rules:
+def checked(declaration: Any) -> TableRules:
     """Validate declared rules, and write out the role of each.
 
     Raises
@@ -152,13 +152,13 @@ def checked(declaration: Any) -> Rules:
             "Rules must be an object: a rule by column.",
             hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
         )
-    rules = Rules({str(name): _rule(str(name), rule) for name, rule in declaration.items()})
+    rules = TableRules({str(name): _rule(str(name), rule) for name, rule in declaration.items()})
     require_one_entity(rules)
     rules.options()
     return rules
 
 
-def require_one_entity(rules: Rules) -> None:
+def require_one_entity(rules: TableRules) -> None:
     """Check that at most one column has the role entity; raises InvalidParameter."""
     if len(rules.of_role(ENTITY)) > 1:
         raise InvalidParameter(

@@ -20,7 +20,7 @@ from dbanon.advice.roles import (
     QUASI_IDENTIFIER,
     SENSITIVE,
     UNDECIDED,
-    Role,
+    RoleProposal,
     is_code,
     propose,
 )
@@ -170,7 +170,7 @@ class ProposedRoles:
     """
 
     profile: Profile
-    roles: Mapping[str, Role]
+    roles: Mapping[str, RoleProposal]
     entity: str | None
 
 
@@ -277,7 +277,11 @@ def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
 
 
 def _chain(
-    table: str, profile: Profile, roles: Mapping[str, Role], entity: str | None, source: Source
+    table: str,
+    profile: Profile,
+    roles: Mapping[str, RoleProposal],
+    entity: str | None,
+    source: Source,
 ) -> str | None:
     """The command that makes a chain of the releases of a table, where it can be made."""
     if not isinstance(source, SqlSource):
@@ -293,19 +297,21 @@ def _chain(
     return create_command(table, person, file_url=file_url) + several
 
 
-def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
+def _roles(
+    request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
+) -> dict[str, RoleProposal]:
     """The roles that are proposed; where quasi-identifiers are named, they and no others."""
     roles = propose(profile, persons)
     if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
-                roles[name] = Role("not_copied", "not_named")
+                roles[name] = RoleProposal("not_copied", "not_named")
     elif not any(role.role == QUASI_IDENTIFIER for role in roles.values()):
         for name, role in roles.items():
             if role.role == UNDECIDED and name not in request.sensitive:
-                roles[name] = Role(QUASI_IDENTIFIER, "no_other")
-    roles |= {name: Role(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
-    return roles | {name: Role(SENSITIVE, "given") for name in request.sensitive}
+                roles[name] = RoleProposal(QUASI_IDENTIFIER, "no_other")
+    roles |= {name: RoleProposal(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
+    return roles | {name: RoleProposal(SENSITIVE, "given") for name in request.sensitive}
 
 
 def _job(
@@ -367,7 +373,7 @@ def null_choice(
 def _start(
     planned: Plan,
     request: AdviceRequest,
-    roles: Mapping[str, Role],
+    roles: Mapping[str, RoleProposal],
     point: Point,
     microdata: Microdata,
 ) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, Rules, checked, in_comments
+from dbanon.job.rules import BY_RULES, TableRules, checked, in_comments
 from dbanon.ledger import rules as kept
 from dbanon.ledger.rules import Kept
 from dbanon.sessions.base import Relation
@@ -193,7 +193,7 @@ def with_rules(session: Session, job: Job) -> Job:
     named = {rule.name: rule.rule for rule in declared}
     # Use the table's order, so that the release does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    ruled_job = apply_rules(job, Rules({name: named[name] for name in order}))
+    ruled_job = apply_rules(job, TableRules({name: named[name] for name in order}))
     for spec in (*ruled_job.hierarchies.values(), *(m.distance for m in ruled_job.policy.models)):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             # The releasing role reads it with its own rights but did not name it.
@@ -225,7 +225,7 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     )
 
 
-def apply_rules(job: Job, rules: Rules) -> Job:
+def apply_rules(job: Job, rules: TableRules) -> Job:
     """The job with the options from the rules of its columns.
 
     Raises

@@ -18,7 +18,7 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy.edges import Edge, Problem, Pulse, no_pulse, paced, tree_of
+from dbanon.hierarchy.edges import Edge, HierarchyProblem, Pulse, no_pulse, paced, tree_of
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -126,7 +126,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     nameless = sum(row[0] is None for row in rows)
-    problems = [Problem("empty label", 0, "a row has no label", "")] * nameless
+    problems = [HierarchyProblem("empty label", 0, "a row has no label", "")] * nameless
     return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 

@@ -1,4 +1,4 @@
-"""Whatever is not a database file is refused as source and target: nothing may be verified and gone."""
+"""Other files than databases are refused as source and target: nothing may be verified and gone."""
 
 from __future__ import annotations
 

@@ -21,11 +21,13 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.job.private import NewBudget
 
 # Tables have an option of their own, ahead of the rules.
-_RULE_OPTIONS = tuple(parameter for parameter in parameters(Rules) if parameter.name != "tables")
+_RULE_OPTIONS = tuple(
+    parameter for parameter in parameters(ChainRules) if parameter.name != "tables"
+)
 
 
 @click.group("chain", cls=Commands)

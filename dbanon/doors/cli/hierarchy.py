@@ -23,7 +23,7 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.spelling import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.hierarchy.tree import Hierarchy
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _show(form: str, error: HierarchyBroken) -> None:
     """Print all problems. JSON output includes the error, so that stdout is a single document."""
     from dbanon.doors.cli.render import rows_table
 
-    problems = [problem for problem in error.problems if isinstance(problem, Problem)]
+    problems = [problem for problem in error.problems if isinstance(problem, HierarchyProblem)]
     plain = {
         "error": error.to_dict(on_command_line),
         "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],

@@ -14,7 +14,7 @@ from dbanon.doors.cli.demo import make_directory, make_persons
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.render import print_results, rows_table
 from dbanon.doors.cli.support import errors, signals
-from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, Step, steps
+from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, TutorialStep, steps
 from dbanon.errors import OutputExists
 
 ROWS, SEED = 5_000, 1
@@ -59,7 +59,7 @@ class Tour:
             self._step(f"{number}/{len(all_steps)}", step)
         click.echo(f"\n{NEXT}")
 
-    def _step(self, number: str, step: Step) -> None:
+    def _step(self, number: str, step: TutorialStep) -> None:
         click.echo()
         click.secho(f"{number}  {step.title}", bold=True)
         click.echo(click.wrap_text(f"\n{step.why}\n", 88, preserve_paragraphs=True))

@@ -19,7 +19,7 @@ class Query(NamedTuple):
     sql: str
 
 
-class Step(NamedTuple):
+class TutorialStep(NamedTuple):
     """A step: its title, its purpose, what to run, and what the result shows."""
 
     title: str
@@ -36,7 +36,7 @@ _RECOUNT = """SELECT min(rows) AS k, count(*) AS classes
 FROM (SELECT count(*) AS rows FROM release.person GROUP BY birth_date, height_cm, income)"""
 
 
-def steps(url: str, folder: str) -> Sequence[Step]:
+def steps(url: str, folder: str) -> Sequence[TutorialStep]:
     """All steps.
 
     Parameters
@@ -52,9 +52,9 @@ def steps(url: str, folder: str) -> Sequence[Step]:
     return (*_a_release(release), *_a_check(url, release), *_its_limits(url, folder))
 
 
-def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
+def _a_release(release: tuple[str, ...]) -> Sequence[TutorialStep]:
     return (
-        Step(
+        TutorialStep(
             "The raw table",
             "Names and numbers identify people directly. Without them the table is not"
             " anonymous yet:"
@@ -68,14 +68,14 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
             " could"
             " identify a person are called quasi-identifiers.",
         ),
-        Step(
+        TutorialStep(
             "A plan",
             "dbanon can say what it would do, and whether it would refuse. It changes nothing.",
             (Command(("plan", *release[1:-1])),),
             "The plan names the columns that are not copied: everything that you did not name stays"
             " out of the release.",
         ),
-        Step(
+        TutorialStep(
             "The release",
             "Now for real: rows are grouped into classes of at least k = 5 that are alike, and each"
             " class gets one value per quasi-identifier. The diagnosis is copied as it is.",
@@ -86,7 +86,7 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
             " is none,"
             " 1 is everything.",
         ),
-        Step(
+        TutorialStep(
             "The released rows",
             "Five or more rows share each combination now.",
             (
@@ -100,16 +100,16 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
     )  # fmt: skip
 
 
-def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
+def _a_check(url: str, release: tuple[str, ...]) -> Sequence[TutorialStep]:
     return (
-        Step(
+        TutorialStep(
             "Verification",
             "The same count as a command, with a comparison of columns, types and rows against the"
             " ledger, which keeps a digest of what was released.",
             (Command(("verify", url, "release.person")),),
             "\"as released: yes\" means that the table is still the one that was released.",
         ),
-        Step(
+        TutorialStep(
             "Somebody changes a row",
             "One row of the released table is changed by hand, and verified again.",
             (
@@ -122,7 +122,7 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
             " and `dbanon explain CODE` says what to do. The next step makes the release"
             " again.",
         ),
-        Step(
+        TutorialStep(
             "A replacement",
             "An existing output is only replaced when you ask for it, and only if dbanon made it.",
             (
@@ -135,7 +135,7 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
     )  # fmt: skip
 
 
-def _its_limits(url: str, folder: str) -> Sequence[Step]:
+def _its_limits(url: str, folder: str) -> Sequence[TutorialStep]:
     table = ("--table", "app.person")
     groups = (
         "anonymize", url, *table, "--quasi-identifiers", "birth_date,sex,region", "--k", "5",
@@ -143,7 +143,7 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
         "--no-progress",
     )  # fmt: skip
     return (
-        Step(
+        TutorialStep(
             "What k does not protect",
             "If all five rows of a class have the same diagnosis, k hides nobody's diagnosis."
             " A privacy"
@@ -157,7 +157,7 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
             ),
             "The column \"diagnoses\" is never below 3.",
         ),
-        Step(
+        TutorialStep(
             "A refusal",
             "What cannot be kept is refused, and nothing is published.",
             (
@@ -168,7 +168,7 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
             ),
             "The exit code is 3, and the release of the last step is still in its place.",
         ),
-        Step(
+        TutorialStep(
             "A report for others",
             "The report as a page with a line to sign, for the recipient of the release, and"
             " a list of all releases in this database.",

@@ -11,7 +11,7 @@ from dbanon.chain.manage import create, list_chains
 from dbanon.chain.staging import keeper
 from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
-from dbanon.job.chain import Chain, Rules
+from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
 from dbanon.run.history import chain_name, create_command
 from dbanon.run.key import key_path
@@ -148,7 +148,7 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
     database, file = keeper(source, target)
     assert job.chain is not None
     assert job.entity is not None
-    rules = Rules(**job.chain.rules)
+    rules = ChainRules(**job.chain.rules)
     key = key_path(job.chain.key)
     create(database, job.chain.name, job.table, job.entity, rules, key, file=file)
 

@@ -42,7 +42,7 @@ _TRAPS = (
 
 
 @dataclass(frozen=True, order=True)
-class Problem:
+class JobFileProblem:
     """A problem in a job file, without any value of it.
 
     Parameters
@@ -73,11 +73,11 @@ class Document:
     file: Path
     value: Any = None
     lines: dict[Path_, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[JobFileProblem] = field(default_factory=list)
 
     def refuse(self, path: Path_, text: str, line: int | None = None) -> None:
         """Record a problem at a path."""
-        self.problems.append(Problem(line or self.line(path), describe_path(path), text))
+        self.problems.append(JobFileProblem(line or self.line(path), describe_path(path), text))
 
     def line(self, path: Path_) -> int:
         """Return the line of a path, or of its nearest known ancestor."""

@@ -19,7 +19,7 @@ from dbanon.advice.request import (
     AdviceRequest,
     usual_methods,
 )
-from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
+from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, with_kinds
 from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
@@ -65,7 +65,7 @@ class Proposal:
     comment: str
 
 
-def proposal(attribute: Attribute, role: Role | None) -> Proposal:
+def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
     """The role of a column; None for one of a table without rows, of which nothing can be said."""
     kind = attribute.sql_type or attribute.kind.value
     if role is None:
@@ -102,7 +102,7 @@ class Decided:
     target: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    def proposal(self, attribute: Attribute, role: Role | None) -> Proposal:
+    def proposal(self, attribute: Attribute, role: RoleProposal | None) -> Proposal:
         """The role of a column: as decided, else as proposed."""
         found = proposal(attribute, role)
         decided = self.roles.get(attribute.name, found.role)
@@ -296,7 +296,7 @@ class _Seen:
     """
 
     attributes: tuple[Attribute, ...]
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    roles: Mapping[str, RoleProposal] = field(default_factory=dict)
     entity: str | None = None
     nulls: NullChoice | None = None
     rows: int = 0

@@ -45,7 +45,7 @@ from dbanon.doors.jobfile.field_types import (
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.doors.jobfile.schedule import require_schedule
-from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
+from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import BY_RULES
@@ -58,7 +58,7 @@ _REQUIRED_FIELDS: Any = {
 }
 _OPTIONAL_FIELDS: Any = {
     option.name: (option_type(option), None)
-    for option in (*parameters(Chain), *parameters(Rules))
+    for option in (*parameters(Chain), *parameters(ChainRules))
     if option.name not in _REQUIRED_FIELDS
 }
 # The first run creates the chain, if neither the chain nor its key file exists.

@@ -40,7 +40,7 @@ DATE_STEPS = ("month", "year", "decade")
 
 
 @dataclass(frozen=True)
-class Commands:
+class JobFileCommands:
     """The command line's own functions on a job file, so that the workbench does the same.
 
     Parameters
@@ -89,7 +89,7 @@ class Start:
 
     url: str
     table: str
-    commands: Commands
+    commands: JobFileCommands
     key: tuple[str, ...] = ()
     reading: Reading = USUAL
     target: str | None = None

@@ -33,7 +33,7 @@ from dbanon.doors.workbench.state import (
 )
 from dbanon.doors.workbench.tasks import Task
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
 
 Row = dict[str, Any]
@@ -88,7 +88,9 @@ def _problem_texts(error: DbanonError) -> list[str]:
     if isinstance(error, JobFileInvalid):
         return list(map(str, error.problems))
     if isinstance(error, HierarchyBroken):
-        return [problem.located for problem in error.problems if isinstance(problem, Problem)]
+        return [
+            problem.located for problem in error.problems if isinstance(problem, HierarchyProblem)
+        ]
     return []
 
 

@@ -211,7 +211,7 @@ class PsycopgSession(PassthroughSession):
         self._copy_binary(arrays.PLACES, arrays.copy_data(loaded))
         self._arrays = loaded.without_order()
 
-    def array_sql(self, index: int, column: arrays.Column) -> str:
+    def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return arrays.array_query(column)
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:

@@ -20,7 +20,7 @@ from dbanon.advice.persons import (
     many_values,
     suspects,
 )
-from dbanon.advice.profile import Column
+from dbanon.advice.profile import ColumnProfile
 from dbanon.data.schema import Attribute, Kind
 
 PERSONS = [
@@ -157,8 +157,8 @@ def test_what_is_worth_looking_at() -> None:
     assert suspects([Attribute("mrn", Kind.CATEGORY, order=("a", "b"))]) == ()
 
 
-def column(name: str, present: int, distinct: int, **more: object) -> Column:
-    return Column(Attribute(name, Kind.CATEGORY), present, distinct, **more)  # type: ignore[arg-type]
+def column(name: str, present: int, distinct: int, **more: object) -> ColumnProfile:
+    return ColumnProfile(Attribute(name, Kind.CATEGORY), present, distinct, **more)  # type: ignore[arg-type]
 
 
 def test_as_many_values_as_persons() -> None:

@@ -13,7 +13,7 @@ import pytest
 import dbanon
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy import builders as hierarchy_builders
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.hierarchy.spec import KINDS, HierarchySource, HierarchySpec, build, parse, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 
@@ -145,7 +145,9 @@ def test_the_error_of_a_broken_tree_lists_all_problems_without_labels() -> None:
     with pytest.raises(HierarchyBroken) as caught:
         parse_all({"x": {"levels": [["a", "b", "*"], ["a", "c", "*"], ["d", "e"]]}}, files=False)
     assert str(caught.value).startswith('Column "x": The hierarchy is not a tree: 2 problems.')
-    kinds = {problem.kind for problem in caught.value.problems if isinstance(problem, Problem)}
+    kinds = {
+        problem.kind for problem in caught.value.problems if isinstance(problem, HierarchyProblem)
+    }
     assert kinds == {"second parent", "second root"}
 
 
