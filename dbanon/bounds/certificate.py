@@ -192,13 +192,13 @@ class Certificate(WithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """The bound as pairs of label and text, for display."""
-        ended = "" if self.complete else ", ended early: it holds, and is perhaps not the best"
+        ended = "" if self.complete else ", stopped early: valid, but perhaps not the best"
         return [
             ("records", str(len(self.prices))),
             ("k", str(self.k)),
             ("information loss, SSE/SST, at least", f"{self.share:.6f}"),
             ("by", self.method + ended),
-            ("by nearest neighbours alone", f"{self.simple:.6f}"),
+            ("by nearest neighbours only", f"{self.simple:.6f}"),
             ("CPU seconds", f"{self.seconds:.2f}"),
         ]
 

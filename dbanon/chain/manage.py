@@ -131,7 +131,7 @@ class Measured:
             ("persons who share the rarest", str(self.smallest)),
             (f"persons whose history fewer than {self.k} share",
              f"{self.exposed} ({share:.1%})"),
-            ("persons whose history is theirs alone", str(self.alone)),
+            ("persons with a unique history", str(self.alone)),
         ]  # fmt: skip
 
 
@@ -327,14 +327,14 @@ def _describe_release(release: Mapping[str, Any]) -> str:
             ("longest", "releases is the longest wait"),
             ("returned", "returned"),
             ("held", "classes held"),
-            ("refused", "kept out by models"),
-            ("back", "classes held for persons who are back"),
-            ("unfit", "classes that models hold"),
+            ("refused", "excluded by models"),
+            ("back", "classes frozen for returned persons"),
+            ("unfit", "classes frozen by models"),
             ("gone", "classes gone"),
             ("withdrawn", "classes withdrawn"),
             ("drifted", "classes of which few rows changed"),
             ("exposed", "exposed"),
-            ("pair_exposed", "exposed together with the chain before"),
+            ("pair_exposed", "exposed together with the previous chain"),
         )
         if release.get(name)
     ]

@@ -115,7 +115,7 @@ def _describe_withheld(update: ChainUpdate) -> _Summary:
         line += f", one for {counted(longest, 'release')}" if longest else ""
     for many, words in (
         (histories.returned, "returned"),
-        (histories.refused, "kept out by models"),
+        (histories.refused, "excluded by models"),
     ):
         line += f"; {many} {words}" if many else ""
     if histories.rows is None:

@@ -85,7 +85,7 @@ class MeasuredReleases:
             share = counts.below / counts.persons if counts.persons else 0.0
             text = (
                 f"{counts.below} ({share:.1%}) share their"
-                f" joint history with fewer than {self.k - 1} others, {counts.alone} with nobody"
+                f" joint history with fewer than {self.k - 1} others, {counts.alone} with no one"
             )
             for name, many in counts.read_off.items():
                 text += f'; one value of "{name}" is left of {many}'

@@ -241,7 +241,7 @@ class HierarchyNotFound(UsageError):
 
 
 class HierarchyExists(UsageError):
-    """A stored hierarchy has this name already."""
+    """A stored hierarchy already has this name."""
 
     code = "hierarchy_exists"
     sqlstate = "42710"

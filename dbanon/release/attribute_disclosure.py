@@ -71,7 +71,7 @@ class FewPersons:
     def describe(self, k: int) -> str:
         """What was found, in words."""
         return (
-            f'"{self.name}" looks like a person\'s number, and about {self.share:.0%} of the'
+            f'"{self.name}" looks like a person identifier, and about {self.share:.0%} of the'
             f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
             " person's"
         )
@@ -90,7 +90,7 @@ class PersonSpellings(FewPersons):
     def describe(self, k: int) -> str:
         """What was found, in words."""
         return (
-            f'"{self.name}" has spellings that differ in white space or capitals alone, about'
+            f'"{self.name}" has spellings that differ only in white space or case, about'
             f" {self.share:.0%} of its values: each counts as a person, and a class of {k} persons"
             " may be one person's"
         )

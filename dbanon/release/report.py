@@ -267,8 +267,7 @@ class Report(WithCard):
                 if name in self.arguments["hierarchies"]
                 else "a hierarchy of its values, or their order"
             )
-            + "; if its readers do not need it, do not copy it. Copied as it is, it may identify"
-            " persons"
+            + "; if readers do not need it, leave it out. Copied as it is, it may identify persons"
             for name in self.lost_columns
         ]
 

@@ -55,8 +55,8 @@ def first_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[st
 def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
     """Describe each coded column that was averaged, and what would help."""
     return [
-        f'"{name}" is a code, and was averaged: {rows} rows are released with a code that'
-        " nobody has. What helps: kind nominal, or numeric if its numbers are amounts"
+        f'"{name}" is a code, and was averaged: {rows} rows are released with a code that does not'
+        " occur in the source. What helps: kind nominal, or numeric if its numbers are amounts"
         for name, rows in arguments.get("averaged_codes", {}).items()
     ]
 
@@ -110,7 +110,7 @@ def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [("original rows", text)]
     if arguments.get("kept_columns") != "client":
         return []
-    return [("columns copied as they are", "left the database for the client's memory meanwhile")]
+    return [("columns copied as they are", "passed through the client's memory")]
 
 
 def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
 from dbanon.stores.sql_source import SqlSource
 
-LEAVE = "leave the database for this program's memory, and come back"
+LEAVE = "pass through this program's memory"
 
 
 @dataclass(frozen=True)
@@ -356,7 +356,7 @@ def _memory(planned: Plan, rows: int, different: float) -> int:
 def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
     """A forecast in words."""
     if forecast_seconds is None:
-        return "not known: nobody measured this method and table"
+        return "unknown: this method was never measured on such a table"
     return in_words(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 

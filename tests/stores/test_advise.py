@@ -279,7 +279,7 @@ def test_the_time_limit_ends_the_sweep_after_one_release(sqlite_file: SqliteData
     # Of those that bends are looked for in the largest k, without refinement.
     assert (found.sweep.points[0].curve, found.sweep.points[0].k) == ("gaa_cp", 10)
     assert found.sweep.untried == 19
-    assert any("left untried, the costliest: 19" in note for note in found.sweep.notes())
+    assert any("the most expensive ones: 19" in note for note in found.sweep.notes())
     # One release says nothing of others: nothing is recommended of it, and there is no start.
     assert (found.recommendation, dict(found.start)) == (None, {})
     assert found.to_dict()["recommendation"] is None

@@ -223,7 +223,7 @@ def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) 
     assert one["report"]["evaluation"] is not None
     text = Path(str(page).format(release=one["report"]["release_id"])).read_text()
     assert "No further evaluation" not in text
-    assert "lacks what the database knows" not in done.stderr
+    assert "lacks information about the release" not in done.stderr
     # Any other report needs none of it.
     file = write(tmp_path, job(report=f'"{tmp_path}/report.json"'))
     [one] = json.loads(call("run", file, "--format", "json").stdout)["jobs"]

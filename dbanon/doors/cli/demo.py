@@ -60,14 +60,14 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         raise MemoryLimit.over(
             "The demonstration needs",
             half_of_memory(),
-            detail=f"{rows} persons were asked for.",
+            detail=f"{rows} persons were requested.",
             hint="Ask for fewer (--rows).",
         )
     make_directory(directory)
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
-    print_results(f"{rows} invented persons are in {url}, table app.person.\n")
+    print_results(f"{rows} generated persons are in {url}, table app.person.\n")
     with show_progress(True) as progress:
         report = anonymize(
             url,
@@ -119,7 +119,7 @@ def make_directory(directory: Path) -> bool:
     except OSError as error:
         denied = isinstance(error, PermissionError)
         raise (InsufficientRights if denied else InvalidParameter)(
-            f"{directory} is no directory, and cannot be made.",
+            f"{directory} is not a directory, and cannot be created.",
             hint="Choose another one (--directory).",
         ) from None
 

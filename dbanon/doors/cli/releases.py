@@ -91,7 +91,10 @@ def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
     try:
         return look(open_store(database), parse_relation(report.output))
     except DbanonError as error:
-        say(f"Warning: the report lacks what the database knows of the release: {error.message}")
+        say(
+            f"Warning: the report lacks information about the release that is only in the"
+            f" database: {error.message}"
+        )
         return None
 
 

@@ -283,7 +283,10 @@ def _say_not_compared(name: str, report: Report | PrivateReport) -> None:
     unknown = report.arguments.get("expect", {}).get("not_compared", ())
     if unknown:
         counts = " and ".join(unknown)
-        say(f"Job {name}: no earlier release to compare {counts} with. Later runs compare.", "info")
+        say(
+            f"Job {name}: no earlier release to compare {counts} with. Later runs will compare.",
+            "info",
+        )
 
 
 def save_report(job: FileJob, report: Report | PrivateReport) -> None:

@@ -52,8 +52,8 @@ class Tour:
         make_persons(self.database, ROWS, SEED)
         all_steps = steps(f"duckdb:///{self.database}", str(self.folder))
         click.echo(
-            f"{len(all_steps)} steps, about ten minutes. {ROWS:,} invented persons are"
-            f" in {self.database}.\nEach command is run for real. Ctrl-C ends the tutorial."
+            f"{len(all_steps)} steps, about ten minutes. {ROWS:,} generated persons are in"
+            f" {self.database}.\nEach command is run for real. Ctrl-C ends the tutorial."
         )
         for number, step in enumerate(all_steps, 1):
             self._step(f"{number}/{len(all_steps)}", step)

@@ -55,7 +55,7 @@ def workbench(
 
         def ready(address: str) -> None:
             click.echo(address)
-            say("Open it in a browser of this machine. Ctrl-C ends it.", "info")
+            say("Open it in a browser on this machine. Ctrl-C ends it.", "info")
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         written = make(Reading, values(parameters(Reading), reading))

@@ -60,7 +60,7 @@ def _report(result: Report) -> str:
         _paragraph("guarantee", result.guarantee),
         *(_paragraph("warning", text) for text in result.warned),
         _sizes(bins, result.median_class),
-        _details("All that the report says", _pairs(result.pairs())),
+        _details("The complete report", _pairs(result.pairs())),
     )
 
 
@@ -78,7 +78,7 @@ def _attributes(result: AttributePartition) -> str:
         + _sizes(size_bins(Counter(part.sizes.tolist())), None)
         for position, part in enumerate(result.partitions, 1)
     ]
-    return _card("partition, each attribute by itself", "", *parts)
+    return _card("partition, each attribute separately", "", *parts)
 
 
 def _counts(result: Partition) -> str:
@@ -155,7 +155,7 @@ def _certificate(result: Certificate) -> str:
         "certificate",
         "",
         _figures([bound, ("k", f"{result.k:,}", f"{len(result.prices):,} records")]),
-        f"<figure>{svg.share_bar(result.share)}<figcaption>From 0 to all that can be lost."
+        f"<figure>{svg.share_bar(result.share)}<figcaption>From 0 to the maximum loss."
         "</figcaption></figure>",
         _pairs(result.pairs()),
     )

@@ -146,7 +146,7 @@ def headline(
             "rows released",
             f"{report.rows_out:,}",
             f"{withheld} withheld",
-            "Figures of loss and risk do not include withheld rows.",
+            "Figures of loss and risk do not include suppressed rows.",
         ),
         (
             verdict.classes,

@@ -378,7 +378,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
         an evaluation, or expectations on a cluster.
     """
     if on_cluster and job.expect is not None:
-        raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
+        raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
     is_page = job_spec.report is not None and job_spec.report.endswith(".html")
     if job.chain is not None and is_page:
         raise InvalidParameter(

@@ -165,7 +165,7 @@ _METHOD = f"""\
 {{}}  method: {{}}
 """
 _PLACE = """\
-  # Releases of a file go to a database of their own, which the first release creates
+  # Releases of a file go to a separate database, which the first release creates
   url: {}
 """
 _TAIL = """\
@@ -319,7 +319,7 @@ class _Seen:
             budget = self.nulls.max_suppression
             told = f"NULLs in quasi-identifiers: {self.nulls}"
             if budget:
-                told += f". With it up to {budget:.0%} of the rows are withheld"
+                told += f". With it up to {budget:.0%} of the rows are suppressed"
             found += _comment(told) + f"    nulls: {self.nulls.nulls}\n"
             found += f"    max_suppression: {budget}\n" if budget else ""
         return found

@@ -145,7 +145,7 @@ class Output(Strict):
         if (self.table is None) == (self.view is None):
             raise refused("must have exactly one of table and view")
         if self.keep_last is not None and self.view is None:
-            raise refused("keep_last is for a view: a table has no earlier releases beside it")
+            raise refused("keep_last needs a view: a table has no earlier releases")
         return self
 
 
@@ -178,7 +178,9 @@ def _command(value: list[str]) -> list[str]:
 def _no_unknown_place(word: str) -> None:
     require_no_variable(word)
     if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
-        raise refused("takes no other places than " + ", ".join(f"{{{name}}}" for name in FIELDS))
+        raise refused(
+            "allows no placeholders except " + ", ".join(f"{{{name}}}" for name in FIELDS)
+        )
 
 
 def _webhook(value: str) -> None:
@@ -332,14 +334,14 @@ def find_misfits(
 def _version(value: int) -> int:
     if value not in VERSIONS:
         versions = " or ".join(map(str, VERSIONS))
-        raise refused(f"must be {versions}: the version of this form of file, not of dbanon")
+        raise refused(f"must be {versions}: the version of the file format, not of dbanon")
     return value
 
 
 def _metrics(value: str) -> None:
     _of_this_machine(value)
     if PurePath(value).suffix != ".prom":
-        raise refused("must end in .prom, as the collector of textfiles wants it")
+        raise refused("must end in .prom, as required by the textfile collector")
 
 
 class JobFileSpec(Strict):

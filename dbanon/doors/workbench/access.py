@@ -89,7 +89,7 @@ class Access:
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             return RefusedRequest(421, "Another host was requested.")
         if any(site not in ("same-origin", "none") for site in headers.get("sec-fetch-site", ())):
-            return RefusedRequest(403, "Another page asked for this one.")
+            return RefusedRequest(403, "This page was requested by another page.")
         if not path.startswith(f"{self.path}/"):
             return RefusedRequest(404, "There is no such page.")
         return None
@@ -115,7 +115,9 @@ class Access:
         if len(origins) > 1 or any(origin not in allowed for origin in origins):
             return RefusedRequest(403, "Another page sent this form.")
         if not _same(form_key, self.form):
-            return RefusedRequest(403, "This form is not of this workbench, or of an earlier one.")
+            return RefusedRequest(
+                403, "This form belongs to another workbench, or to an earlier one."
+            )
         return None
 
 

@@ -150,7 +150,7 @@ class Routes:
     def _posted(self, name: str, request: HttpRequest) -> HttpResponse:
         kinds = request.headers.get("content-type", [""])
         if kinds[0].partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-            return HttpResponse(415, "Only forms are taken.")
+            return HttpResponse(415, "Only forms are accepted.")
         step = {
             "choose": "sweep",
             "cancel": "columns",
@@ -220,7 +220,7 @@ class Routes:
 
     def look(self, request: FormRequest = NO_FORM) -> None:
         """Begin to look at the table."""
-        self._begin("Look at the columns", "columns", database.propose, request=request)
+        self._begin("Examine the columns", "columns", database.propose, request=request)
 
     def _look(self, request: FormRequest) -> str:
         self._require_current(request)
@@ -287,7 +287,7 @@ class Routes:
 
     def _plan(self, request: FormRequest) -> str:
         self._require_current(request)
-        self._begin("Say what a run would do", "job", database.plan, request=request)
+        self._begin("Preview a run", "job", database.plan, request=request)
         return "job"
 
     def _run(self, request: FormRequest) -> str:
@@ -298,7 +298,7 @@ class Routes:
     def _list(self, request: FormRequest) -> str:
         self._require_current(request)
         self.bench.looks.clear()
-        self._begin("Look which releases there are", "compare", database.list_releases)
+        self._begin("List the releases", "compare", database.list_releases)
         return "compare"
 
     def _cancel(self, request: FormRequest) -> str:
@@ -330,7 +330,7 @@ class Routes:
             return
         try:
             if bench.listed is None:
-                self._begin("Look which releases there are", "compare", database.list_releases)
+                self._begin("List the releases", "compare", database.list_releases)
             names = [first_value(query, side) for side in ("a", "b")]
             listed = [listed.output for listed in bench.listed or ()]
             outputs = [name[2:] for name in names if name.startswith("r/") and name[2:] in listed]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KEEP, DROP = "keep", "drop"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
-# Ways to a tree, as job files have them; ``suggest`` becomes a file beside the job file.
+# Ways to a tree, as job files have them; ``suggest`` becomes a file next to the job file.
 TREES = ("dates", "intervals", "mask", "suggest", "name", "file")
 DATE_STEPS = ("month", "year", "decade")
 
