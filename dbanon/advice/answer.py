@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbanon.advice.nulls import NullChoice
-from dbanon.advice.profile import Column, Count
+from dbanon.advice.profile import ColumnProfile, Count
 from dbanon.advice.recommend import Point, Recommendation
-from dbanon.advice.roles import CONSTANT, NOT_COPIED, QUASI_IDENTIFIER, REASONS, UNDECIDED, Role
+from dbanon.advice.roles import (
+    CONSTANT,
+    NOT_COPIED,
+    QUASI_IDENTIFIER,
+    REASONS,
+    UNDECIDED,
+    RoleProposal,
+)
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.words import WithCard, json_text
@@ -73,14 +80,15 @@ class Sweep(NotebookPlot, WithCard):
         texts = []
         if self.sampled:
             texts.append(
-                f"tried on {self.rows} of {self.of} rows, drawn by the seed: the risk is about that"
-                " of all rows, the loss at most this"
+                f"tried on a random sample of {self.rows} of {self.of} rows: the risk of all rows"
+                " is about the same, their loss is at most this"
             )
         if self.linked is not None:
-            texts.append(f"linkage risk was measured on {self.linked} rows, drawn by the seed")
+            texts.append(f"linkage risk was measured on a random sample of {self.linked} rows")
         if self.untried:
             texts.append(
-                f"releases that the time limit left untried, the costliest: {self.untried}"
+                "releases not tried because of the time limit, the most expensive ones:"
+                f" {self.untried}"
             )
         if self.passed_over:
             texts.append(
@@ -109,8 +117,8 @@ class Sweep(NotebookPlot, WithCard):
 class ColumnAdvice:
     """A column with its counts and its proposed role."""
 
-    column: Column
-    role: Role
+    column: ColumnProfile
+    role: RoleProposal
     rows: int
     small: int
 
@@ -252,7 +260,7 @@ class Advice(NotebookPlot, WithCard):
                 *pairs,
                 (
                     "release",
-                    f"none: one release alone was tried, {point.curve} with"
+                    f"none: only one release was tried, {point.curve} with"
                     f" k = {point.k}, so there is no comparison. Allow a longer"
                     f" time_limit, or a smaller sample",
                 ),
@@ -283,8 +291,7 @@ class Advice(NotebookPlot, WithCard):
         method = DP_MARGINALS if 2 * listed > many else DP_RANKS
         return (
             f"for differential privacy instead of k: {method}, because {listed} of {many}"
-            " quasi-identifiers are categories (most: dp_marginals, counts of pairs; else dp_ranks,"
-            " ranks of numbers)"
+            " quasi-identifiers are categories"
         )
 
 
@@ -302,7 +309,7 @@ def _with_withheld(point: Point) -> str:
 def describe_entity(name: str) -> str:
     """Explain why a person identifier is proposed as the entity, not as a quasi-identifier."""
     return (
-        f"{json_text(name)} says whose a row is: k counts its values, and it"
+        f"{json_text(name)} identifies persons: k counts its values, and it"
         " is not released. As a quasi-identifier it would make classes of one person each"
     )
 
@@ -320,14 +327,14 @@ def describe_parted_loss(whole_loss: float, parted_loss: float) -> str:
 def _rule_of_liu_and_li(rows: int) -> str:
     """Quote the rule for k from the paper of dcm and dcmdp, with its limits."""
     return (
-        f"k >= sqrt(n), here {math.isqrt(max(rows - 1, 0)) + 1}, so that noise of dcmdp is no more"
-        " than plain Laplace noise; it makes nothing private, and no release here needs it"
+        f"k >= sqrt(n), here {math.isqrt(max(rows - 1, 0)) + 1}, so that dcmdp adds no more noise"
+        " than the Laplace mechanism; it makes nothing private, and no release here needs it"
     )
 
 
 def describe_set(column_set: SetOfColumns) -> str:
     """Describe the unique and rare rows of a set of columns."""
     return (
-        f"{column_set.unique.percent()} alone, {column_set.few.percent()} in groups of fewer than"
+        f"{column_set.unique.percent()} unique, {column_set.few.percent()} in groups of fewer than"
         + (f" {column_set.few.small}")
     )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, Rules
+from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, ChainRules
 
 RELEASES = 12
 _CLASSES = 4000
@@ -60,7 +60,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class ChainForecast:
     """The expected state of a chain after further releases.
 
     Parameters
@@ -81,13 +81,13 @@ class Forecast:
 
 
 def forecast(
-    rules: Rules,
+    rules: ChainRules,
     k: int,
     releases: Sequence[Mapping[str, Any]],
     horizon: int = RELEASES,
     *,
     models: bool = False,
-) -> Forecast | None:
+) -> ChainForecast | None:
     """Forecast the state of a chain; None before its second release.
 
     Parameters
@@ -108,13 +108,15 @@ def forecast(
         rules, k, size, rates, ages, groups_leave
     )
     advice = _advice(rules, k, size, rates, held_share, ages, groups_leave)
-    return Forecast(horizon, rates, held_share, absent_share, stale_share, missing_share, advice)
+    return ChainForecast(
+        horizon, rates, held_share, absent_share, stale_share, missing_share, advice
+    )
 
 
 def _follow(
-    rules: Rules, k: int, size: int, rates: Rates, ages: int, groups_leave: bool
+    rules: ChainRules, k: int, size: int, rates: Rates, ages: int, groups_leave: bool
 ) -> tuple[float, float, float, float]:
-    """Simulate classes of all ages; returns held, absent, drifted and missing of ``Forecast``."""
+    """Simulate classes of all ages; returns the shares held, absent, drifted and missing."""
     rng = np.random.default_rng(1)
     class_sizes = size + rng.integers(0, max(size // 4, 1), _CLASSES)
     is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
@@ -168,7 +170,7 @@ def _counted(
 
 
 def _renew(
-    rules: Rules,
+    rules: ChainRules,
     k: int,
     is_live: NDArray[np.bool_],
     is_stale: NDArray[np.bool_],
@@ -185,11 +187,17 @@ def _renew(
 
 
 def _advice(
-    rules: Rules, k: int, size: int, rates: Rates, held_share: float, ages: int, groups_leave: bool
+    rules: ChainRules,
+    k: int,
+    size: int,
+    rates: Rates,
+    held_share: float,
+    ages: int,
+    groups_leave: bool,
 ) -> tuple[str, ...]:
     texts = []
     if held_share > _MUCH_HELD and groups_leave and size < 10 * k:
-        wider_rules = Rules(**{**rules.to_plain(), "class_size": 10 * k})
+        wider_rules = ChainRules(**{**rules.to_plain(), "class_size": 10 * k})
         forecast_share = _follow(wider_rules, k, 10 * k, rates, ages, groups_leave)[0]
         if forecast_share < held_share - 0.05:
             texts.append(
@@ -203,7 +211,7 @@ def _advice(
     return tuple(texts)
 
 
-def describe_forecast(result: Forecast) -> list[tuple[str, str]]:
+def describe_forecast(result: ChainForecast) -> list[tuple[str, str]]:
     """Describe a forecast as pairs of label and text."""
     rates = result.rates
     return [

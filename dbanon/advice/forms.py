@@ -84,7 +84,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Form:
+class IdentifierForm:
     """The form of an identifier's values.
 
     Parameters
@@ -137,11 +137,11 @@ def compacted(text: str) -> str:
     return text.upper()
 
 
-def _coded(name: str, pattern: str, *checks: Check) -> Form:
-    return Form(name, pattern, checks, compact=True)
+def _coded(name: str, pattern: str, *checks: Check) -> IdentifierForm:
+    return IdentifierForm(name, pattern, checks, compact=True)
 
 
-def _national(pattern: str, *checks: Check) -> Form:
+def _national(pattern: str, *checks: Check) -> IdentifierForm:
     return _coded("national number", pattern, *checks)
 
 
@@ -167,21 +167,25 @@ _TAX_CODE = tuple(
 
 
 @cache
-def forms() -> tuple[Form, ...]:
+def forms() -> tuple[IdentifierForm, ...]:
     """The table of forms, one per line.
 
     Patterns must not contain a backslash, quote, question mark or percent sign.
     """
     return (
-        Form("e-mail address", "[^@ ,;]{1,64}@[^@ ,;.]{1,63}([.][^@ ,;.]{1,63}){1,8}"),
-        Form("UUID", "[{]{0,1}[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}[}]{0,1}"),
-        Form("hash", "([0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9A-F]{32}|[0-9A-F]{40})"),
-        Form(
+        IdentifierForm("e-mail address", "[^@ ,;]{1,64}@[^@ ,;.]{1,63}([.][^@ ,;.]{1,63}){1,8}"),
+        IdentifierForm(
+            "UUID", "[{]{0,1}[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}[}]{0,1}"
+        ),
+        IdentifierForm(
+            "hash", "([0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9A-F]{32}|[0-9A-F]{40})"
+        ),
+        IdentifierForm(
             "network address", "([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|([0-9]{1,3}[.]){3}[0-9]{1,3}"
         ),
-        Form("web address", "https{0,1}://[^ ]{3,200}"),
-        Form("social security number", "[0-9]{3}-[0-9]{2}-[0-9]{4}"),
-        Form(
+        IdentifierForm("web address", "https{0,1}://[^ ]{3,200}"),
+        IdentifierForm("social security number", "[0-9]{3}-[0-9]{2}-[0-9]{4}"),
+        IdentifierForm(
             "phone number",
             "[+][0-9][0-9 ()./-]{7,18}"
             "|([+]{0,1}1[ .-]){0,1}[(]{0,1}[2-9][0-9]{2}[)]{0,1}[ .-][2-9][0-9]{2}[ .-][0-9]{4}"
@@ -189,13 +193,13 @@ def forms() -> tuple[Form, ...]:
             "|0[0-9]{2,4}-[0-9]{1,4}-[0-9]{4}|0[0-9]-[0-9]{4}-[0-9]{4}",
         ),
         # Numbers without check digits, in their national notation.
-        Form(
+        IdentifierForm(
             "national number",
             "[0-3][0-9][01][0-9]{3}-[0-9]{4}|[0-9]{6}-[1-8][0-9]{6}"
             "|[0-3][0-9][01][0-9]{3}[-+A][0-9]{3}[0-9A-Y]|[2-9][0-9]{3} [0-9]{4} [0-9]{4}"
             "|[A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[0-9A-Z][0-9]",
         ),
-        Form(
+        IdentifierForm(
             "IBAN",
             "[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}",
             compact=True,
@@ -237,8 +241,8 @@ def forms() -> tuple[Form, ...]:
             "[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]",
             Check((*_TAX_CODE, {c: -index % 26 for index, c in enumerate(_LETTERS)}), 26),
         ),
-        Form(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
-        Form(
+        IdentifierForm(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
+        IdentifierForm(
             FLAG,
             "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
             "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0",

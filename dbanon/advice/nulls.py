@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.words import both_keys
 
 
 @dataclass(frozen=True)
@@ -38,4 +39,8 @@ class NullChoice:
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain values."""
         loss_shares = {name: float(f"{share:.4g}") for name, share in self.loss_shares.items()}
-        return {"nulls": self.nulls, "max_suppression": self.max_suppression, "lost": loss_shares}
+        return {
+            "nulls": self.nulls,
+            "max_suppression": self.max_suppression,
+            **both_keys("loss_shares", loss_shares),
+        }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from dbanon.advice.names import name_says, numbers_persons, parts_of, words
-from dbanon.advice.profile import Column
+from dbanon.advice.profile import ColumnProfile
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
@@ -115,7 +115,7 @@ def _numbers(attribute: Attribute) -> bool:
     return attribute.kind in _KINDS and not attribute.order
 
 
-def many_values(column: Column) -> bool:
+def many_values(column: ColumnProfile) -> bool:
     """True if the first rows have enough values for a person identifier; the first of two tests.
 
     A column that the database declares unique has one row per person, so k already counts persons.
@@ -179,9 +179,9 @@ def constancy_within(
 
 def find_person_identifiers(
     attributes: Sequence[Attribute],
-    counted: Iterable[Column],
+    counted: Iterable[ColumnProfile],
     agree: Callable[[str], float],
-    counts_within: Callable[[Column], Iterable[Sequence[int]]],
+    counts_within: Callable[[ColumnProfile], Iterable[Sequence[int]]],
 ) -> dict[str, str]:
     """Find columns that look like person identifiers, with reasons.
 
@@ -205,7 +205,7 @@ def find_person_identifiers(
     return reasons
 
 
-def coarsest(columns: Iterable[Column]) -> str | None:
+def coarsest(columns: Iterable[ColumnProfile]) -> str | None:
     """The person identifier with the fewest values, since a person may have several cases.
 
     None if all values are unique: each row is then a person.
@@ -214,7 +214,9 @@ def coarsest(columns: Iterable[Column]) -> str | None:
     return min(several, key=lambda column: column.distinct).name if several else None
 
 
-def person_column(columns: Iterable[Column], identifiers: Container[str], rows: int) -> str | None:
+def person_column(
+    columns: Iterable[ColumnProfile], identifiers: Container[str], rows: int
+) -> str | None:
     """The identifier by which a chain can follow persons with one row each; None if uncertain.
 
     It is a unique number or UUID, or a unique text whose name names person identifiers. Names and

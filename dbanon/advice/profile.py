@@ -12,7 +12,7 @@ SMALL = 5
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnProfile:
     """The counts of a column.
 
     Parameters
@@ -49,9 +49,9 @@ class Profile:
     """The counts of a table."""
 
     rows: int
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnProfile, ...]
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnProfile:
         """The column with this name, which must exist."""
         return next(column for column in self.columns if column.name == name)
 

@@ -264,13 +264,14 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
         if [point.k for point in _comparable_points(curve)] == k_range
     }
     start = bends[first]
-    rule = f"the bend of {first} over k = {k_range[0]}..{k_range[-1]} is at k = {start.k}"
+    rule = (
+        f"the knee of the curve for {first} over k = {k_range[0]}..{k_range[-1]}, the best"
+        f" trade-off, is at k = {start.k}"
+    )
     better = [p for p in points if p.risk <= start.risk and p.loss < start.loss]
     if better:
         recommended = min(better, key=lambda p: (p.loss, p.risk, p.k))
-        rule += (
-            f"; {recommended.curve} with k = {recommended.k} has no more risk there and less loss"
-        )
+        rule += f"; {recommended.curve} with k = {recommended.k} has less loss at no more risk"
         runner_up: Point | None = start
     else:
         recommended = start
@@ -280,7 +281,7 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
             others = [_next(curves[first])]
         others = others or [p for p in points if p is not recommended]
         runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
-    note = "the bend depends on the range of k that is tried"
+    note = "the knee depends on the range of k that is tried"
     if len(k_range) != len(BENDS) or k_range[0] != BENDS[0]:
-        note += f"; usual is k = {BENDS[0]}..{BENDS[-1]}, all of which was not tried"
+        note += f"; the usual range, k = {BENDS[0]}..{BENDS[-1]}, was not tried completely"
     return Recommendation(recommended, rule, runner_up, {n: p.k for n, p in bends.items()}, note)

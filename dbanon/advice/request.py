@@ -84,8 +84,8 @@ class AdviceRequest:
     sample: Annotated[
         int,
         Option(
-            "If the table has more rows than this, try releases on a sample of this size. `seed`"
-            " draws it.",
+            "If the table has more rows than this, try releases on a random sample of this size"
+            " (see `seed`).",
             minimum=100,
         ),
     ] = 2_000
@@ -119,13 +119,13 @@ class AdviceRequest:
     def __post_init__(self) -> None:
         check(self)
         if not self.k:
-            raise InvalidParameter("k must name at least one size of classes.")
+            raise InvalidParameter("k must have at least one class size.")
         object.__setattr__(self, "k", tuple(sorted(set(self.k))))
         for name in self.methods:
             curve(name)
         if both := set(self.quasi_identifiers) & set(self.sensitive):
             raise InvalidParameter(
-                f'Column "{min(both)}" is named as quasi-identifier and as sensitive.',
+                f'Column "{min(both)}" is named both as a quasi-identifier and as sensitive.',
                 hint="What others may know of a person is a quasi-identifier.",
             )
 

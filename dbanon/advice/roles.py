@@ -18,7 +18,7 @@ from dbanon.advice.names import (
     parts_of,
     words,
 )
-from dbanon.advice.profile import Column, Profile
+from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Kind
 
@@ -38,7 +38,7 @@ REASONS = {
     "all_different": "no two rows share a text",
     "long_text": "long texts may hold anything",
     "worded_text": "many different texts of several words may hold anything",
-    "moment": "a moment that something was noted at",
+    "moment": "timestamp of when something was recorded",
     "known": "others can see or know it, and it may also be sensitive. You decide",
     "all_different_number": "no two rows share a number: identifier, or a number?",
     "no_other": "no two rows share a number: identifier, or a number? Protected as a number, as no"
@@ -46,12 +46,12 @@ REASONS = {
     "different_number": "a number that no two rows share: it is protected as one",
     "code": "a code: others may know what it stands for about a person. Its numbers have no order"
     " (kind nominal)",
-    "design_weight": "how many persons a row of a survey stands for: a design weight is no property"
-    " of a person",
-    "household": "it numbers households: their members would find each other",
-    "values": "several values: others may know it about a person",
-    "person_name": "its name says that it numbers persons: whose a row is, and no quasi-identifier",
-    "person_values": "birth date or sex do not vary within its values: it numbers persons",
+    "design_weight": "how many persons a row of a survey stands for: a design weight, not a"
+    " property of a person",
+    "household": "it identifies households, whose members could find each other",
+    "values": "others may know it about a person",
+    "person_name": "its name suggests a person identifier, not a quasi-identifier",
+    "person_values": "birth date or sex never varies within a value: a person identifier",
 }
 
 # Types of PostgreSQL and DuckDB for identifiers or binary data.
@@ -68,7 +68,7 @@ _ROWS_EACH, _ROWS_OF_NUMBER = 100, 20
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleProposal:
     """A proposed role of a column.
 
     Parameters
@@ -88,7 +88,7 @@ class Role:
         return f"{self.role}{both}: {REASONS[self.reason]}"
 
 
-def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, Role]:
+def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, RoleProposal]:
     """Propose a role for each column, by name.
 
     Parameters
@@ -98,53 +98,53 @@ def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[
     roles = {column.name: _role(column, profile.rows) for column in profile.columns}
     for name, reason in (persons or {}).items():
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
-            roles[name] = Role(IDENTIFIER, reason)
+            roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles
 
 
-def _role(column: Column, rows: int) -> Role:
+def _role(column: ColumnProfile, rows: int) -> RoleProposal:
     parts, listed = parts_of(column.name), words()
     few = column.distinct <= max(_FEW, _FEW_SHARE * rows)
     if column.distinct <= 1:
-        return Role(CONSTANT, "constant")
+        return RoleProposal(CONSTANT, "constant")
     if column.key:
-        return Role(IDENTIFIER, "key")
+        return RoleProposal(IDENTIFIER, "key")
     reason = looks_like_identifier(column)
     if column.attribute.kind is Kind.OTHER and reason != "type":
-        return Role(NOT_COPIED, "type")
+        return RoleProposal(NOT_COPIED, "type")
     if reason:
-        return Role(IDENTIFIER, reason)
+        return RoleProposal(IDENTIFIER, reason)
     is_integer = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
     if names_household(column.name) and is_integer and column.distinct > _FEW:
-        return Role(IDENTIFIER, "household")
+        return RoleProposal(IDENTIFIER, "household")
     if names_design_weight(column.name) and not column.attribute.kind.is_coded:
-        return Role(NOT_COPIED, "design_weight")
+        return RoleProposal(NOT_COPIED, "design_weight")
     if text_role := _text(column):
         return text_role
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
-        return Role(NOT_COPIED, "moment")
+        return RoleProposal(NOT_COPIED, "moment")
     if parts & listed["known"] or (parts & listed["sensitive"] and not few):
-        return Role(QUASI_IDENTIFIER, "known", also=SENSITIVE)
+        return RoleProposal(QUASI_IDENTIFIER, "known", also=SENSITIVE)
     if parts & listed["sensitive"]:
-        return Role(SENSITIVE, "name")
+        return RoleProposal(SENSITIVE, "name")
     if column.all_different:
         # Unique numbers and dates are not necessarily identifiers: amounts may differ in each row.
         is_integer = column.attribute.kind is Kind.INTEGER
         return (
-            Role(UNDECIDED, "all_different_number")
+            RoleProposal(UNDECIDED, "all_different_number")
             if is_integer
-            else Role(QUASI_IDENTIFIER, "different_number")
+            else RoleProposal(QUASI_IDENTIFIER, "different_number")
         )
-    return Role(QUASI_IDENTIFIER, "code" if is_code(column) else "values")
+    return RoleProposal(QUASI_IDENTIFIER, "code" if is_code(column) else "values")
 
 
-def is_code(column: Column) -> bool:
+def is_code(column: ColumnProfile) -> bool:
     """True if integers represent categories: few distinct values, and a name that says so."""
     few = column.distinct <= MOST_CODES and 2 * column.distinct <= column.present
     return column.attribute.kind is Kind.INTEGER and few and names_code(column.name)
 
 
-def looks_like_identifier(column: Column) -> str:
+def looks_like_identifier(column: ColumnProfile) -> str:
     """The reason to take a column for names, addresses or person identifiers; empty if none.
 
     The reason is its name or the form of its values, however few they are. The module ``persons``
@@ -159,13 +159,13 @@ def looks_like_identifier(column: Column) -> str:
     return "name" if _named_identifier(column) else ""
 
 
-def identifying(columns: Iterable[Column]) -> dict[str, str]:
+def identifying(columns: Iterable[ColumnProfile]) -> dict[str, str]:
     """The columns that look like identifiers, with reasons."""
     reasons = {column.name: looks_like_identifier(column) for column in columns}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _named_identifier(column: Column) -> bool:
+def _named_identifier(column: ColumnProfile) -> bool:
     """True if the name is that of an identifier, and the values do not contradict it."""
     name, kind = column.name, column.attribute.kind
     listed, parts = words(), parts_of(name)
@@ -190,14 +190,14 @@ def _named_identifier(column: Column) -> bool:
     return several and is_number_alone(name) and column.form == CODE
 
 
-def _text(column: Column) -> Role | None:
+def _text(column: ColumnProfile) -> RoleProposal | None:
     """A role for texts by their values, if the name says nothing; None if undecided."""
     if column.attribute.kind is not Kind.CATEGORY or column.attribute.order:
         return None
     if column.mean_length > _LONG_TEXT:
-        return Role(NOT_COPIED, "long_text")
+        return RoleProposal(NOT_COPIED, "long_text")
     if column.all_different and column.worded < 0.5:
-        return Role(IDENTIFIER, "all_different")
+        return RoleProposal(IDENTIFIER, "all_different")
     if column.distinct >= _MANY_TEXTS * column.present and column.worded >= 0.5:
-        return Role(NOT_COPIED, "worded_text")
-    return Role(IDENTIFIER, "all_different") if column.all_different else None
+        return RoleProposal(NOT_COPIED, "worded_text")
+    return RoleProposal(IDENTIFIER, "all_different") if column.all_different else None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Count
 from dbanon.data.microdata import Microdata
+from dbanon.data.words import both_keys
 
 # Largest number of columns per set, largest number of sets, and the share of unique rows above
 # which a set is not extended.
@@ -51,7 +52,7 @@ class SetOfColumns:
         """As plain values."""
         return {
             "columns": list(self.columns),
-            "alone": self.unique.to_dict(),
+            **both_keys("unique", self.unique.to_dict()),
             "few": self.few.to_dict(),
             # With few unique rows, or few others, distinction would reveal how many.
             "distinction": None if self.unique.share is None else self.distinction,
@@ -77,7 +78,7 @@ class Singling:
     cut: bool
     small: int
 
-    def falls(self) -> dict[str, float | None]:
+    def unique_share_drops(self) -> dict[str, float | None]:
         """The drop in the share of unique rows without a column; None if it reveals few rows."""
         drops: dict[str, float | None] = {}
         for name, remaining_set in self.without.items():
@@ -95,7 +96,7 @@ class Singling:
         return {
             "small": self.small,
             "chosen": self.chosen.to_dict(),
-            "falls": self.falls(),
+            **both_keys("unique_share_drops", self.unique_share_drops()),
             "sets": [column_set.to_dict() for column_set in self.sets],
             "cut": self.cut,
         }

@@ -44,7 +44,7 @@ from dbanon.bounds.fitting import fitted_prices
 from dbanon.bounds.program import NEAR_ENOUGH, Program, has_solver
 from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.partition import Partition
-from dbanon.data.words import WithCard
+from dbanon.data.words import WithCard, both_keys
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
@@ -149,7 +149,7 @@ class Certificate(WithCard):
     k : the smallest class.
     share : the bound, as a share of SST: every partition into classes of k or more loses at
         least this.
-    way : the method of the bound: ``neighbours``, ``pairs``, ``classes`` or ``fitting``.
+    method : the method of the bound: ``neighbours``, ``pairs``, ``classes`` or ``fitting``.
     complete : False if time ran out before the method finished.
     prices : float64 (n,), one per record, as shares of SST: every class of k or more loses at least
         the sum of its prices minus its tolls. ``share`` is the sum of prices minus that of tolls.
@@ -160,12 +160,17 @@ class Certificate(WithCard):
 
     k: int
     share: float
-    way: str
+    method: str
     complete: bool
     prices: Floats
     tolls: Tolls
     simple: float
     seconds: float
+
+    @property
+    def way(self) -> str:
+        """The former name of ``method``."""
+        return self.method
 
     def gap(self, loss: float) -> float:
         """The excess of a loss over the bound, as a share of the bound; infinite if that is 0."""
@@ -179,7 +184,7 @@ class Certificate(WithCard):
             "k": self.k,
             "records": len(self.prices),
             "lower_bound": self.share,
-            "way": self.way,
+            **both_keys("method", self.method),
             "complete": self.complete,
             "simple_bound": self.simple,
             "seconds": self.seconds,
@@ -187,13 +192,13 @@ class Certificate(WithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """The bound as pairs of label and text, for display."""
-        ended = "" if self.complete else ", ended early: it holds, and is perhaps not the best"
+        ended = "" if self.complete else ", stopped early: valid, but perhaps not the best"
         return [
             ("records", str(len(self.prices))),
             ("k", str(self.k)),
             ("information loss, SSE/SST, at least", f"{self.share:.6f}"),
-            ("by", self.way + ended),
-            ("by nearest neighbours alone", f"{self.simple:.6f}"),
+            ("by", self.method + ended),
+            ("by nearest neighbours only", f"{self.simple:.6f}"),
             ("CPU seconds", f"{self.seconds:.2f}"),
         ]
 
@@ -240,7 +245,7 @@ def certificate(
     return Certificate(
         k=k,
         share=_sum(np.concatenate([shares[0], -toll_shares])),
-        way=method,
+        method=method,
         complete=complete,
         prices=shares[0],
         tolls=Tolls(tolls.triples, toll_shares),

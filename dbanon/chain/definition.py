@@ -13,7 +13,7 @@ import numpy as np
 
 from dbanon.chain import reference
 from dbanon.chain.state import ChainRecord, require_entity
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
@@ -49,7 +49,7 @@ def of_plain(plain: Mapping[str, Any]) -> Measures:
     return Measures(
         {name: Scale(**scale) for name, scale in plain["numbers"].items()},
         {
-            name: Distribution(
+            name: ValueFrequencies(
                 np.array(distribution["counts"], np.int64), tuple(distribution["values"])
             )
             for name, distribution in plain["categories"].items()
@@ -86,14 +86,15 @@ def as_part(
         new = sorted(set(values) - set(original.values))
         if new and name not in with_trees:
             raise ChainChanged(
-                f'Column "{name}" holds {len(new)} values that it did not hold when the chain'
-                " began, and no hierarchy says what they are released as.",
+                f'Column "{name}"'
+                f" holds {len(new)} values that were not there when the chain began, and no"
+                " hierarchy covers them.",
                 hint="Bring them under known ones in a view, or begin another chain, with a"
                 " hierarchy of all values that may come.",
             )
         all_values = (*original.values, *new)
         counts = np.append(original.counts, np.zeros(len(new), np.int64))
-        distributions[name] = Distribution(counts, all_values)
+        distributions[name] = ValueFrequencies(counts, all_values)
         categories.append(all_values)
         code_of = {value: number for number, value in enumerate(all_values)}
         # The extra last entry maps the code -1 (NULL) to itself.
@@ -101,7 +102,7 @@ def as_part(
         codes[:, index] = new_codes[codes[:, index]]
     remapped = replace(microdata, codes=codes, categories=tuple(categories))
     sensitive = {
-        name: Distribution.of_column(column) for name, column in microdata.sensitive.items()
+        name: ValueFrequencies.of_column(column) for name, column in microdata.sensitive.items()
     }
     return remapped, Measures(measures.numbers, distributions, sensitive, measures.whitenings)
 
@@ -165,7 +166,7 @@ def require_same(chain: ChainRecord, now: Mapping[str, Any]) -> None:
     differing = [name for name in before if before[name] != now.get(name)]
     if differing:
         raise ChainChanged(
-            f"The job is not as the first release of chain {chain.name} was made.",
+            f"The job differs from the first release of chain {chain.name}.",
             detail=f"Otherwise: {', '.join(sorted(differing))}.",
             hint="What a chain's releases have in common stays. Begin another chain, or undo it.",
         )

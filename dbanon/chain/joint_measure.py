@@ -85,7 +85,7 @@ class MeasuredReleases:
             share = counts.below / counts.persons if counts.persons else 0.0
             text = (
                 f"{counts.below} ({share:.1%}) share their"
-                f" joint history with fewer than {self.k - 1} others, {counts.alone} with nobody"
+                f" joint history with fewer than {self.k - 1} others, {counts.alone} with no one"
             )
             for name, many in counts.read_off.items():
                 text += f'; one value of "{name}" is left of {many}'
@@ -130,7 +130,7 @@ def measure_together(
     """
     if len(releases) < (2 if entity else 1) or len(set(releases)) < len(releases):
         raise InvalidParameter(
-            "Two or more releases are measured together, each named once.",
+            "Name two or more releases to measure together, each once.",
             hint="A chain is named alone, beside its key.",
         )
     if k is not None and k < 2:
@@ -166,7 +166,7 @@ def _by_record(
     """
     if sensitive:
         raise InvalidParameter(
-            "The ledger's record has persons and classes, and no sensitive values.",
+            "The ledger's record has persons and classes, but no sensitive values.",
             hint="Leave out the sensitive columns, or name the column of the person that each"
             " release has (`entity`).",
         )
@@ -236,8 +236,9 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             )
     if entity in entry.quasi_identifiers:
         raise InvalidParameter(
-            f'Column "{entity}" of release {name} is a quasi-identifier: its values are those of'
-            " classes, and tell nobody apart.",
+            f'Column "{entity}"'
+            f" of release {name} is a quasi-identifier: its values are shared by classes, and do"
+            " not identify persons.",
             hint=_HINT,
         )
     shared = ", ".join(session.compared(attributes[column]) for column in entry.quasi_identifiers)

@@ -58,7 +58,7 @@ def last_published(where: str, identity: str) -> int:
         return 0 if path is None else _read_note(path).get(identity, 0)
     except (OSError, ValueError):
         raise ChainKeyWrong(
-            f"The note {path} beside the key cannot be read.",
+            f"The note {path} next to the key cannot be read.",
             hint=(
                 "The file says which release was the last. Let this role read it. If you are sure"
                 " that the database was not restored, you may remove it."
@@ -132,7 +132,7 @@ def new_key(path: Path) -> Iterator[bytes]:
         file = os.open(path, flags, 0o600)
     except FileExistsError:
         raise OutputExists(
-            f"The file {path} exists already.", hint="A key is never written over another file."
+            f"The file {path} already exists.", hint="A key is never written over another file."
         ) from None
     except OSError as error:
         raise InsufficientRights(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from dbanon.advice.forecast import Forecast, describe_forecast, forecast
+from dbanon.advice.forecast import ChainForecast, describe_forecast, forecast
 from dbanon.chain import pair as chain_pair
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
@@ -23,16 +23,16 @@ from dbanon.chain.staging import require_one_table, stage_entity
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import tables_of
 from dbanon.errors import InvalidParameter, counted
-from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
+from dbanon.job.chain import MEASURE, ChainRules, require_chain_name, require_key_form
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
 __all__ = [
+    "ChainRules",
     "ChainShown",
     "Measured",
-    "Rules",
     "close",
     "create",
     "list_chains",
@@ -67,7 +67,7 @@ class ChainShown:
     created_at: str
     created_by: str | None
     releases: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    forecast: Forecast | None = None
+    forecast: ChainForecast | None = None
     beside: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
 
@@ -130,7 +130,7 @@ class Measured:
             ("histories that differ", str(self.histories)),
             ("persons who share the rarest", str(self.smallest)),
             (f"persons whose history fewer than {self.k} share", f"{self.exposed} ({share:.1%})"),
-            ("persons whose history is theirs alone", str(self.alone)),
+            ("persons with a unique history", str(self.alone)),
         ]
 
 
@@ -139,7 +139,7 @@ def create(
     name: str,
     table: str,
     entity: str,
-    rules: Rules,
+    rules: ChainRules,
     key_out: Path | None,
     key_of: str | None = None,
     file: Store | None = None,
@@ -161,13 +161,13 @@ def create(
         key_of is None
     ):
         raise InvalidParameter(
-            "A chain has a new key (`key_out`), or that of the closed chain that it follows"
-            " (`new_chain_from`, with the place of its key).",
+            "A chain needs a new key (`key_out`), or the key of the closed chain that it follows"
+            " (`new_chain_from`, with the location of its key).",
             hint="Say where to write the key, or name both the chain and its key.",
         )
     if not store.lasting:
         raise InvalidParameter(
-            "A chain keeps its state in a database, and a file is not a database.",
+            "A chain keeps its state in a database, not in a file.",
             hint="Name the database that its releases go to, and the file as `source`.",
         )
     with ExitStack() as stack:
@@ -256,7 +256,9 @@ def _describe_withheld(session: Session, chain: ChainRecord, first: Relation) ->
     return tuple(notes)
 
 
-def forecast_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
+def forecast_chain(
+    chain: ChainRecord, releases: Sequence[Mapping[str, Any]]
+) -> ChainForecast | None:
     """Forecast a chain that guarantees histories; None for one that measures."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
@@ -324,14 +326,14 @@ def _describe_release(release: Mapping[str, Any]) -> str:
             ("longest", "releases is the longest wait"),
             ("returned", "returned"),
             ("held", "classes held"),
-            ("refused", "kept out by models"),
-            ("back", "classes held for persons who are back"),
-            ("unfit", "classes that models hold"),
+            ("refused", "excluded by models"),
+            ("back", "classes frozen for returned persons"),
+            ("unfit", "classes frozen by models"),
             ("gone", "classes gone"),
             ("withdrawn", "classes withdrawn"),
             ("drifted", "classes of which few rows changed"),
             ("exposed", "exposed"),
-            ("pair_exposed", "exposed together with the chain before"),
+            ("pair_exposed", "exposed together with the previous chain"),
         )
         if release.get(name)
     ]

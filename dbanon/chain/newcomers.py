@@ -18,7 +18,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.errors import TooFewRecords
 from dbanon.hierarchy.leaves import take_records
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
@@ -57,7 +57,7 @@ def is_due(state: CellState) -> bool:
 
 
 def select_classes(
-    rules: Rules,
+    rules: ChainRules,
     k: int,
     losses: NDArray[np.float64],
     waited: NDArray[np.int64],
@@ -173,7 +173,7 @@ def classes_of(clustering: Found, records: NDArray[np.int64]) -> Found:
         levels = clustering.levels.of(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
-    return replace(clustering, classes=Partition(labels.reshape(-1), partition.told))
+    return replace(clustering, classes=Partition(labels.reshape(-1), partition.method_counts))
 
 
 def _enforce_models(
@@ -212,7 +212,7 @@ def _enforce_models(
         planned, state, microdata, batch.policy, None if first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.of(records)
-    clustering = Found(classes.of(records), levels, measures, clustering.told)
+    clustering = Found(classes.of(records), levels, measures, clustering.method_counts)
     refused = np.concatenate([batch.refused, withheld])
     return replace(
         batch,

@@ -10,7 +10,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
 from dbanon.chain.state import ChainRecord
 from dbanon.errors import ChainSamePersons
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import BEFORE, PRESENT
@@ -18,7 +18,7 @@ from dbanon.sessions.session import Session
 
 
 def require_no_other_chain(
-    session: Session, name: str, relation: Relation, rules: Rules, key: bytes
+    session: Session, name: str, relation: Relation, rules: ChainRules, key: bytes
 ) -> None:
     """Check that a new chain is the first over its persons, or follows those that were closed.
 
@@ -49,7 +49,7 @@ def require_no_other_chain(
     ]
     if existing:
         raise ChainSamePersons(
-            f"There is a chain over the persons of {source} already: {', '.join(existing)}.",
+            f"A chain already exists over the persons of {source}: {', '.join(existing)}.",
             detail="Whoever sees the releases of both knows a person's class in each, and few"
             " share both.",
             hint="Go on with it. Or close it, and name it when a new chain is made, as the one"
@@ -57,7 +57,7 @@ def require_no_other_chain(
         )
 
 
-def _predecessors(session: Session, rules: Rules) -> list[str]:
+def _predecessors(session: Session, rules: ChainRules) -> list[str]:
     """The chain that the rules name as predecessor, its predecessor, and so on."""
     names: list[str] = []
     while rules.new_chain_from is not None:

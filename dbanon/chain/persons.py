@@ -72,7 +72,7 @@ def _require_same_type(parts: Sequence[Part], name: str) -> None:
     types = {part.relation.attribute(name).sql_type for part in parts}
     if len(types) > 1:
         raise InvalidParameter(
-            f'The column "{name}" has other types in the tables of a chain:'
+            f'The column "{name}" has different types in the tables of a chain:'
             f" {', '.join(sorted(types))}.",
             hint="It is one column of persons: give it one type in a view.",
         )
@@ -95,8 +95,9 @@ def _require_single_value(state: CellState, parts: Sequence[Part], name: str) ->
     if persons:
         many = str(persons) if persons >= state.k else f"fewer than {state.k}"
         raise ChainEntityRows(
-            f'The column "{name}" has more than one value in the rows of {many} persons: in a chain'
-            " quasi-identifiers are a person's, and have one.",
+            f'The column "{name}"'
+            f" has more than one value in the rows of {many} persons: in a chain each person has"
+            " one value of each quasi-identifier.",
             hint=(
                 "Give each person one value in a view, or release the column as it is, with its"
                 " value for each row."

@@ -188,8 +188,8 @@ def require_turnover(state: CellState, presence: Presence, absent_before: int) -
     left = max(presence.absent - absent_before, 0)
     if left > _TURNOVER * presence.members and 2 * presence.newcomers >= left:
         raise ChainTurnover(
-            f"{left} of {presence.members} members of chain {state.chain.name} left since the last"
-            f" release, and {presence.newcomers} newcomers came: their ids may be written in"
-            " another form.",
+            f"{left} of {presence.members} members of chain {state.chain.name} have left since the"
+            f" last release, and {presence.newcomers} newcomers have joined: their identifiers may"
+            " be written in another form.",
             hint="If they really are other people, accept the turnover for this release.",
         )

@@ -68,8 +68,8 @@ def publish_tables(
         chain_state.find(reads, state.chain.name).sequence != state.sequence
     ):
         raise SourceChanged(
-            f"Another release of chain {state.chain.name} was made meanwhile: this one counts as"
-            " published, and is not.",
+            f"Another release of chain {state.chain.name} was made meanwhile. This one counts as"
+            " published, although it was not.",
             hint="Run it again.",
         )
     sessions = [reads] if reads is writes else [reads, writes]
@@ -167,7 +167,7 @@ def _publish_one(
             suppressed=suppressed,
             rows=counts.rows,
             verdict=update.guarantee.check(counts, expected),
-            telling=update.tells,
+            disclosive_columns=update.tells,
             few_persons=update.spellings,
             identifiers=kept_identifiers(update.planned),
             linking=_linking(update, reads, target, written, part),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain.membership import CellState
 from dbanon.chain.state import find
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.leaves import leaf_text, sort_key, spell_as_leaves
@@ -43,7 +43,7 @@ class Reference:
     """
 
     attribute: Attribute
-    distribution: Distribution
+    distribution: ValueFrequencies
     tree: Hierarchy | None
     ordered: bool
 
@@ -68,7 +68,7 @@ class Reference:
         return indices
 
     @property
-    def table(self) -> Distribution:
+    def table(self) -> ValueFrequencies:
         """The frequency of each position."""
         counts = self.distribution.counts
         if self.tree is not None:
@@ -77,7 +77,7 @@ class Reference:
             np.add.at(counts, places[: len(self.distribution.counts)], self.distribution.counts)
         elif not self.ordered:
             counts = np.append(counts, 0)
-        return Distribution(counts, fixed=True)
+        return ValueFrequencies(counts, fixed=True)
 
     def of(self, column: Coded) -> NDArray[np.int32]:
         """The position of each record's value, int32 (n,)."""
@@ -90,7 +90,7 @@ References = Mapping[str, Reference]
 
 def place_values(
     references: References, columns: Mapping[str, Coded]
-) -> dict[str, tuple[NDArray[np.int32], Distribution]]:
+) -> dict[str, tuple[NDArray[np.int32], ValueFrequencies]]:
     """Positions of records' values, int32 (n,), and their frequencies, by sensitive column."""
     return {
         name: (reference.of(columns[name]), reference.table)
@@ -120,7 +120,7 @@ def of_plain(
     """
     trees, references = trees_of_models(models), {}
     for name, plain in (definition or {}).get("sensitive", {}).items():
-        distribution = Distribution(np.array(plain["counts"], np.int64), tuple(plain["values"]))
+        distribution = ValueFrequencies(np.array(plain["counts"], np.int64), tuple(plain["values"]))
         ordered = any(m.attribute == name and m.distance == "ordered" for m in models)
         references[name] = Reference(attributes[name], distribution, trees.get(name), ordered)
     return references

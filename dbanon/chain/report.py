@@ -33,7 +33,7 @@ def add_chain_summary(
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
         "waiting": histories.waiting,
-        "longest_wait": histories.told.get("longest", 0),
+        "longest_wait": histories.further_counts.get("longest", 0),
         "returned": histories.returned,
         "refused": histories.refused,
     }
@@ -70,10 +70,11 @@ def _describe_histories(update: ChainUpdate) -> _Summary:
         entries |= {"exposed": histories.exposed, "known": histories.known}
         line = (
             f", measured: of {histories.known} persons {histories.exposed} have a joint history"
-            f" over {over} that fewer than {k} share, {histories.told['more']} more than before"
+            f" over {over} that fewer than {k} share,"
+            f" {histories.further_counts['more']} more than before"
         )
-    if "pair_known" in histories.told:
-        pair = {name: histories.told[name] for name in ("pair_exposed", "pair_known")}
+    if "pair_known" in histories.further_counts:
+        pair = {name: histories.further_counts[name] for name in ("pair_exposed", "pair_known")}
         entries |= {"new_chain_from": chain.rules.new_chain_from, **pair}
         line += (
             f"; with the releases of chain {chain.rules.new_chain_from}, of"
@@ -88,12 +89,15 @@ def _describe_displayed(update: ChainUpdate) -> _Summary:
     histories = update.histories
     if update.guarantee.only_measured or histories.sequence == 1:
         return {}, ""
-    entries = {"joined": histories.told["joined"], "left": histories.told["absent"]}
+    entries = {
+        "joined": histories.further_counts["joined"],
+        "left": histories.further_counts["absent"],
+    }
     subject = "rows are of persons who left" if histories.rows is None else "persons shown left"
     line = f"; {entries['left']} of {histories.persons} {subject}"
     # Only the owner of the ledger may see what models withhold.
     if not update.planned.policy.models:
-        entries["stale"] = histories.told["stale"]
+        entries["stale"] = histories.further_counts["stale"]
         line += f", {entries['stale']} are of classes that are shown as they were"
     line += (
         f"; the loss is that of the {entries['joined']} persons who joined, as they were then,"
@@ -105,18 +109,18 @@ def _describe_displayed(update: ChainUpdate) -> _Summary:
 def _describe_withheld(update: ChainUpdate) -> _Summary:
     """Describe who waits, returned or is excluded, and rows beyond the limit per person."""
     histories, line = update.histories, ""
-    longest = histories.told.get("longest", 0)
+    longest = histories.further_counts.get("longest", 0)
     if histories.waiting:
         line += f"; {histories.waiting} wait"
         line += f", one for {counted(longest, 'release')}" if longest else ""
     for many, words in (
         (histories.returned, "returned"),
-        (histories.refused, "kept out by models"),
+        (histories.refused, "excluded by models"),
     ):
         line += f"; {many} {words}" if many else ""
     if histories.rows is None:
         return {}, line
-    entries = {"persons": histories.persons, "outlying": histories.told["outlying"]}
+    entries = {"persons": histories.persons, "outlying": histories.further_counts["outlying"]}
     if entries["outlying"]:
         line += (
             f"; {entries['outlying']} persons have more than"

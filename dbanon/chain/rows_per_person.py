@@ -20,7 +20,7 @@ from dbanon.chain.presence import (
 )
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainModel
-from dbanon.job.chain import FREEZE, MEASURE, Rules
+from dbanon.job.chain import FREEZE, MEASURE, ChainRules
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
@@ -79,8 +79,8 @@ def require_several(chain: ChainRecord, job: Job) -> None:
     """
     if chain.rules.max_rows_per_person is not None and job.policy.models:
         raise ChainModel(
-            f"Chain {chain.name} takes several rows a person, and keeps no privacy model then: one"
-            " counts the values of a class, one a person.",
+            f"Chain {chain.name} has several rows per person, so it cannot use privacy models,"
+            " which count one value per person.",
             hint="Bring the rows of each person into one in a view, or leave out the model.",
         )
 
@@ -106,7 +106,7 @@ def stage_source(
     return stage_persons(state, relation, blocks, retained)
 
 
-def staged_columns(rules: Rules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
+def staged_columns(rules: ChainRules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
     """The retained columns to stage with persons who have one row."""
     # None are needed if rows never change, or are written without the state.
     still = rules.mode == MEASURE or rules.changes == FREEZE

@@ -127,7 +127,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             known=sum(size * many for size, many in sizes.items()),
             smallest=min(sizes, default=0),
             exposed=exposed,
-            told={
+            further_counts={
                 "exposed": exposed,
                 "more": exposed - before,
                 "alone": sizes.get(1, 0),
@@ -259,9 +259,9 @@ def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
     if not is_recorded:
         warn_caller(
             ReleaseNotNoted(
-                f"The last release of chain {job.chain.name} could not be noted beside its key: a"
-                " database that is restored from a backup would not be noticed by it. Let this"
-                " role write the directory of the key."
+                f"The last release of chain {job.chain.name} could not be noted next to its key,"
+                " so a database restored from a backup would not be detected. Allow this role to"
+                " write to the directory of the key."
             )
         )
 
@@ -305,7 +305,7 @@ def _advance_state(
     # Store the public loss: dbanon chain show prints it.
     loss, _ = losses_of(update.release, None, ())
     counts = {
-        **histories.told,
+        **histories.further_counts,
         "persons": histories.persons,
         "waiting": histories.waiting,
         "returned": histories.returned,
@@ -380,5 +380,7 @@ def _with_predecessor(update: ChainUpdate, pending: PendingRelease, key: bytes) 
         "pair_known": sum(size * many for size, many in sizes.items()),
     }
     update.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
-    histories = replace(update.histories, told={**update.histories.told, **pair})
+    histories = replace(
+        update.histories, further_counts={**update.histories.further_counts, **pair}
+    )
     return replace(update, histories=histories)

@@ -219,7 +219,7 @@ def _type_error(
         f'"{a.name}" of {a.sql_type} {how} {staged.attribute(a.name).sql_type}' for a in changed
     )
     return ChainChanged(
-        f"Columns of {relation.name} have other types than at the first release of the chain.",
+        f"Columns of {relation.name} have different types than at the first release of the chain.",
         detail=f"{differences}.",
         hint="State how the column is read (`types`), or correct the file. If the type is as it"
         " should be, begin another chain.",
@@ -255,7 +255,7 @@ def keeper(source: Store, target: Store | None) -> tuple[ClientStore, Store | No
         return cast(ClientStore, source), None
     if target is None:
         raise InvalidParameter(
-            "A chain keeps its state in a database, and a file is not a database.",
+            "A chain keeps its state in a database, not in a file.",
             hint="Name a database as the target, such as duckdb:///released.duckdb: it keeps the"
             " chain, and takes the releases.",
         )

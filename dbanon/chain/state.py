@@ -27,7 +27,7 @@ from dbanon.errors import (
     InvalidParameter,
     UnsupportedType,
 )
-from dbanon.job.chain import MEASURE, Chain, Rules
+from dbanon.job.chain import MEASURE, Chain, ChainRules
 from dbanon.ledger.entries import parse_json, trusted
 from dbanon.release.words import now
 from dbanon.sessions.base import Relation
@@ -57,7 +57,7 @@ class ChainRecord:
     created_by: str | None
     source: str
     entity: str
-    rules: Rules
+    rules: ChainRules
     key_check: bytes
     sequence: int
     closed_at: str | None
@@ -78,12 +78,7 @@ class ChainRecord:
 
 
 def create(
-    session: Session,
-    name: str,
-    source: Relation,
-    entity: str,
-    rules: Rules,
-    key: bytes,
+    session: Session, name: str, source: Relation, entity: str, rules: ChainRules, key: bytes
 ) -> ChainRecord:
     """Store a new chain.
 
@@ -126,14 +121,15 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
     is_text = attribute.kind is Kind.CATEGORY and kind.startswith(_TEXTS) and not attribute.order
     if attribute.kind is not Kind.INTEGER and (not is_text or attribute.by_output):
         raise UnsupportedType(
-            f'The entity column "{name}" is of type {attribute.sql_type or "none"}: a chain takes'
-            " integers, UUIDs and texts, which are written alike everywhere.",
+            f'The entity column "{name}" is of type {attribute.sql_type or "none"}:'
+            " a chain takes integers, UUIDs and texts, which every database writes in the same"
+            " way.",
             hint="Cast it to text or to an integer in a view, always in one way.",
         )
     if is_text and kind != "uuid" and not session.tells_all_apart(relation, attribute):
         raise ChainEntityRows(
-            f'Values of the entity column "{name}" that differ are equal to one another, by its'
-            " type or collation.",
+            f'Values of the entity column "{name}"'
+            " that differ compare as equal, because of its type or collation.",
             hint="Cast it to text of a deterministic, binary collation in a view.",
         )
 
@@ -205,7 +201,7 @@ def find(session: Session, name: str) -> ChainRecord:
         by,
         source,
         entity,
-        rules=Rules.of_plain(parse_json(rules)),
+        rules=ChainRules.of_plain(parse_json(rules)),
         key_check=bytes(check),
         sequence=int(last),
         closed_at=closed,
@@ -252,15 +248,15 @@ def require_request(session: Session, chain: ChainRecord, request: Chain, key: b
     differing = chain.rules.expected_by(request)
     if differing:
         raise ChainChanged(
-            f"The chain {chain.name} was made with other rules than the job says.",
+            f"The chain {chain.name} was created with other rules than those in the job.",
             detail=f"Otherwise: {', '.join(differing)}.",
             hint="Rules stay: take them out of the job, or begin another chain.",
         )
     follows = chain.rules.new_chain_from is not None
     if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
         raise InvalidParameter(
-            f"The chain {chain.name} exposes nobody: only chains that measure, or follow another"
-            " one, take a limit.",
+            f"The chain {chain.name} exposes no one: only chains that measure, or that follow"
+            " another chain, take a limit.",
             hint="Leave max_exposed out of the chain.",
         )
     require_not_behind(session, chain)
@@ -287,7 +283,7 @@ def require_key(chain: ChainRecord, key: bytes) -> None:
     """
     if not fits(key, chain.key_check):
         raise ChainKeyWrong(
-            f"The key is not that of chain {chain.name}.",
+            f"This is not the key of chain {chain.name}.",
             hint=(
                 "With another key everyone would look like a newcomer. Name the file that dbanon"
                 " chain create wrote. If the key is lost, the chain has ended."
@@ -332,8 +328,8 @@ def require_not_before(chain: ChainRecord, latest: int, where: str) -> None:
     """
     if latest > chain.sequence:
         raise ChainBehind(
-            f"Release {latest} of chain {chain.name} is {where}, and its state ends with"
-            f" release {chain.sequence}.",
+            f"Release {latest} of chain {chain.name} is {where}, but its state ends with release"
+            f" {chain.sequence}.",
             hint="Its database was restored or copied: releases that it does not know of cannot be"
             " taken into account. Restore a newer state, or close the chain.",
         )

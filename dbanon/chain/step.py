@@ -290,7 +290,7 @@ def _with_target(
         to.require_type(planned.relation.attribute(name))
     if job.policy.intervals == "range":
         raise InvalidParameter(
-            "Ranges of a database's own type do not travel to another one.",
+            "Range types of one database cannot be written to another.",
             hint='Use `intervals="text"` or `intervals="bounds"`.',
         )
     return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)
@@ -419,7 +419,7 @@ def _histories(
         misplaced=recount.count_misplaced(state),
         rewritten=changed["rewritten"],
         refused=refused,
-        told=counts,
+        further_counts=counts,
     )
 
 
@@ -438,5 +438,5 @@ def _with_row_counts(
         fewest=recount.count_rarest(
             state, [column for _, column, _ in columns if column.startswith("v")]
         ),
-        told={**histories.told, "rows": rows, "outlying": row_counts.outlying},
+        further_counts={**histories.further_counts, "rows": rows, "outlying": row_counts.outlying},
     )

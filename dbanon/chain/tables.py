@@ -13,7 +13,7 @@ from dbanon.chain.staging import FileSource, require_one_table
 from dbanon.chain.state import require_entity
 from dbanon.data.schema import Schema
 from dbanon.errors import ChainFirstTable, InvalidParameter
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.job.job import Asked, Job
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
@@ -96,7 +96,7 @@ def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFir
     )
 
 
-def source_of(session: Session, rules: Rules) -> SqlSource:
+def source_of(session: Session, rules: ChainRules) -> SqlSource:
     """The source that the releases of a chain read.
 
     Raises
@@ -112,7 +112,7 @@ def source_of(session: Session, rules: Rules) -> SqlSource:
     return TablesSource(session, others=others)
 
 
-def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> list[Part]:
+def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) -> list[Part]:
     """The tables of a job's chain, the job's own table first.
 
     Raises
@@ -129,7 +129,7 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     for wrong in (set(outputs) ^ set(rules.tables), set(retained_by_table) - set(rules.tables)):
         if wrong:
             raise InvalidParameter(
-                "Each further table of a chain is released to a place of its own, and no other is:"
+                "Each further table of a chain, and no other, needs its own output:"
                 f" {', '.join(sorted(wrong))}.",
                 hint=(
                     "Name the tables that dbanon chain show lists, each with its output: outputs."
@@ -138,7 +138,7 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     destinations = [parse_relation(output) for output in (job.output, *outputs.values())]
     if len(set(destinations)) < len(destinations):
         raise InvalidParameter(
-            "Two tables of a chain would be released to one place.",
+            "Two tables of a chain would be released to the same output.",
             hint="Name a place for each: output, and the outputs of the chain.",
         )
     if rules.tables and job.exports:
@@ -159,7 +159,8 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
         duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
         if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
-                f"Columns of {other.name} would be released twice, or with whose they are:"
+                f"Columns of {other.name} would be released twice, or together with the person"
+                " identifier:"
                 f" {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables of a chain are released with its quasi-identifiers: name columns"
                 " that only this one has.",

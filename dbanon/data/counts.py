@@ -122,7 +122,7 @@ class EntityCount:
     smallest: int
     histogram: Mapping[int, int]
     in_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    cells: Mapping[str, Cells] = field(default_factory=dict)
+    cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     also: tuple[EntityCount, ...] = ()
 
 
@@ -162,7 +162,7 @@ class Questions:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ClassValueCounts:
     """The frequency of each value of a column in each class of a written release.
 
     Parameters
@@ -203,7 +203,7 @@ class Histories:
         and ``fewest`` are None if each person has one row.
     apart : for persons in several tables: number of combinations over joined tables that fewer than
         k persons share.
-    told : further counts of classes and persons, by name.
+    further_counts : counts of classes and persons, by name.
     levels : the level that all released classes reach, by index of the model, for models that
         compare classes with the first release.
     """
@@ -224,7 +224,7 @@ class Histories:
     beyond: int = 0
     fewest: int | None = None
     apart: int = 0
-    told: Mapping[str, int] = field(default_factory=dict)
+    further_counts: Mapping[str, int] = field(default_factory=dict)
     levels: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -243,6 +243,6 @@ class Counts:
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
-    cells: Mapping[str, Cells] = field(default_factory=dict)
+    cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     histories: Histories | None = None
     also: tuple[Recount, ...] = ()

@@ -133,7 +133,7 @@ def _require_link(state: os.stat_result, path: Path, is_below: bool, policy: str
 
 
 def _link_error(path: Path) -> ForeignFile:
-    return ForeignFile(f"{path} is reached by a link, which is not followed.", hint=_HINT_LINKS)
+    return ForeignFile(f"{path} is behind a link, which is not followed.", hint=_HINT_LINKS)
 
 
 def _open_last(directory: int, name: str, path: Path, is_below: bool, policy: str) -> int:
@@ -147,12 +147,13 @@ def _open_last(directory: int, name: str, path: Path, is_below: bool, policy: st
     try:
         state = os.fstat(number)
         if not stat.S_ISREG(state.st_mode):
-            raise ForeignFile(f"{path} is no regular file.", hint="Name files of rows only.")
+            raise ForeignFile(f"{path} is not a regular file.", hint="Name files of rows only.")
         if is_below and policy == REFUSE and not is_trusted(state):
             raise ForeignFile(f"The file {path} belongs to another account.", hint=_HINT_OWNER)
         if state.st_nlink > 1 and policy != LINKS and _is_shared(os.stat(".", dir_fd=directory)):
             raise ForeignFile(
-                f"The file {path} has other names, and others may write to its directory.",
+                f"The file {path} has other names (hard links), and others may write to its"
+                " directory.",
                 detail="One of them may be the name of a file that was not meant to be read.",
                 hint=_HINT_LINKS,
             )

@@ -36,7 +36,7 @@ _DIGITS = 15
 
 
 @dataclass(frozen=True)
-class Cells:
+class GridCells:
     """Half-open cells with borders at multiples of a step, or at multiples of months.
 
     Parameters
@@ -75,7 +75,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Step:
+class GridStep:
     """One step of a grid, and the condition for its use.
 
     Parameters
@@ -85,8 +85,8 @@ class Step:
     least : the smallest number of ``counted`` cells that a class must overlap to use this step.
     """
 
-    cells: Cells
-    counted: Cells
+    cells: GridCells
+    counted: GridCells
     least: int
 
 
@@ -101,8 +101,8 @@ class Grid:
         of all finer steps, and of ``finest``.
     """
 
-    finest: Cells
-    coarser: tuple[Step, ...] = ()
+    finest: GridCells
+    coarser: tuple[GridStep, ...] = ()
 
     def around(
         self, low: NDArray[np.float64], high: NDArray[np.float64]
@@ -115,7 +115,7 @@ class Grid:
         """
         lower, upper = np.empty(len(low)), np.empty(len(low))
         unassigned = np.ones(len(low), bool)
-        for step in (*self.coarser, Step(self.finest, self.finest, 0)):
+        for step in (*self.coarser, GridStep(self.finest, self.finest, 0)):
             n_cells = step.counted.of(high[unassigned]) - step.counted.of(low[unassigned]) + 1
             classes = np.flatnonzero(unassigned)[n_cells >= step.least]
             lower[classes] = step.cells.borders(step.cells.of(low[classes]))
@@ -155,12 +155,12 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
             f" {_SMALLEST:.0e} apart. Leave out or mend others in a view.",
         )
     if step is not None:
-        return Grid(Cells(float(step)))
+        return Grid(GridCells(float(step)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _of_dates(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY)
     unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
     if scale.spread <= _FEW * unit:
-        return Grid(Cells(unit or 1.0))
+        return Grid(GridCells(unit or 1.0))
     # Borders closer than their last digit would coincide.
     tiny = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
     min_width = max(scale.spread / _PARTS, 2 * unit, tiny)
@@ -169,22 +169,23 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     finest = float(next(text for text in steps if float(text) >= min_width * (1 - 1e-12)))
     top = int(np.ceil(np.log10(scale.spread)))
     coarser = [
-        Step(Cells(float(f"{tenths}e{ten - 1}")), Cells(float(f"1e{ten}")), least)
+        GridStep(GridCells(float(f"{tenths}e{ten - 1}")), GridCells(float(f"1e{ten}")), least)
         for ten in range(top, power - 1, -1)
         for tenths, least in _OF_TEN
     ]
     return Grid(
-        Cells(finest), tuple(candidate for candidate in coarser if candidate.cells.step > finest)
+        GridCells(finest),
+        tuple(candidate for candidate in coarser if candidate.cells.step > finest),
     )
 
 
 def _of_dates(spread: float, day: int) -> Grid:
     """The grid of dates and timestamps; ``day`` is the length of a day in the column's unit."""
     if spread < 14 * day * _FEW:
-        return Grid(Cells(float(7 * day if spread > _FEW * day else day)))
+        return Grid(GridCells(float(7 * day if spread > _FEW * day else day)))
     months = [months for months in _MONTHS if months * 30.5 * day >= spread / _PARTS]
-    finest, *coarser = (Cells(months=m, unit=day) for m in months or _MONTHS[-1:])
-    return Grid(finest, tuple(Step(cells, cells, _MANY_MONTHS) for cells in reversed(coarser)))
+    finest, *coarser = (GridCells(months=m, unit=day) for m in months or _MONTHS[-1:])
+    return Grid(finest, tuple(GridStep(cells, cells, _MANY_MONTHS) for cells in reversed(coarser)))
 
 
 def unit_of(attribute: Attribute, scale: Scale) -> float:

@@ -27,7 +27,7 @@ from dbanon.errors import InvalidParameter
 
 
 @dataclass(frozen=True, eq=False)
-class Distribution:
+class ValueFrequencies:
     """The frequency of each value of a column.
 
     Parameters
@@ -55,7 +55,7 @@ class Distribution:
         values: Sequence[str] = (),
         width: int = 0,
         units: NDArray[np.int64] | None = None,
-    ) -> Distribution:
+    ) -> ValueFrequencies:
         """Count codes, int32 (m,), ignoring -1; the result has at least ``width`` values.
 
         With ``units``, int64 (m,), each unit counts once per value.
@@ -65,7 +65,7 @@ class Distribution:
         return cls(counts.astype(np.int64), tuple(values), persons)
 
     @classmethod
-    def of_column(cls, column: Coded, units: NDArray[np.int64] | None = None) -> Distribution:
+    def of_column(cls, column: Coded, units: NDArray[np.int64] | None = None) -> ValueFrequencies:
         """Count the values of a column, with NULL as the last value; ``units`` as in ``of``."""
         null = len(column.values)
         codes = np.where(column.codes < 0, np.int32(null), column.codes)
@@ -83,17 +83,17 @@ class Distribution:
         """int32 (s,), the index of each value among the values that occur."""
         return (np.cumsum(self.counts > 0) - 1).astype(np.int32)
 
-    def occurring(self) -> Distribution:
+    def occurring(self) -> ValueFrequencies:
         """The distribution without values that do not occur."""
         occurs = self.counts > 0
         values = [
             value for value, does_occur in zip(self.values, occurs, strict=False) if does_occur
         ]
-        return Distribution(self.counts[occurs], tuple(values), self.size)
+        return ValueFrequencies(self.counts[occurs], tuple(values), self.size)
 
     def without(
         self, codes: NDArray[np.int32], units: NDArray[np.int64] | None = None
-    ) -> Distribution:
+    ) -> ValueFrequencies:
         """The distribution after withholding records with these codes, int32 (m,).
 
         With ``units``, as in ``of``, all records of each unit are withheld.
@@ -103,7 +103,7 @@ class Distribution:
         codes, persons = _first_codes(codes, units)
         withheld_counts = np.bincount(codes[codes >= 0], minlength=len(self.counts))
         size = None if self.size is None else self.size - (persons or 0)
-        return Distribution(self.counts - withheld_counts, self.values, size)
+        return ValueFrequencies(self.counts - withheld_counts, self.values, size)
 
 
 def _first_codes(
@@ -130,8 +130,8 @@ class Measures:
     """
 
     numbers: Mapping[str, Scale] = field(default_factory=dict)
-    categories: Mapping[str, Distribution] = field(default_factory=dict)
-    sensitive: Mapping[str, Distribution] = field(default_factory=dict)
+    categories: Mapping[str, ValueFrequencies] = field(default_factory=dict)
+    sensitive: Mapping[str, ValueFrequencies] = field(default_factory=dict)
     whitenings: Mapping[tuple[bool, ...], Whitening] = field(default_factory=dict)
     ranks: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
@@ -171,7 +171,7 @@ class Measures:
             for attribute, scale in zip(columns, _scales(list(columns.values()), each), strict=True)
         }
         categories = {
-            attribute.name: Distribution.of(codes, values)
+            attribute.name: ValueFrequencies.of(codes, values)
             for attribute, codes, values in zip(
                 microdata.categorical, microdata.codes.T, microdata.categories, strict=True
             )
@@ -181,7 +181,7 @@ class Measures:
         return cls(
             numbers,
             categories,
-            {name: Distribution.of_column(column, units) for name, column in sensitive},
+            {name: ValueFrequencies.of_column(column, units) for name, column in sensitive},
             _whitenings(microdata, list(numbers.values())) if covariance else {},
             {a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
         )
@@ -196,7 +196,7 @@ class Measures:
         pattern = tuple(present.tolist())
         if pattern not in self.whitenings:
             raise InvalidParameter(
-                "Mahalanobis distances need a covariance, which these measures do not hold.",
+                "Mahalanobis distances need a covariance, which these measures do not contain.",
                 hint="Measure the table with its covariance.",
             )
         return self.whitenings[pattern]

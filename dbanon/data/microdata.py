@@ -261,7 +261,7 @@ def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray
     if len(sought) and (
         not len(column) or bool((column[np.minimum(positions, len(column) - 1)] != sought).any())
     ):
-        raise SourceChanged("A row was not there when the quasi-identifiers were read.")
+        raise SourceChanged("A row was not present when the quasi-identifiers were read.")
     return positions
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import Cells, grid_for, held_width, released_ends, unit_of
+from dbanon.data.grid import GridCells, grid_for, held_width, released_ends, unit_of
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 
@@ -31,7 +31,7 @@ class Level:
     count : number of cells per union; unions start at its multiples.
     """
 
-    cells: Cells
+    cells: GridCells
     count: int = 1
 
     def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -56,7 +56,7 @@ class NumberLevels:
 
     attribute: Attribute
     scale: Scale
-    finest: Cells
+    finest: GridCells
     levels: tuple[Level, ...]
 
     @classmethod

@@ -46,20 +46,25 @@ class Synthesis:
     method : the method that generated them.
     guarantee : a description of the guarantee and its limits.
     epsilon : the epsilon of differential privacy; None if the rows are not private.
-    told : notes on how the rows were generated. For a differentially private synthesis they depend
-        on public values only.
+    method_notes : notes on how the rows were generated. For a differentially private synthesis
+        they depend on public values only.
     """
 
     columns: Mapping[str, NDArray[Any]]
     method: str
     guarantee: str
     epsilon: float | None = None
-    told: tuple[str, ...] = ()
+    method_notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for values in self.columns.values():
             values.setflags(write=False)
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The former name of ``method_notes``."""
+        return self.method_notes
 
     @property
     def n_rows(self) -> int:
@@ -83,7 +88,7 @@ class Partition(NotebookCard):
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 if suppressed.
-    told : counts from the method by name; the counts of parts add up.
+    method_counts : counts from the method by name; the counts of parts add up.
 
     Attributes
     ----------
@@ -93,25 +98,30 @@ class Partition(NotebookCard):
     """
 
     labels: NDArray[np.int32]
-    told: Mapping[str, int]
+    method_counts: Mapping[str, int]
 
     of_rows: ClassVar[bool] = True
     in_blocks: ClassVar[bool] = True
     at_once: ClassVar[bool] = False
 
-    def __init__(self, labels: ArrayLike, told: Mapping[str, int] = NOTHING) -> None:
+    def __init__(self, labels: ArrayLike, method_counts: Mapping[str, int] = NOTHING) -> None:
         array = np.array(labels, dtype=np.int32)
         if array.ndim != 1:
             raise ValueError("labels must have one dimension")
-        self._hold(array, told)
+        self._hold(array, method_counts)
 
     def _hold(self, array: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
         array.setflags(write=False)
         object.__setattr__(self, "labels", array)
-        object.__setattr__(self, "told", method_counts)
+        object.__setattr__(self, "method_counts", method_counts)
         # Raises for a negative label other than SUPPRESSED.
         if not self.sizes.all():
             raise ValueError("labels must have no gaps")
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """The former name of ``method_counts``."""
+        return self.method_counts
 
     @classmethod
     def owning(
@@ -179,7 +189,9 @@ class Partition(NotebookCard):
 
         Records without a counterpart are suppressed.
         """
-        return Partition(np.where(records < 0, SUPPRESSED, self.labels[records]), self.told)
+        return Partition(
+            np.where(records < 0, SUPPRESSED, self.labels[records]), self.method_counts
+        )
 
     def require(self, k: int, max_size: int | None = None) -> Partition:
         """Check that all classes have k to ``max_size`` records, and return the partition.
@@ -317,13 +329,13 @@ class Found:
     classes : of rows, or of each attribute separately.
     levels : of full-domain generalization before classes were merged; None for other methods.
     measures : of the released table; None if it has yet to be measured.
-    told : counts from the method, as in ``Partition``.
+    method_counts : counts from the method, as in ``Partition``.
     """
 
     classes: Partition | AttributePartition
     levels: Levels | None = None
     measures: Measures | None = None
-    told: Mapping[str, int] = field(default_factory=dict)
+    method_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
@@ -349,7 +361,7 @@ def combine(
     """
     method_counts: dict[str, int] = {}
     for _, partition in parts:
-        for name, count in partition.told.items():
+        for name, count in partition.method_counts.items():
             method_counts[name] = method_counts.get(name, 0) + count
     if len(parts) == 1 and is_all(parts[0][0], n):
         return Partition.owning(parts[0][1].labels, method_counts)

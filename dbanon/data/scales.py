@@ -188,7 +188,7 @@ class Standardization:
         """
         if how not in STANDARDIZATIONS:
             raise InvalidParameter(
-                f"There is no standardization named {how!r}.",
+                f"There is no standardization {how!r}.",
                 hint="Use one of " + ", ".join(STANDARDIZATIONS) + ".",
             )
         p = len(scales)

@@ -152,13 +152,14 @@ def with_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tup
     for name, kind in kinds.items():
         if name not in attributes_by_name:
             raise InvalidParameter(
-                f'The kind of "{name}" names no quasi-identifier.',
+                f'The kind of "{name}" does not name a quasi-identifier.',
                 hint="State `kinds` of quasi-identifiers only.",
             )
         if kind == NUMERIC and attributes_by_name[name].kind.is_coded:
             raise UnsupportedType(
-                f'Column "{name}" of type {attributes_by_name[name].sql_type} is no'
-                " number, and so not numeric.",
+                f'Column "{name}"'
+                f" of type {attributes_by_name[name].sql_type} is not a number, so it cannot be"
+                " numeric.",
                 hint="Leave its kind out, or cast it to a number in a view.",
             )
     return tuple(
@@ -184,7 +185,7 @@ def with_orders(
     for name in orders:
         if name not in [attribute.name for attribute in attributes]:
             raise InvalidParameter(
-                f'The order of "{name}" names no quasi-identifier.',
+                f'The order of "{name}" does not name a quasi-identifier.',
                 hint="State `orders` of quasi-identifiers only.",
             )
     return tuple(
@@ -199,11 +200,11 @@ def _ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
     if attribute.kind is not Kind.CATEGORY:
         raise UnsupportedType(
             f'An order was stated for column "{attribute.name}" of type {attribute.sql_type},'
-            " which is no text.",
+            " which is not text.",
             hint="Numbers and dates have their own order; cast other types to text in a view.",
         )
     if len(set(order)) != len(order):
-        raise InvalidParameter(f'The order of "{attribute.name}" holds a value twice.')
+        raise InvalidParameter(f'The order of "{attribute.name}" contains a value twice.')
     return replace(attribute, kind=Kind.ORDINAL, order=order) if order else attribute
 
 

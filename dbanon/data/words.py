@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbanon.data.notebook import NotebookCard
@@ -80,6 +80,31 @@ class WithCard(NotebookCard, LabelledText):
 
     def _repr_html_(self) -> str:
         return NotebookCard._repr_html_(self) or LabelledText._repr_html_(self)
+
+
+# Unclear keys of versions before 0.3.0, by their present name: JSON has both until 1.0.
+FORMER_KEYS = {
+    "disclosive_columns": "telling",
+    "loss_shares": "lost",
+    "lost_columns": "lost",
+    "method": "way",
+    "method_counts": "told",
+    "method_notes": "told",
+    "results": "found",
+    "text_format": "told",
+    "unique": "alone",
+    "unique_share_drops": "falls",
+}
+
+
+def both_keys(key: str, value: Any) -> dict[str, Any]:
+    """A value under its key and under the former key."""
+    return {key: value, FORMER_KEYS[key]: value}
+
+
+def read_renamed(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """The value of a key, or of its former key in an entry of an earlier version."""
+    return values.get(key, values.get(FORMER_KEYS[key], default))
 
 
 def format_pairs(pairs: Sequence[tuple[str, str]]) -> str:

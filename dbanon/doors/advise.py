@@ -60,7 +60,7 @@ def advise(
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Advice:
-    """Propose column roles, show which columns single rows out, and recommend a first release.
+    """Propose column roles, show which columns make rows unique, and recommend a first release.
 
     Roles are proposals, never decisions. Nothing is written, and no value of the data is shown.
     ``anonymize(data, **advice.start)`` makes the recommended release; for a data frame call
@@ -214,7 +214,7 @@ def certificate(
         make(Reading, reading).require_none()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
-                "Quasi-identifiers and keys are named of a table.",
+                "Quasi-identifiers and keys can only be named for a table.",
                 hint="Of an array or a data frame all columns are quasi-identifiers.",
             )
         return bound(microdata_of(data, orders), size, seconds, tick)

@@ -182,8 +182,8 @@ def as_partition(labelling: Any) -> Partition:
         labels = np.array(None)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < SUPPRESSED:
         raise InvalidParameter(
-            "classes must be a partition, or the label of each record: whole numbers, -1 where it"
-            " is suppressed.",
+            "classes must be a partition, or the label of each record: whole numbers, -1 if"
+            " suppressed.",
             hint="Give what dbanon.partition gave, or its labels.",
         )
     dense_labels = np.full(len(labels), SUPPRESSED, np.int32)
@@ -241,8 +241,8 @@ def microdata_of(
         )
     if orders or kinds:
         raise InvalidParameter(
-            f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array has"
-            " none."
+            f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array"
+            " has no named columns."
         )
     return _microdata_from_array(data)
 
@@ -252,7 +252,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
         array = np.asarray(data)
         if array.dtype.kind == "c":
             raise InvalidParameter(
-                "The data must be numbers, and complex ones have no order.",
+                "The data must be numbers, and not complex numbers, which have no order.",
                 hint="Give real and imaginary parts as columns of their own.",
             )
         numbers = _copy_numbers(array)

@@ -96,7 +96,7 @@ def attack(
         table.membership_rate(make, int(target), releases, rng)
         for target in _farthest(exposed, targets, rng)
     ]
-    return replace(attacks, found={**attacks.found, membership.NAME: membership.attack(rates)})
+    return replace(attacks, results={**attacks.results, membership.NAME: membership.attack(rates)})
 
 
 def _two_parts(
@@ -165,7 +165,7 @@ class _Table:
         after = after[self.names]
         after = after[~is_all_stars(after, self.names)]
         if not len(after):
-            raise TooFewRecords("All released rows are withheld.")
+            raise TooFewRecords("All released rows are suppressed.")
         columns = [
             ReleasedValues.of(source_attribute, after[source_attribute.name])
             for source_attribute in microdata.attributes

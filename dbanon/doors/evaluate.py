@@ -125,8 +125,8 @@ def _require_related(pairs: Pairs, seed: int) -> None:
     """Refuse rows in random order; raises RowsNotAligned."""
     if is_unrelated(pairs, seed):
         raise RowsNotAligned(
-            "Original and released rows are paired by their places, and are no nearer to each"
-            " other than rows paired at random.",
+            "Original and released rows are paired by position, but are no closer to each other"
+            " than rows paired at random.",
             hint=(
                 "Put both in one order, or name a `key` of both tables. After anonymize_frame,"
                 " give its `report`."
@@ -220,7 +220,7 @@ def columns_to_compare(
         names = list(quasi_identifiers)
     if not all(isinstance(name, str) for name in (*names, *keys)):
         raise InvalidParameter(
-            "The columns of the frame have names that are no text.",
+            "The columns of the frame have names that are not text.",
             hint="Name them first: frame.columns = [...]",
         )
     if not names:
@@ -236,9 +236,11 @@ def columns_to_compare(
 def _require_one_way(key: str | Sequence[str] | None, report: Report | None) -> None:
     """Check that rows are paired by at most one of a key and an original report object."""
     if not (report is None or hasattr(report, "quasi_identifiers")):
-        raise InvalidParameter("report must be the report of anonymize_frame, as it came back.")
+        raise InvalidParameter("report must be the report that anonymize_frame returned.")
     if report is not None and key is not None:
-        raise InvalidParameter("Rows are paired by a key or by the report: give one of both.")
+        raise InvalidParameter(
+            "Rows are paired by a key or by the report: give one of the two, not both."
+        )
 
 
 def _match_rows(

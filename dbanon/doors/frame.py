@@ -197,7 +197,7 @@ def _require_text_names(columns: Mapping[str, Sequence[str]]) -> None:
     for names in columns.values():
         if isinstance(names, (list, tuple)) and not all(isinstance(name, str) for name in names):
             raise InvalidParameter(
-                "The columns of the frame have names that are no text.",
+                "The columns of the frame have names that are not text.",
                 hint="Name them first: frame.columns = [...]",
             )
 
@@ -209,6 +209,6 @@ def _check_rows(rows: str, policy: Policy) -> None:
     if rows == INPUT and policy.strict:
         raise RowsLinkableRefused(
             f'With rows="{INPUT}" the released rows would stand as their originals do, and strict'
-            " was asked for.",
+            " was requested.",
             hint="Take the usual order, which is random, or leave out `strict`.",
         )

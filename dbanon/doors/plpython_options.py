@@ -162,22 +162,23 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
             values[name] = _value(allowed[name], value)
         elif name == CONDITION:
             raise NotBuilt(
-                "A call in SQL takes no condition: options hold values, and no SQL.",
+                "A call in SQL does not accept a condition: options contain values, not SQL.",
                 hint="Anonymize a view of the rows: CREATE VIEW … AS SELECT … WHERE …, with its"
                 ' key in options: {"key": ["…"]}.',
             )
         elif name == CHAIN:
             raise NotBuilt(
-                "A call in SQL makes no release of a chain: its key is no argument of SQL.",
+                "A call in SQL cannot make a release of a chain, because the key must not appear"
+                " in SQL.",
                 hint="Run it from a client: the command line, Python or a job file.",
             )
         elif name in PSEUDONYMS:
             raise NotBuilt(
-                "A call in SQL makes no pseudonyms: their key is no argument of SQL.",
+                "A call in SQL cannot make pseudonyms, because the key must not appear in SQL.",
                 hint="Run it from a client: the command line, Python or a job file.",
             )
         elif name in LATER:
-            raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(allowed))
+            raise NotBuilt(f'Option "{name}" is not implemented yet.', hint=_hint(allowed))
         else:
             raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
     for parameter in SHORT_FORMS:
@@ -197,7 +198,7 @@ def require_of_sql(job: Job) -> None:
     for name in (CONDITION, CHAIN, "exports", "pseudonyms"):
         if getattr(job, name):
             raise NotBuilt(
-                f"A call in SQL takes no {name}, which the release was made with.",
+                f"A call in SQL does not take {name}, with which the release was made.",
                 hint="Make it again from a client: dbanon refresh.",
             )
 
@@ -228,7 +229,7 @@ def _models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
     for attribute, level in levels.items():
         fields = level if isinstance(level, Mapping) else {"level": level}
         if "kind" in fields or "attribute" in fields:
-            raise InvalidParameter(f'Option "{kind}" says kind and attribute by itself.')
+            raise InvalidParameter(f'Option "{kind}" already says kind and attribute.')
         identity = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
         models.append(_model({**identity, **fields}))
     return models
@@ -274,7 +275,7 @@ def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
     if isinstance(failure, RecursionError):
         return InvalidParameter("An argument is nested too deep.")
     if isinstance(failure, MemoryError):
-        return MemoryLimit("The backend has run out of memory.")
+        return MemoryLimit("The backend ran out of memory.")
     if hasattr(failure, "spidata"):
         return spi_error(failure)
     # Sending a notice checks for cancellation, too; that error has its SQLSTATE elsewhere.

@@ -171,7 +171,8 @@ class _Call:
             state = getattr(error, "sqlstate", None)
             if state == _TERMINATION:
                 raise TransactionOpen(
-                    "A transaction is open: it could be rolled back after a look at the release.",
+                    "A transaction is open, and could be rolled back after someone has read the"
+                    " release.",
                     hint=f"CALL dbanon.{self._method} outside of BEGIN, and of functions.",
                 ) from None
             if hasattr(error, "spidata"):

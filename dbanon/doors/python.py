@@ -104,7 +104,7 @@ def anonymize(
     quasi_identifiers : columns that together could re-identify a person.
     k : the smallest number of rows that may share them, 2 or more; every method needs it but
         ``dp_ranks``.
-    sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
+    sensitive, keep : columns that are copied as they are. Columns you don't name are left out.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
     entity : the column that identifies the person: k counts its distinct values, and all rows of

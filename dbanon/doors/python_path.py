@@ -37,7 +37,7 @@ def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
     for path in paths:
         if not os.path.isabs(path):
             raise UnsafeError(
-                f"{path} is no absolute path.", "Name the directory from the root: /usr/local/…"
+                f"{path} is not an absolute path.", "Name the directory from the root: /usr/local/…"
             )
         check.tree(check.way(path))
 
@@ -106,7 +106,7 @@ class _Check:
             return status
         who = "Everybody" if status.st_mode & stat.S_IWOTH else "A group"
         raise UnsafeError(
-            f"{who} may write to {path}, and could so run code as the server's account.",
+            f"{who} may write to {path}, and could thus run code as the server's account.",
             "Take that right away: chmod go-w",
         )
 

@@ -150,7 +150,7 @@ def verify_file(
     ReleaseChanged : no release has these bytes, and one published a file of this name.
     ReleaseNotFound : no release has these bytes, or the file names no release.
     RecountFailed : a class of a Parquet file holds fewer than k rows.
-    TableNotFound, InvalidParameter : there is no such file, or it is no Parquet file.
+    TableNotFound, InvalidParameter : there is no such file, or it is not a Parquet file.
     """
     if ledger is None:
         from dbanon.run import verify_file as recount
@@ -158,7 +158,7 @@ def verify_file(
         return recount.verify_file(Path(path), quasi_identifiers, k)
     if quasi_identifiers or k is not None:
         raise InvalidParameter(
-            "A file is compared with the ledger by its bytes, or recounted by its columns.",
+            "A file is either compared with the ledger by its bytes, or recounted by its columns.",
             hint="Leave out `quasi_identifiers` and `k`, or `ledger`.",
         )
     from dbanon.run.verify_export import verify_export
@@ -337,7 +337,7 @@ def create_chain(
         be created.
     OutputExists : the file for the key exists.
     """
-    rules = run.Rules(
+    rules = run.ChainRules(
         changes=changes,
         class_size=class_size,
         admit_every=admit_every,
@@ -353,7 +353,7 @@ def create_chain(
     out = None if key_out is None else Path(key_out)
     if source is not None and not is_of_files(source):
         raise InvalidParameter(
-            "The source of a chain is a table of its database, or files.",
+            "The source of a chain must be a table of its database, or files.",
             hint="Write file:people.csv, or leave the source out and name the table.",
         )
     file = None if source is None else open_store(source, on_sql, table=table)

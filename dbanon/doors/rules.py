@@ -43,7 +43,7 @@ def declare(
 
     Raises
     ------
-    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is not as it must be.
+    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is not valid.
     InsufficientRights : the table is another role's.
     """
     store = open_store(database, on_sql)

@@ -65,8 +65,8 @@ def own_paths() -> list[str]:
     modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
     if modules != core:
         refused = PythonNotUsable(
-            "dbanon is an editable install here, so no single directory has all of it for a"
-            " server to import.",
+            "dbanon is an editable install here, so there is no single directory from which a"
+            " server can import it.",
             detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
             hint=install_hint("3", str(modules.parents[1])),
         )

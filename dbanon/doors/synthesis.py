@@ -132,9 +132,11 @@ def synthesize(
     request = parse_synthesis_options(method, options)
     if isinstance(request, AsPublished):
         if budget is not None:
-            raise InvalidParameter("Method dcmdp is not private, and spends nothing of a budget.")
+            raise InvalidParameter(
+                "Method dcmdp is not differentially private, and does not draw on a budget."
+            )
         if types is not None:
-            raise InvalidParameter("Method dcmdp takes numbers alone, and no types.")
+            raise InvalidParameter("Method dcmdp takes only numbers, and no types.")
         return _as_published(data, request)
     if not isinstance(budget, Budget):
         raise InvalidParameter(
@@ -149,9 +151,11 @@ def _as_published(data: Any, request: AsPublished) -> Synthesis:
     microdata = microdata_of(data)
     for attribute in microdata.attributes:
         if attribute.kind.is_coded:
-            raise UnsupportedType(f'Column "{attribute.name}" is no number, as dcmdp needs them.')
+            raise UnsupportedType(
+                f'Column "{attribute.name}" is not a number, and dcmdp needs numbers.'
+            )
     if microdata.valid is not None:
-        raise UnsupportedType("Method dcmdp takes no NULLs.", hint="Leave these rows out.")
+        raise UnsupportedType("Method dcmdp does not accept NULLs.", hint="Leave these rows out.")
     if microdata.n_records < request.k:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
@@ -171,5 +175,5 @@ def _as_published(data: Any, request: AsPublished) -> Synthesis:
         {column.name: rows[:, j].copy() for j, column in enumerate(microdata.attributes)},
         method="dcmdp",
         guarantee=SENTENCE,
-        told=describe_variance_loss(microdata.numbers, classes, request.k),
+        method_notes=describe_variance_loss(microdata.numbers, classes, request.k),
     )

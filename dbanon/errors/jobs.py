@@ -46,7 +46,7 @@ class TimeLimit(DbanonError):
 
 
 class JobRunning(DbanonError):
-    """The job is running already."""
+    """The job is already running."""
 
     code = "job_running"
     exit_code = 7

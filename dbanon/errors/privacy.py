@@ -219,7 +219,7 @@ class RuleWithoutColumn(DbanonError):
 
 
 class TellingColumnRefused(DbanonError):
-    """A column that is released as it is reveals too much, and strict was asked for."""
+    """A column that is released as it is reveals too much, and strict was requested."""
 
     code = "telling_column"
     exit_code = 6
@@ -227,7 +227,7 @@ class TellingColumnRefused(DbanonError):
 
 
 class LinkingColumnRefused(DbanonError):
-    """A column that is released as it is singles out rows, and strict was asked for."""
+    """A column that is released as it is singles out rows, and strict was requested."""
 
     code = "linking_column"
     exit_code = 6
@@ -235,7 +235,7 @@ class LinkingColumnRefused(DbanonError):
 
 
 class KeptIdentifierRefused(DbanonError):
-    """A column that is released as it is looks like an identifier, and strict was asked for."""
+    """A column that is released as it is looks like an identifier, and strict was requested."""
 
     code = "kept_identifier"
     exit_code = 6
@@ -243,7 +243,7 @@ class KeptIdentifierRefused(DbanonError):
 
 
 class RowsLinkableRefused(DbanonError):
-    """Released rows would be in the order of their originals, and strict was asked for."""
+    """Released rows would be in the order of their originals, and strict was requested."""
 
     code = "rows_linkable"
     exit_code = 6
@@ -251,7 +251,7 @@ class RowsLinkableRefused(DbanonError):
 
 
 class TooFewPersons(DbanonError):
-    """Classes would hold fewer than k persons, as one column shows, and strict was asked for."""
+    """Classes would hold fewer than k persons, as one column shows, and strict was requested."""
 
     code = "too_few_persons"
     exit_code = 6
@@ -259,7 +259,7 @@ class TooFewPersons(DbanonError):
 
 
 class EntitySpellingsRefused(DbanonError):
-    """Spellings of one person may count as several persons, and strict was asked for."""
+    """Spellings of one person may count as several persons, and strict was requested."""
 
     code = "entity_spellings"
     exit_code = 6

@@ -74,7 +74,7 @@ class PoolerUnsuitable(UsageError):
 
 
 class TlsFailed(UsageError):
-    """The connection could not be encrypted as it was asked for."""
+    """The connection could not be encrypted as it was requested."""
 
     code = "tls_failed"
     sqlstate = "08004"
@@ -109,7 +109,7 @@ class ColumnNotFound(UsageError):
 
 
 class OutputExists(UsageError):
-    """The output exists already."""
+    """The output already exists."""
 
     code = "output_exists"
     sqlstate = "42P07"
@@ -241,7 +241,7 @@ class HierarchyNotFound(UsageError):
 
 
 class HierarchyExists(UsageError):
-    """A stored hierarchy has this name already."""
+    """A stored hierarchy already has this name."""
 
     code = "hierarchy_exists"
     sqlstate = "42710"
@@ -277,7 +277,7 @@ class VersionMismatch(UsageError):
 
 
 class NoRows(UsageError):
-    """The table has no rows: there is nothing to advise on."""
+    """The table has no rows, so there is no advice."""
 
     code = "no_rows"
 
@@ -289,7 +289,7 @@ class NoQuasiIdentifiers(UsageError):
 
 
 class NothingFits(UsageError):
-    """None of the releases that were tried is within the limits."""
+    """None of the trial releases is within the limits."""
 
     code = "nothing_fits"
 

@@ -16,7 +16,7 @@ class KeptColumnLinks(PrivacyWarning):
 
 
 class KeptColumnIdentifies(PrivacyWarning):
-    """A column released as it is looks like names, addresses or numbers of persons."""
+    """A column released as it is looks like names, addresses or person identifiers."""
 
 
 class PseudonymsLink(PrivacyWarning):
@@ -24,7 +24,7 @@ class PseudonymsLink(PrivacyWarning):
 
 
 class PersonsBelowK(PrivacyWarning):
-    """Classes hold fewer than k values of a column that looks like a person's number."""
+    """Classes hold fewer than k values of a column that looks like a person identifier."""
 
 
 class HomogeneousClasses(PrivacyWarning):
@@ -60,7 +60,7 @@ class CodesAveraged(UserWarning):
 
 
 class ColumnsRenamed(UserWarning):
-    """Columns of one name in a file were numbered, as was asked for."""
+    """Duplicate columns in a file were numbered, as was requested."""
 
 
 class DaysAsNumbers(UserWarning):
@@ -80,7 +80,7 @@ class ExportPending(UserWarning):
 
 
 class ReleaseNotNoted(UserWarning):
-    """A chain's last release could not be noted beside its key, where restored backups are noticed."""  # noqa: E501
+    """A chain's last release could not be noted next to its key, to detect restored backups."""
 
 
 class ReleaseNotPublished(UserWarning):
@@ -100,4 +100,4 @@ class TablesLeft(UserWarning):
 
 
 class NotDifferentiallyPrivate(UserWarning):
-    """The noise of this method is as published; its proof does not hold, and nothing is guaranteed."""  # noqa: E501
+    """This method's noise is as published: its proof is wrong, and nothing is guaranteed."""

@@ -54,7 +54,7 @@ def intervals(
     for width in widths:
         if width <= 0 or (previous is not None and width % previous):
             raise InvalidParameter(
-                "Steps must be positive, each a whole multiple of the one before."
+                "Steps must be positive, and each a multiple of the previous one."
             )
         previous = width
     rows = []
@@ -88,7 +88,7 @@ def dates(
         raise InvalidParameter("Steps of dates are, in this order: " + ", ".join(DATE_STEPS) + ".")
     if "week" in steps and steps[-1] != "week":
         raise InvalidParameter(
-            "A week may lie in two months or two years, so no other step may follow it.",
+            "A week can span two months or two years, so no other step may follow it.",
             hint='Write ["week"] or ["day", "week"], or leave the week out.',
         )
     days = []
@@ -96,7 +96,7 @@ def dates(
         try:
             days.append((date.fromisoformat(value[:10]), value))
         except ValueError:
-            raise InvalidParameter("A value is no date in the form 2024-05-17.") from None
+            raise InvalidParameter("A value is not a date in the form 2024-05-17.") from None
     rows = []
     for day, value in paced(sorted(days), pulse):
         year, week, _ = day.isocalendar()
@@ -138,11 +138,11 @@ def prefixes(
     length = max((len(value) for value in values), default=0)
     levels = list(range(length - 1, 0, -1)) if keep is None else list(keep)
     if any(a <= b for a, b in pairwise(levels)) or min(levels, default=1) < 1:
-        raise InvalidParameter("The numbers of kept characters must fall, down to 1 at least.")
+        raise InvalidParameter("The numbers of kept characters must decrease, and be at least 1.")
     rows = []
     for value in paced(sorted(set(values)), pulse):
         if mask in value:
-            raise InvalidParameter("A value holds the mask character: choose another mask.")
+            raise InvalidParameter("A value contains the mask character: choose another mask.")
         # Keep the length of shorter codes, so that they share no labels with longer ones.
         masked = [
             value[:count] + mask * (len(value) - count) for count in levels if count < len(value)
@@ -269,7 +269,7 @@ def _decimal(value: float | str, subject: str) -> Decimal:
     except InvalidOperation:
         number = Decimal("NaN")
     if not number.is_finite():
-        raise InvalidParameter(f"{subject} is no number.")
+        raise InvalidParameter(f"{subject} is not a number.")
     return number
 
 

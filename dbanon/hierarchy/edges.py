@@ -22,7 +22,7 @@ Edge: TypeAlias = tuple[str, "str | None", int]
 
 
 @dataclass(frozen=True)
-class Problem:
+class HierarchyProblem:
     """A problem with a hierarchy.
 
     Parameters
@@ -58,7 +58,7 @@ def paced(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
 
 
 def broken(
-    problems: Sequence[Problem],
+    problems: Sequence[HierarchyProblem],
     subject: str,
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
@@ -81,7 +81,7 @@ def broken(
 def tree_of(
     edges: Sequence[Edge],
     subject: str = "The hierarchy",
-    earlier: Sequence[Problem] = (),
+    earlier: Sequence[HierarchyProblem] = (),
     pulse: Pulse = no_pulse,
 ) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
@@ -107,14 +107,16 @@ def tree_of(
             continue
         if (child == "" and "" in inner) or parent == "":
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
-                problems.append(Problem("empty label", line, "a label above a leaf is empty", ""))
+                problems.append(
+                    HierarchyProblem("empty label", line, "a label above a leaf is empty", "")
+                )
             continue
         if child not in parents:
             parents[child], lines[child] = parent, line
         elif parents[child] != parent:
             first = f"; its first is in line {lines[child]}" if line else ""
             text = f"a label has a second parent{first}"
-            problems.append(Problem("second parent", line, text, child))
+            problems.append(HierarchyProblem("second parent", line, text, child))
     for parent in [p for child, p, _ in edges if p and p != child]:
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]
@@ -124,10 +126,10 @@ def tree_of(
             children[parent].append(child)
     problems += _cycles(parents, lines, pulse)
     if not roots:
-        problems.append(Problem("missing root", 0, "no label is above all others", ""))
+        problems.append(HierarchyProblem("missing root", 0, "no label is above all others", ""))
     for root in roots[1:]:
         line = lines.get(root, 0)
-        problems.append(Problem("second root", line, "a second label has no parent", root))
+        problems.append(HierarchyProblem("second root", line, "a second label has no parent", root))
     if problems:
         raise broken(problems, f"{subject} is not a tree")
     labels: list[str] = []
@@ -148,9 +150,9 @@ def tree_of(
 
 def _cycles(
     parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
-) -> list[Problem]:
+) -> list[HierarchyProblem]:
     """One problem per cycle."""
-    problems: list[Problem] = []
+    problems: list[HierarchyProblem] = []
     state: dict[str, int] = {}
     for walk, start in enumerate(paced(parents, pulse), 1):
         label: str | None = start
@@ -159,5 +161,5 @@ def _cycles(
             label = parents[label]
         if label is not None and state[label] == walk:
             text = "a label is above itself"
-            problems.append(Problem("cycle", lines.get(label, 0), text, label))
+            problems.append(HierarchyProblem("cycle", lines.get(label, 0), text, label))
     return problems

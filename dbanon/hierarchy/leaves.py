@@ -38,7 +38,7 @@ def trees_of(
     for name in hierarchies:
         if name not in names:
             raise InvalidParameter(
-                f'The hierarchy of "{name}" names no quasi-identifier.',
+                f'The hierarchy of "{name}" does not name a quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",
             )
     trees: list[Hierarchy | None] = []

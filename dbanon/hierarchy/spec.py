@@ -188,7 +188,7 @@ def build_all(
     for column, hierarchy in hierarchies.items():
         if column not in attributes:
             raise InvalidParameter(
-                f'The hierarchy of "{column}" names no quasi-identifier.',
+                f'The hierarchy of "{column}" does not name a quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",
             )
         order = attributes[column].order

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.files import opened
-from dbanon.hierarchy.edges import Edge, Problem, Pulse, broken, no_pulse, paced, tree_of
+from dbanon.hierarchy.edges import Edge, HierarchyProblem, Pulse, broken, no_pulse, paced, tree_of
 
 # ARX uses the semicolon. The comma is last because labels may contain one.
 _SEPARATORS = (";", "\t", "|", ",")
@@ -256,7 +256,7 @@ class Hierarchy:
 
     # --- values of a column ----------------------------------------------------------------------
 
-    def check(self, values: Iterable[str]) -> tuple[Problem, ...]:
+    def check(self, values: Iterable[str]) -> tuple[HierarchyProblem, ...]:
         """All values of a column that are not leaves of this tree, as problems."""
         problems = []
         for value in sorted(set(values)):
@@ -267,7 +267,7 @@ class Hierarchy:
             text = (
                 "a value is a label above others" if is_inner else "a value is not in the hierarchy"
             )
-            problems.append(Problem(kind, 0, text, value))
+            problems.append(HierarchyProblem(kind, 0, text, value))
         return tuple(problems)
 
     def encode(self, values: Sequence[str], column: str) -> NDArray[np.int32]:

@@ -66,7 +66,10 @@ class Chain:
     ] = None
     accept_turnover: Annotated[
         bool,
-        Option("Accept that many members left and as many newcomers came since the last release."),
+        Option(
+            "Accept that many members have left and many newcomers have joined since the last"
+            " release."
+        ),
     ] = False
     outputs: Annotated[
         Mapping[str, str],
@@ -108,7 +111,7 @@ class Chain:
         InvalidParameter : a part is missing, unknown or not allowed.
         """
         chain_keys = [param.name for param in parameters(cls)]
-        rule_keys = [param.name for param in parameters(Rules)]
+        rule_keys = [param.name for param in parameters(ChainRules)]
         if not {"name", "key"} <= set(plain) or not set(plain) <= {*chain_keys, *rule_keys}:
             raise InvalidParameter(
                 "chain must be an object with name and key.",
@@ -116,14 +119,14 @@ class Chain:
             )
         expected = {
             param.name: param.check(plain[param.name])
-            for param in parameters(Rules)
+            for param in parameters(ChainRules)
             if param.name in plain
         }
         return cls(**{name: plain[name] for name in chain_keys if name in plain}, rules=expected)
 
 
 @dataclass(frozen=True)
-class Rules:
+class ChainRules:
     """The rules that a chain is created with and follows.
 
     Raises
@@ -149,7 +152,7 @@ class Rules:
     admit_every: Annotated[int, Option("Admit newcomers with every Nth release.", minimum=1)] = 1
     min_newcomers: Annotated[
         int | None,
-        Option("Fewer newcomers wait, until max_wait; 5 k where nothing is said.", minimum=0),
+        Option("If there are fewer newcomers, they wait, until max_wait. Default: 5 k.", minimum=0),
     ] = None
     max_wait: Annotated[
         int,
@@ -211,17 +214,17 @@ class Rules:
             require_chain_name(self.new_chain_from)
         if self.tables and self.max_rows_per_person is None:
             raise InvalidParameter(
-                "A chain of several tables is one of persons with several rows.",
+                "A chain of several tables needs persons with several rows.",
                 hint="Say how many rows of each table are shown of a person: max_rows_per_person.",
             )
         if self.mode == MEASURE and self.max_rows_per_person is not None:
             raise InvalidParameter(
-                "A chain that measures takes one row a person.",
+                "A chain that measures takes one row per person.",
                 hint="Leave out max_rows_per_person, or the mode.",
             )
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> Rules:
+    def of_plain(cls, plain: Mapping[str, Any]) -> ChainRules:
         """Rebuild rules from ``to_plain``; rules of version 0.2.0 admit all newcomers at once."""
         return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
 

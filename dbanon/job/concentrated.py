@@ -115,8 +115,8 @@ class Cost:
             return self.rho
         if self.delta is not None:
             raise InvalidParameter(
-                "The budget has an epsilon and no delta. A release with Gaussian noise cannot"
-                " keep within it.",
+                "The budget has an epsilon but no delta, so it cannot cover a release with"
+                " Gaussian noise.",
                 hint="Make a budget with a delta, or take pure accounting.",
             )
         return self.epsilon

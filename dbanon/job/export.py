@@ -69,7 +69,7 @@ class Export:
             ending = self.path.rpartition(".")[2].lower()
             if ending not in FORMATS:
                 raise InvalidParameter(
-                    "The ending of the export's path does not say which format it has.", hint=_HINT
+                    "The extension of the export's path does not tell its format.", hint=_HINT
                 )
             object.__setattr__(self, "format", ending)
         for name, choices in (
@@ -96,14 +96,15 @@ class Export:
             )
         if keep is not None and "{release}" not in self.path:
             raise InvalidParameter(
-                "keep_last of an export needs {release} in its path: else each replaces the last."
+                "keep_last of an export needs {release} in its path: otherwise each export"
+                " replaces the previous one."
             )
 
     def _require_fits_table(self) -> None:
         """Set the format to Parquet, and refuse options that apply to files only."""
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
-                "An export to Iceberg is of Parquet, without {release} in its path.",
+                "An export to Iceberg must be Parquet, without {release} in its path.",
                 hint="Each release is a snapshot of the one table; expire older ones by Iceberg's"
                 " own tools.",
             )

@@ -138,7 +138,7 @@ class Guarantee:
         """
         if not method.gives.of_rows:
             raise InvalidParameter(
-                f"Method {method.name} gives {method.sentence}: a release of it would fail the"
+                f"Method {method.name} gives {method.sentence}: such a release would fail the"
                 " recount of its rows.",
                 hint="Choose a method that groups rows. A release whose rows are not k-anonymous"
                 ' needs `guarantee="per_attribute"`.',
@@ -297,8 +297,8 @@ class PersonGuarantee(Guarantee):
             recount.histogram for recount in counts.also
         ]:
             raise RecountFailed(
-                "The combinations of a set of columns in the written relation are not those of the"
-                " rows whose persons were counted; nothing was published.",
+                "The combinations of a set of columns in the written table differ from those of"
+                " the rows whose persons were counted; nothing was published.",
                 hint=REPORT_IT,
             )
         # A recount of a published release has no counts of persons.
@@ -309,13 +309,13 @@ class PersonGuarantee(Guarantee):
         recount = counts.persons[self.entity]
         if recount.histogram != counts.rows.histogram:
             raise RecountFailed(
-                "The class sizes of the written relation are not those of the rows whose persons"
+                "The class sizes of the written table differ from those of the rows whose persons"
                 " were counted; nothing was published.",
                 hint=REPORT_IT,
             )
         if recount.smallest < self.k:
             raise RecountFailed(
-                f"The class of fewest persons holds {recount.smallest} distinct values of"
+                f"The class with the fewest persons has {recount.smallest} distinct values of"
                 f' "{self.entity}", fewer than k = {self.k}; nothing was published.',
                 hint=REPORT_IT,
             )

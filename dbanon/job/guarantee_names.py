@@ -68,7 +68,7 @@ class PerAttribute(Guarantee):
         if recoding.takes_categories:
             raise InvalidParameter(
                 f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
-                " has not.",
+                " does not have.",
                 hint='Use `recoding="mean"`, `recoding="median"` or `recoding="medoid"`.',
             )
 

@@ -47,15 +47,15 @@ DEFAULT_CHUNK_ROWS = 65_536
 # Shared with other requests.
 KEY = Option("Columns that together are unique for each row. Views and foreign tables need them.")
 HIERARCHIES = Option(
-    "Generalization tree of a quasi-identifier.",
+    "Generalization hierarchy of a quasi-identifier.",
     expected="an object: a hierarchy by column",
     flag="hierarchy",
     form="NAME=HIERARCHY",
     see="generalization.md#hierarchies",
 )
 MEMORY_LIMIT = Option(
-    "Bytes that reading and clustering may use, and DuckDB for loading files; on the command line"
-    " and in SQL half of the machine's memory by default, or of its control group's.",
+    "Bytes that reading and clustering may use, and DuckDB for loading files. On the command line"
+    " and in SQL the default is half of the memory of the machine or its control group.",
     minimum=1,
     unit="bytes",
 )
@@ -144,16 +144,15 @@ class Job:
     by: Annotated[
         tuple[str, ...],
         Option(
-            "Columns whose values divide the table into strata. They are released as they"
-            " are, and no class crosses a stratum.",
+            "Columns whose values divide the table into strata. They are released as they are, and"
+            " each stratum is anonymized separately.",
             release=True,
         ),
     ] = ()
     entity: Annotated[
         str | None,
         Option(
-            "The column that says whose a row is. k counts its distinct values. It is not"
-            " released.",
+            "The column that identifies persons. k counts its distinct values. It is not released.",
             expected="the name of one column",
             form="NAME",
             see="guarantees.md#persons",
@@ -162,8 +161,8 @@ class Job:
     entity_normalize: Annotated[
         str | None,
         Option(
-            "How texts of `entity` are compared: without white space around them (trim), and"
-            " without capitals (casefold).",
+            "How texts of `entity` are compared: ignoring white space around them (trim), and"
+            " ignoring case (casefold).",
             choices=NORMALIZE,
             see="guarantees.md#spellings-of-one-person",
         ),
@@ -171,9 +170,9 @@ class Job:
     persons: Annotated[
         str,
         Option(
-            "whole: all rows of a person share a class. rows: they may lie in different classes,"
-            " each of k persons: less loss, but someone who knows several rows of a person can join"
-            " their classes. Needs `entity`.",
+            "whole: all rows of a person share a class. rows: they may be in different classes of"
+            " k persons each. This loses less, but someone who knows several rows of a person can"
+            " join their classes. Needs `entity`.",
             choices=PERSON_ROWS,
             release=True,
             see="guarantees.md#rows-of-one-person",
@@ -228,10 +227,10 @@ class Job:
     kept_columns: Annotated[
         str,
         Option(
-            "client: a release within one PostgreSQL database is faster, but values of columns"
-            " copied as they are, sensitive ones too, leave it for this program's memory and come"
-            " back; of databases that dbanon does not know, all columns that are named do. server:"
-            " they stay in the database.",
+            "client: a release within one PostgreSQL database is faster, but values of copied"
+            " columns, including sensitive ones, pass through this program's memory. From"
+            " databases that dbanon does not know, all named columns do. server: they stay in the"
+            " database.",
             choices=KEPT_COLUMNS,
             release=True,
             sql=False,
@@ -242,8 +241,8 @@ class Job:
     spill: Annotated[
         str | None,
         Option(
-            "A directory, made for the run alone, where values and what the database has no memory"
-            " for wait; for jobs in blocks.",
+            "A new directory for this run, to which values and data that exceeds the database's"
+            " memory are spilled; for jobs in blocks.",
             expected="the name of a directory",
             form="DIR",
             sql=False,
@@ -283,8 +282,8 @@ class Job:
     swap_timeout: Annotated[
         float,
         Option(
-            "MariaDB only: seconds to wait, in short tries, for readers of the release that"
-            " is replaced.",
+            "MariaDB only: seconds to wait, in short attempts, for readers of the release that is"
+            " replaced.",
             minimum=0,
             above=True,
             sql=False,
@@ -322,7 +321,7 @@ class Job:
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
-                    f'The hierarchy of "{column}" names no quasi-identifier.',
+                    f'The hierarchy of "{column}" does not name a quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)

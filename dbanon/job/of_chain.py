@@ -114,7 +114,7 @@ class ChainGuarantee(Guarantee):
         assert histories is not None
         if not histories.persons:
             raise TooFewRecords(
-                f"Nobody would be in this release of chain {self.chain}: {histories.waiting}"
+                f"No one would be in this release of chain {self.chain}: {histories.waiting}"
                 " persons wait, fewer than a class needs.",
                 hint="Run it again when more persons are there.",
             )
@@ -154,8 +154,8 @@ class ChainGuarantee(Guarantee):
             )
         if histories.failing:
             raise ChainModelBroken(
-                f"{histories.failing} classes of chain {self.chain} would not keep to a privacy"
-                " model; nothing was published.",
+                f"{histories.failing} classes of chain {self.chain} would violate a privacy model;"
+                " nothing was published.",
                 hint=REPORT_IT,
             )
 

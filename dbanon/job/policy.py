@@ -70,8 +70,8 @@ class Policy:
     standardize: Annotated[
         str | None,
         Option(
-            "How columns are made comparable. Default: zscore, but range for dcm and for the"
-            " recoding representative.",
+            "How columns are scaled to make them comparable. Default: zscore, but range for dcm"
+            " and for the recoding representative.",
             choices=STANDARDIZATIONS,
             see="methods.md#distances",
         ),
@@ -88,8 +88,8 @@ class Policy:
     nulls: Annotated[
         str,
         Option(
-            "suppress: withhold records with a NULL. category: build classes within each"
-            " pattern of NULLs. merge: the same, and rare patterns join larger ones.",
+            "suppress: leave out records with a NULL. category: build classes within each pattern"
+            " of NULLs. merge: the same, and rare patterns join larger ones.",
             choices=NULL_POLICIES,
             see="guarantees.md",
         ),
@@ -97,7 +97,7 @@ class Policy:
     max_suppression: Annotated[
         float | None,
         Option(
-            "Largest share of records that may be withheld, 0 to 1.",
+            "Largest share of records that may be suppressed, 0 to 1.",
             minimum=0,
             maximum=1,
             expected="a share from 0 to 1",
@@ -107,7 +107,7 @@ class Policy:
     recoding: Annotated[
         str | None,
         Option(
-            "How a class is turned into released values. Default: the method's own way.",
+            "How a class is turned into released values. Default: the method's own recoding.",
             choices=tuple(RECODINGS),
             see="methods.md#recodings",
         ),
@@ -137,7 +137,7 @@ class Policy:
     local_range: Annotated[
         bool,
         Option(
-            "Release each class's own range. Its borders are values of members of the class.",
+            "Release each class's own range. Its bounds are values of members of the class.",
             release=True,
         ),
     ] = False
@@ -155,7 +155,7 @@ class Policy:
     refine_iterations: Annotated[
         int | None,
         Option(
-            "Pools built anew; default: as `refine` says.",
+            "Number of rebuilt pools. Default: depends on `refine`.",
             minimum=0,
             see="methods.md#refinement",
         ),
@@ -172,8 +172,8 @@ class Policy:
     block_size: Annotated[
         int | None,
         Option(
-            "Cut more records than this into blocks of about as many that no class crosses: faster,"
-            " on all cores, a little more loss.",
+            "Cut more records than this into blocks of about this size, and cluster each"
+            " separately: faster, on all cores, with slightly more loss.",
             minimum=4,
             expected="a whole number, 2k or more",
             see="methods.md#blocks",
@@ -245,8 +245,8 @@ class Policy:
     certificate: Annotated[
         float | None,
         Option(
-            "Seconds to search for the least possible loss. The report shows it beside the"
-            " loss of the release.",
+            "Seconds to search for the least possible loss. The report shows it next to the loss"
+            " of the release.",
             minimum=0,
             above=True,
             release=True,
@@ -261,7 +261,7 @@ class Policy:
         check(self)
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
-                f"Method {self.method} makes synthetic rows, and no classes.",
+                f"Method {self.method} makes synthetic rows, not classes.",
                 hint="dbanon.synthesize and dbanon.anonymize have it: see"
                 " docs/differential-privacy.md.",
             )
@@ -295,7 +295,7 @@ class Policy:
             )
         if self.also_k and recoding.method is not None:
             raise InvalidParameter(
-                f"Recoding {recoding.name} releases classes of its own, which no set of columns can"
+                f"Recoding {recoding.name} makes its own classes, which sets of columns cannot"
                 " make coarser.",
                 hint="Leave out `also_k`, or choose another method.",
             )
@@ -337,7 +337,7 @@ class Policy:
         """
         if self.block_size is None:
             raise InvalidParameter(
-                "A table that does not fit into memory is anonymized in blocks.",
+                "A table that does not fit into memory must be anonymized in blocks.",
                 hint="Say how large they are: `block_size=50000`.",
             )
         return self.block_size
@@ -363,7 +363,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
     budget = (policy.refine_iterations, policy.refine_seconds)
     if policy.refine is None and budget != (None, None):
         raise InvalidParameter(
-            "A budget for refinement was given, but no refinement.",
+            "A limit for refinement was given, but no refinement.",
             hint='Choose `refine="fast"`, or leave the budget out.',
         )
     if policy.refine == "pass" and policy.refine_iterations is not None:
@@ -373,12 +373,12 @@ def _check_refinement(policy: Policy, method: Method) -> None:
         )
     if policy.refine_seconds is not None and policy.block_size is not None:
         raise InvalidParameter(
-            "Refinement in blocks, which are worked on side by side, has no limit in seconds.",
+            "Refinement in blocks runs in parallel, so it cannot have a limit in seconds.",
             hint="Leave out `refine_seconds`, or give `refine_iterations`.",
         )
     if policy.refine is not None and method.refine is None:
         raise InvalidParameter(
-            f"Method {method.name} gives no classes of rows that could be refined.",
+            f"Method {method.name} makes no classes of rows that could be refined.",
             hint="Leave out `refine`.",
         )
 

@@ -41,7 +41,7 @@ class NewBudget:
     """
 
     name: str
-    source: Annotated[str, Option("What its releases read, as in app.people.", see=_SEE)]
+    source: Annotated[str, Option("The table that its releases read, as in app.people.", see=_SEE)]
     epsilon: Annotated[
         float,
         Option(
@@ -67,7 +67,7 @@ class NewBudget:
     entity: Annotated[
         str | None,
         Option(
-            "With the unit person: the column that says whose a row is.", form="COLUMN", see=_SEE
+            "With the unit person: the column that identifies persons.", form="COLUMN", see=_SEE
         ),
     ] = None
     raises: Annotated[
@@ -92,8 +92,8 @@ class NewBudget:
             raise InvalidParameter("epsilon must be 1e-9 or more.")
         if (self.unit == PERSON) != bool(self.entity):
             raise InvalidParameter(
-                "A budget of persons needs the column that says whose a row is, and no other has"
-                " one.",
+                "A budget of persons needs the column that identifies them; other budgets do not"
+                " have one.",
                 hint="Give the unit person and its `entity` together, or neither.",
             )
 
@@ -307,7 +307,7 @@ def require_other(method: Any, arguments: Mapping[str, Any]) -> None:
     """
     if method == _AS_PUBLISHED:
         raise InvalidParameter(
-            f"Method {_AS_PUBLISHED} guarantees nothing, and makes no release of a database.",
+            f"Method {_AS_PUBLISHED} guarantees nothing, and cannot release from a database.",
             hint="dbanon.synthesize has it, for arrays and data frames.",
         )
     for param in own_options():

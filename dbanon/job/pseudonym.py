@@ -106,7 +106,7 @@ class Pseudonymized:
             )
         if self.pseudonym_key is not None and not self.pseudonyms:
             raise InvalidParameter(
-                "A key of pseudonyms was given, and no column is one.",
+                "A key for pseudonyms was given, but no column has pseudonyms.",
                 hint="Name the columns: `pseudonyms`.",
             )
 
@@ -194,8 +194,8 @@ def require_pseudonymous(attribute: Attribute) -> None:
     if attribute.kind in (Kind.INTEGER, Kind.CATEGORY) or attribute.sql_type.lower() == "uuid":
         return
     raise UnsupportedType(
-        f'Column "{attribute.name}" of type {attribute.sql_type or "unknown"} cannot be released as'
-        " pseudonyms: they are of whole numbers, texts and UUIDs.",
+        f'Column "{attribute.name}" of type {attribute.sql_type or "unknown"}'
+        " cannot be released as pseudonyms, which are made from whole numbers, texts and UUIDs.",
         hint="Cast it to text in a view.",
     )
 

@@ -64,7 +64,7 @@ class Reading:
     dates: Annotated[
         str | None,
         Option(
-            "How a CSV file writes dates: dmy for 31.12.2025, mdy for 12/31/2025, ymd for"
+            "Date format of a CSV file: dmy for 31.12.2025, mdy for 12/31/2025, ymd for"
             " 2025/12/31, or a pattern such as %d.%m.%y. 2025-12-31 is always read as a date.",
             pattern=rf"{DMY}|{MDY}|{YMD}|{_DAY}",
             expected="dmy, mdy, ymd or a pattern such as %d.%m.%y",
@@ -84,7 +84,7 @@ class Reading:
     thousands: Annotated[
         str | None,
         Option(
-            "The mark between thousands of numbers in a CSV file: , . ' or a space.",
+            "The thousands separator of numbers in a CSV file: , . ' or a space.",
             choices=(COMMA, POINT, APOSTROPHE, SPACE),
             sql=False,
             see=_SEE,
@@ -92,15 +92,14 @@ class Reading:
     ] = None
     trim: Annotated[
         bool,
-        Option(
-            "Remove blanks around fields of a CSV file that have no quotes.", sql=False, see=_SEE
-        ),
+        Option("Remove blanks around unquoted fields of a CSV file.", sql=False, see=_SEE),
     ] = True
     types: Annotated[
         Mapping[str, str],
         Option(
             "The type of a column of a CSV file: " + ", ".join(TYPES) + ", decimal(18,2), or a"
-            " pattern of dates such as %d/%m/%Y. Types of other columns follow from their values.",
+            " pattern of dates such as %d/%m/%Y. The types of other columns are detected from"
+            " their values.",
             pattern=_TYPE,
             expected="a type by column: one of " + ", ".join(TYPES) + ", decimal(18,2), or a"
             " pattern of dates such as %d/%m/%Y",
@@ -126,7 +125,7 @@ class Reading:
     sheet: Annotated[
         str | None,
         Option(
-            "The sheet of an .xlsx file. Without it, the file has one sheet with rows.",
+            "The sheet of an .xlsx file. Needed if more than one sheet has rows.",
             sql=False,
             see=_SEE,
         ),
@@ -134,8 +133,8 @@ class Reading:
     duplicate_columns: Annotated[
         str,
         Option(
-            "What to do with columns of one name in a CSV file: refuse them, or rename the later"
-            " ones, as in age_2.",
+            "What to do with duplicate column names in a CSV file: refuse them, or rename the"
+            " later ones, as in age_2.",
             choices=(REFUSE_NAMES, RENAME),
             sql=False,
             see=_SEE,
@@ -233,7 +232,7 @@ class Reading:
         for name in self.asked:
             if name != "foreign_files":
                 raise InvalidParameter(
-                    f"{name} applies to CSV files, and the source is not one.",
+                    f"{name} only applies to CSV files.",
                     hint="Leave it out, or read a file: file:people.csv.",
                 )
 
@@ -241,7 +240,7 @@ class Reading:
         """Check that ``foreign_files`` is unset for other sources; raises InvalidParameter."""
         if self.foreign_files != REFUSE:
             raise InvalidParameter(
-                "foreign_files applies to files of this machine, and the source is not one.",
+                "foreign_files only applies to files on this machine.",
                 hint="Leave it out, or read a folder: file:data/.",
             )
 
@@ -271,7 +270,7 @@ def require_condition(text: str) -> None:
         raise InvalidParameter("where is an empty condition.", hint=_HINT)
     if _REFUSED.search(bare):
         raise InvalidParameter(
-            "where holds a semicolon, a comment, a dollar sign or a quote that is not closed.",
+            "where contains a semicolon, a comment, a dollar sign or an unclosed quote.",
             hint=_HINT,
         )
     open_brackets: list[str] = []

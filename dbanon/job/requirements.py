@@ -19,7 +19,8 @@ from dbanon.spaces.numeric import weight_vector
 INDEPENDENT = "independent"
 RELEASES = Option(
     "independent: make another release of a source whose persons were released before, outside a"
-    " chain. Without it such a release is refused, because the classes of both can be intersected.",
+    " chain. Otherwise such a release is refused, because readers can intersect the classes of"
+    " both.",
     choices=(INDEPENDENT,),
     release=True,
     see="chains.md#a-second-release",
@@ -40,12 +41,12 @@ def require_chained(
     """
     if not entity:
         raise InvalidParameter(
-            "A chain follows persons: it needs the column that says whose a row is.",
+            "A chain follows persons, so it needs a column that identifies them.",
             hint="Name it: `entity`.",
         )
     if releases is not None:
         raise InvalidParameter(
-            f"Releases of a chain are not {releases}: the chain checks them against each other.",
+            f"Releases of a chain cannot be {releases}: the chain checks them against each other.",
             hint="Leave out `releases`, or release without a chain.",
         )
     if policy.guarantee != "rows":
@@ -61,7 +62,8 @@ def require_chained(
         )
     if policy.certificate is not None:
         raise InvalidParameter(
-            "A release of a chain has no certificate: its classes keep to earlier releases.",
+            "A release of a chain has no certificate, because its classes depend on earlier"
+            " releases.",
             hint="Leave out `certificate`.",
         )
     if policy.models and policy.refine is not None:
@@ -72,23 +74,25 @@ def require_chained(
         )
     if pseudonyms:
         raise InvalidParameter(
-            "A chain shows rows that nobody can put together; pseudonyms do.",
+            "A chain prevents readers from linking rows, and pseudonyms would link them.",
             hint="Leave out `pseudonyms`, or release without a chain.",
         )
     if policy.also_k:
         raise InvalidParameter(
-            "A chain keeps histories of whole classes, whose columns no set makes coarser.",
+            "A chain keeps histories of whole classes, whose columns cannot be made coarser by"
+            " sets.",
             hint="Leave out `also_k`, or release without a chain.",
         )
     if policy.nulls == MERGE:
         raise InvalidParameter(
-            "A chain keeps histories of cells as they are: a value that is suppressed in one"
-            " release and not in the next would be shown.",
+            "A chain does not suppress single cells: a value that is suppressed in one release but"
+            " not in the next would be revealed.",
             hint='Use `nulls="category"` or `nulls="suppress"`.',
         )
     if policy.options.get("suppression"):
         raise InvalidParameter(
-            "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
+            "A chain does not suppress persons for the sake of others: newcomers wait, or join a"
+            " class.",
             hint="Leave out what withholds records.",
         )
 
@@ -119,7 +123,8 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     for feature, is_requested in requested.items():
         if is_requested:
             raise InvalidParameter(
-                f"With values on a disk there is no room for {feature}, which needs all of them.",
+                f"When values are spilled to disk, dbanon cannot do {feature}, which needs all of"
+                " them.",
                 hint="Leave out `spill`, or that.",
             )
 
@@ -153,7 +158,7 @@ def require_passthrough_options(
     for feature, is_requested in requested.items():
         if is_requested:
             raise InvalidParameter(
-                f"Kept columns do not travel through the client with {feature}.",
+                f"Kept columns cannot pass through the client with {feature}.",
                 hint="Leave out `kept_columns`, or that.",
             )
 
@@ -182,7 +187,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     """
     if entity in named:
         raise InvalidParameter(
-            f'The entity column "{entity}" says whose a row is, so it cannot be released.',
+            f'The entity column "{entity}" identifies persons, so it cannot be released.',
             hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
             " column.",
         )
@@ -201,12 +206,12 @@ def check_normalize(
         return
     if not entity and not by_rules:
         raise InvalidParameter(
-            "entity_normalize says how an entity is spelled, and there is none.",
+            "entity_normalize needs an entity.",
             hint="Name the column that says whose a row is: `entity`.",
         )
     if chained:
         raise InvalidParameter(
-            "A chain follows persons by their values as they are.",
+            "A chain follows persons by their exact values, without normalization.",
             hint="Leave out `entity_normalize`, and spell them alike in a view.",
         )
 
@@ -232,31 +237,32 @@ def require_parted(
     whole_persons_hint = 'Use `persons="whole"`'
     if not entity and not by_rules:
         raise InvalidParameter(
-            "persons=rows parts the rows of persons, and no column says whose a row is.",
+            "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",
         )
     if chained:
         raise InvalidParameter(
-            "A chain keeps the histories of whole persons, so persons=rows is not for chains.",
+            "A chain keeps the histories of whole persons, so it cannot use persons=rows.",
             hint=f"{whole_persons_hint}, or release without a chain.",
         )
     if pseudonyms:
         columns = ", ".join(f'"{name}"' for name in pseudonyms)
         raise InvalidParameter(
-            f"With persons=rows no column may join the rows of a person, as pseudonyms of {columns}"
+            f"With persons=rows no column may link the rows of a person, as pseudonyms of {columns}"
             " could.",
             hint=f"Leave out `pseudonyms`. {whole_persons_hint} if rows have to be joined.",
         )
     if policy.also_k:
         raise InvalidParameter(
-            "Sets of columns count whole persons, so persons=rows does not go with `also_k`.",
+            "Sets of columns count whole persons, so persons=rows cannot be combined with"
+            " `also_k`.",
             hint=f"{whole_persons_hint}, or leave out `also_k`.",
         )
     for model in policy.models:
         if not model.holds_together(True):
             raise InvalidParameter(
-                f"With persons=rows classes may be released alike, and {model.kind} need not hold"
-                " of two classes that keep to it one by one.",
+                f"With persons=rows classes may have the same released values, and {model.kind}"
+                " may fail for two such classes together even if it holds for each.",
                 hint=f"Ask for distinct_l. {whole_persons_hint} if this model is needed.",
             )
 
@@ -278,7 +284,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
             )
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(
-                f'The privacy models of "{name}" measure distances in two ways.',
+                f'The privacy models of "{name}" measure distances in two different ways.',
                 hint="Use one order or one hierarchy for all models of a column.",
             )
 
@@ -287,7 +293,7 @@ def require_evaluation(policy: Policy) -> None:
     """Check that a release with attacks is also evaluated; raises InvalidParameter."""
     if policy.attacks and not policy.evaluate:
         raise InvalidParameter(
-            "Attacks are a part of an evaluation, and there is none.",
+            "Attacks are part of an evaluation, which was not requested.",
             hint="Ask for it, too: `evaluate`.",
         )
 
@@ -346,12 +352,12 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
                 " Text that has an order can be taken as ranks: state `orders`."
             )
         raise UnsupportedType(
-            f"{named} is no number, and recoding {recoding.name} takes numbers only.", hint=hint
+            f"{named} is not a number, and recoding {recoding.name} takes numbers only.", hint=hint
         )
     if not method.takes_points:
         alternatives = [name for name, other in METHODS.items() if other.takes_points]
         raise UnsupportedType(
-            f"{named} has no places on a line, which method {method.name} needs.",
+            f"{named} has no positions on a line, which method {method.name} needs.",
             hint='Methods that take it, with `recoding="representative"` or'
             ' `recoding="generalization"`: ' + ", ".join(alternatives) + ".",
         )

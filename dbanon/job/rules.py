@@ -88,7 +88,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 @dataclass(frozen=True)
-class Rules:
+class TableRules:
     """The rules of a table.
 
     Parameters
@@ -151,7 +151,7 @@ class Rules:
         return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
 
 
-def checked(declaration: Any) -> Rules:
+def checked(declaration: Any) -> TableRules:
     """Validate declared rules, and write out the role of each.
 
     Raises
@@ -164,13 +164,13 @@ def checked(declaration: Any) -> Rules:
             "Rules must be an object: a rule by column.",
             hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
         )
-    rules = Rules({str(name): _rule(str(name), rule) for name, rule in declaration.items()})
+    rules = TableRules({str(name): _rule(str(name), rule) for name, rule in declaration.items()})
     require_one_entity(rules)
     rules.options()
     return rules
 
 
-def require_one_entity(rules: Rules) -> None:
+def require_one_entity(rules: TableRules) -> None:
     """Check that at most one column has the role entity; raises InvalidParameter."""
     if len(rules.of_role(ENTITY)) > 1:
         raise InvalidParameter(
@@ -189,7 +189,7 @@ def require_no_columns(*objects: Any) -> None:
     for name in OF_COLUMNS:
         if any(getattr(item, name, None) for item in objects):
             raise InvalidParameter(
-                f"{name} was given beside rules, which say what each column is.",
+                f"{name} cannot be combined with rules, which already give each column its role.",
                 hint="Leave it out, or name `quasi_identifiers` and all else of the columns.",
             )
 
@@ -223,13 +223,13 @@ def in_comments(comments: Mapping[str, str]) -> dict[str, Any]:
 def _rule(name: str, declared: Any) -> dict[str, Any]:
     """Validate a rule, and write out its role."""
     if not name or "\0" in name:
-        raise InvalidParameter("The name of a column is empty or holds a NUL character.")
+        raise InvalidParameter("The name of a column is empty or contains a NUL character.")
     rule = {"role": declared} if isinstance(declared, str) else declared
     role = rule.get("role") if isinstance(rule, Mapping) else None
     if not isinstance(role, str) or role not in ROLES:
         near = nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
         raise InvalidParameter(
-            f'The rule of column "{name}" has no role that is known.',
+            f'The rule of column "{name}" has an unknown role.',
             hint=" ".join(filter(None, (near, f"Roles: {', '.join(ROLES)}."))),
         )
     for key, value in rule.items():
@@ -252,7 +252,7 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
     try:
         plain = json_text(rule, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidParameter(f'The rule of column "{name}" is no JSON.') from None
+        raise InvalidParameter(f'The rule of column "{name}" is not JSON.') from None
     if len(plain.encode("utf-8", "surrogatepass")) > LARGEST:
         raise InvalidParameter(
             f'The rule of column "{name}" is longer than {LARGEST} bytes.',
@@ -277,7 +277,7 @@ def _models(name: str, rule: Mapping[str, Any]) -> list[Model]:
     for kind, level in rule.get("model", {}).items():
         if kind not in _SHORT and kind not in model_kinds():
             raise InvalidParameter(
-                f'The rule of column "{name}" has a privacy model that there is not.',
+                f'The rule of column "{name}" has an unknown privacy model.',
                 hint=f"Kinds: {', '.join((*_SHORT, *model_kinds()))}.",
             )
         details = level if isinstance(level, Mapping) else {"level": level}

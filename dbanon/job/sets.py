@@ -101,8 +101,9 @@ def require_equality(attribute: Attribute) -> None:
     """
     if attribute.kind is Kind.OTHER:
         raise UnsupportedType(
-            f'Column "{attribute.name}" of `also_k` is of type {attribute.sql_type}, whose values'
-            " not all databases compare.",
+            f'Column "{attribute.name}"'
+            f" of `also_k` is of type {attribute.sql_type}, whose values some databases cannot"
+            " compare.",
             hint="Cast it to text or to a number in a view.",
         )
 
@@ -123,15 +124,16 @@ def require_sets(
     for model in models if sets else ():
         if not model.holds_together(bool(entity)):
             raise InvalidParameter(
-                f"With `also_k` classes may be released alike, and {model.kind} need not hold of"
-                " two classes that keep to it one by one.",
+                f"With `also_k` classes may have the same released values, and {model.kind} may"
+                " fail for two such classes together even if it holds for each.",
                 hint="Ask for another model, or leave out `also_k`.",
             )
     for column_set in sets:
         for name in column_set.columns:
             if name not in named:
                 raise InvalidParameter(
-                    f'Column "{name}" of `also_k` is no quasi-identifier, stratum, sensitive or'
-                    " kept column of the release.",
+                    f'Column "{name}"'
+                    " of `also_k` is not a quasi-identifier, stratum, sensitive or kept column of"
+                    " the release.",
                     hint="Name only such columns in `also_k`.",
                 )

@@ -80,7 +80,7 @@ class Private:
     epsilon: Annotated[
         float,
         Option(
-            "How much one row may reveal. Above 10 the guarantee is weak.",
+            "The privacy loss of one row or person. Above 10 the guarantee is weak.",
             minimum=0,
             above=True,
             maximum=100,
@@ -135,8 +135,8 @@ class Private:
     margins: Annotated[
         str,
         Option(
-            "Of dp_ranks, how a column of numbers is released: by sums of its ranks, or by counts"
-            " between its quantiles, which answers ranges better and large values worse.",
+            "For dp_ranks: release a column of numbers by sums of its ranks, or by counts between"
+            " its quantiles, which answers ranges better and large values worse.",
             choices=MARGINS,
             release=True,
             see=_SEE,
@@ -145,7 +145,8 @@ class Private:
     accounting: Annotated[
         str,
         Option(
-            "Of dp_marginals, what adds up: epsilon, or the rho of zero-concentrated privacy, with"
+            "For dp_marginals: account for epsilon, or for the rho of zero-concentrated privacy,"
+            " with"
             " Gaussian noise and a delta.",
             choices=ACCOUNTINGS,
             release=True,
@@ -175,7 +176,7 @@ class Private:
     entity: Annotated[
         str | None,
         Option(
-            "Column of whole numbers that says whose a row is: one person is protected then.",
+            "Column of whole numbers that identifies persons: one person is protected then.",
             see=_SEE,
         ),
     ] = None
@@ -186,7 +187,7 @@ class Private:
             raise parameter(Private, "scale").refusal()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
-                "Gaussian noise keeps to an epsilon with a delta, and no other noise has one.",
+                "Gaussian noise needs an epsilon and a delta; other noise has no delta.",
                 hint='Leave both out, or use method dp_marginals with `accounting="zcdp"` and'
                 " `delta`.",
             )

@@ -64,8 +64,8 @@ class Caution:
 
 # The joint disclosure of several releases of one source.
 INTERSECT = (
-    "Whoever knows a person's class in each release has only those left who are in both classes,"
-    " and these may be fewer than k"
+    "Someone who knows a person's class in each release only has to consider the persons in both"
+    " classes, who may be fewer than k"
 )
 
 

@@ -158,8 +158,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Kep
         if old.source != str(source):
             raise _renamed_table_error(old, source)
         raise BudgetExists(
-            f"{source} has the open budget {old.name} of {old.unit}s already: all its releases"
-            " spend of one.",
+            f"{source} has the open budget {old.name} of {old.unit}s already: all releases of a"
+            " source draw on one budget.",
             hint="Spend of that one. A larger total is another budget, which raises that one.",
         )
     row = {
@@ -207,7 +207,7 @@ def _former_budgets(
 
 def _renamed_table_error(old: KeptBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
-        f"Budget {old.name} is of {old.source}, which is not there any more. {source} has all"
+        f"Budget {old.name} is of {old.source}, which no longer exists. {source} has all"
         " columns of its releases, and may be that table under another name.",
         hint=f"Make one that raises {old.name}, with a total of {plain(old.total)} or more: it goes"
         " on with what was spent of that one.",
@@ -237,7 +237,7 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
 
 def _not_owner_error() -> InsufficientRights:
     return InsufficientRights(
-        "Budgets are written by the owner of the ledger alone.",
+        "Only the owner of the ledger can write budgets.",
         hint="Ask an administrator of the database to make it.",
     )
 
@@ -360,7 +360,7 @@ def require_spent(session: Session, spending_id: str) -> None:
     )
     if rows != [("spent",)]:
         raise SourceChanged(
-            "What was spent is not in the ledger any more; no noise was drawn.",
+            "The recorded spending is no longer in the ledger; no noise was drawn.",
             hint="Somebody changed the ledger meanwhile: find out who.",
         )
 
@@ -378,7 +378,7 @@ def published(session: Session, release_id: str) -> None:
 def _exhausted_error(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
     if budget.closed:
         return BudgetExhausted(
-            f"Budget {budget.name} is closed: another one took its place.",
+            f"Budget {budget.name} is closed: another budget replaced it.",
             hint="dbanon budget list says which.",
         )
     return BudgetExhausted(

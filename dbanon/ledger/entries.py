@@ -312,19 +312,20 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         ) from None
     if release_id is None and existing is None and _names_output(session, name):
         raise TableNotFound(
-            f"The ledger has release {name}, but there is no such relation now.",
+            f"The ledger has release {name}, but there is no table or view of this name now.",
             hint="It was dropped or renamed. dbanon releases has the present names of all.",
         )
     if release_id is None and existing is not None and names_entry(session, existing):
         raise ReleaseNotFound(
-            f"{name} bears the mark of a release, but is not the relation that the ledger"
+            f"{name} has the mark of a release, but is not the table or view that the ledger"
             " recorded.",
             hint=TO_REPAIR,
         )
     has_oid = existing is not None and existing.oid is not None
     if release_id is None and has_oid and _names_output(session, name):
         raise ReleaseNotFound(
-            f"{name} has the name of a release, but is not the relation that the ledger recorded.",
+            f"{name} has the name of a release, but is not the table or view that the ledger"
+            " recorded.",
             hint=TO_REPAIR,
         )
     if release_id is None:

@@ -26,7 +26,8 @@ def reading_entry(name: object) -> Iterator[None]:
         yield
     except MISSHAPEN as error:
         raise LedgerEntryBroken(
-            f"The ledger's entry of {name} is broken: it does not hold what dbanon writes there.",
+            f"The ledger's entry of {name} is broken: it does not have the form that dbanon"
+            " writes.",
             # The text of the exception may quote the entry.
             detail=type(error).__name__,
             hint="Somebody changed it. Name quasi-identifiers and k to recount the relation, and"
@@ -93,7 +94,7 @@ def require_arguments(arguments: Any) -> Mapping[str, Any]:
         and all(map(are_texts, arguments.get("listed", {}).values()))
     )
     if not fits:
-        raise ValueError("arguments of another shape")
+        raise ValueError("arguments of an unexpected form")
     return dict(arguments)
 
 
@@ -101,7 +102,7 @@ def require_histogram(histogram: Any) -> Mapping[str, int]:
     """Check the recorded number of classes by size; raises as ``require_arguments``."""
     plain = {} if histogram is None else histogram
     if not all(int(size) > 0 and type(count) is int for size, count in plain.items()):
-        raise ValueError("a histogram of another shape")
+        raise ValueError("a histogram of an unexpected form")
     return dict(plain)
 
 

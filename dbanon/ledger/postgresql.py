@@ -273,7 +273,7 @@ def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         if isinstance(value, str) and _CONTROLS.search(value):
             raise InvalidName(
-                f"The {name} of the ledger's entry would hold a control character.",
+                f"The {name} of the ledger's entry would contain a control character.",
                 hint="Rename the table or column whose name has it, or release a view of it.",
             )
     return {

@@ -10,6 +10,7 @@ from typing import Any
 from dbanon.data.counts import Counts, EntityCount, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
+from dbanon.data.words import read_renamed
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.entry_checks import reading_entry
@@ -251,7 +252,9 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         suppressed=int(row["suppressed"]),
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
-        telling=tuple(TellingColumn(**plain) for plain in (arguments.get("telling") or ())),
+        disclosive_columns=tuple(
+            TellingColumn(**plain) for plain in read_renamed(arguments, "disclosive_columns") or ()
+        ),
         few_persons=(
             *(FewPersons(**plain) for plain in arguments.get("few_persons", ())),
             *(PersonSpellings(**plain) for plain in arguments.get("entity_spellings", ())),
@@ -302,7 +305,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
             rows_in=int(row["rows_in"]),
             rows_out=int(row["rows_out"]),
             guarantee=entry.sentence,
-            told=tuple(row["arguments"].get("told", ())),
+            method_notes=tuple(read_renamed(row["arguments"], "method_notes", ())),
             digest=row["digest"],
             seed_policy=str(row["seed_policy"]),
             earlier_releases=str(row["earlier_releases"]),

@@ -90,7 +90,7 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
     recorded_table = output.sibling(row["relation_name"])
     if row["output_kind"] == "view" and session.find_existing(recorded_table) is not None:
         raise ReleaseNotFound(
-            f"{recorded_table} has the name of a release's table, but is not the relation that the"
+            f"{recorded_table} has the name of a release's table, but is not the table that the"
             " ledger recorded.",
             hint=entries.TO_REPAIR,
         )

@@ -282,8 +282,8 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
 def _require_droppable(session: Session, name: RelationName, existing: ExistingRelation) -> None:
     if not session.may_drop(existing):
         raise InsufficientRights(
-            f"{name} is not dropped: it belongs to role {existing.owner}, or something else shows"
-            " it.",
+            f"{name} was not dropped: it belongs to role {existing.owner}, or another object"
+            " depends on it.",
             hint="Drop it as that role, and before it what depends on it.",
         )
 
@@ -347,7 +347,7 @@ def plan_output(
     reserved = session.ledger_name("")
     if name.schema == reserved.schema and name.name.startswith(reserved.name):
         raise InvalidName(
-            f"The output {name} has a name that is the ledger's.", hint="Choose another name."
+            f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
     check_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
@@ -364,7 +364,7 @@ def plan_output(
         return output
     if if_exists == "error":
         raise OutputExists(
-            f"The output {name} exists already.",
+            f"The output {name} already exists.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     if entries.entry_of(session, name, existing) is None:
@@ -377,7 +377,7 @@ def plan_output(
         )
     if existing.kind != kind:
         raise OutputExists(
-            f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
+            f"The output {name} is a {existing.kind}, and a {kind} was requested.",
             hint=f"Drop the {existing.kind} yourself, or choose another name.",
         )
     if kind == "view" and existing.owner not in (None, session.current_user()):

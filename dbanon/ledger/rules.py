@@ -8,7 +8,7 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.data.words import json_text
 from dbanon.errors import SourceChanged
-from dbanon.job.rules import Rules, require_one_entity
+from dbanon.job.rules import TableRules, require_one_entity
 from dbanon.ledger import entries
 from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.release.words import now
@@ -118,7 +118,7 @@ def require_digest(session: Session, source: RelationName, digest: str) -> None:
     ------
     SourceChanged : the rules or the table changed.
     """
-    if Rules(_trusted_rules(session, source)).digest != digest:
+    if TableRules(_trusted_rules(session, source)).digest != digest:
         raise SourceChanged(
             f"{source} or its rules changed meanwhile; nothing was published.", hint="Try again."
         )
@@ -128,7 +128,7 @@ def _trusted_rules(session: Session, source: RelationName) -> dict[str, Mapping[
     return {entry.name: entry.rule for entry in rules_kept(session, source) if entry.is_trusted}
 
 
-def declare(session: Session, source: RelationName, rules: Rules) -> None:
+def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     """Declare rules for columns of a table; other columns keep theirs.
 
     Raises
@@ -139,7 +139,7 @@ def declare(session: Session, source: RelationName, rules: Rules) -> None:
     _prepare(session, source)
     if session.have_rules_written(source, {"set": dict(rules.by_column)}):
         return
-    require_one_entity(Rules({**_trusted_rules(session, source), **rules.by_column}))
+    require_one_entity(TableRules({**_trusted_rules(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
     session.tie_rules(source)
     author = session.rule_author(source)

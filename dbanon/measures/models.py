@@ -139,7 +139,7 @@ class Model:
         if isinstance(self.distance, (str, Hierarchy)):
             return self.distance
         raise InvalidParameter(
-            f'The hierarchy of "{self.attribute}" is still to be read or made.',
+            f'The hierarchy of "{self.attribute}" has not been read or built yet.',
             hint="Give it as a Hierarchy.",
         )
 

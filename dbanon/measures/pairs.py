@@ -49,7 +49,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         if self.partition.n_suppressed:
-            raise ValueError("pairs are of released records only")
+            raise ValueError("pairs only exist for released records")
 
     @property
     def n(self) -> int:

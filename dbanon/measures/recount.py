@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Cells, Counts, EntityCount
-from dbanon.data.measures import Distribution
+from dbanon.data.counts import ClassValueCounts, Counts, EntityCount
+from dbanon.data.measures import ValueFrequencies
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
@@ -32,13 +32,13 @@ def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
 def places(column: Coded, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
     """The position of each value among the column's values, or its leaf, int32 (n,)."""
     positions: NDArray[np.int32] = places_of_codes(
-        Distribution.of_column(column), attribute, models
+        ValueFrequencies.of_column(column), attribute, models
     )[column.codes]
     return positions
 
 
 def places_of_codes(
-    table: Distribution, attribute: Attribute, models: Sequence[Model]
+    table: ValueFrequencies, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
     """The position of each code among occurring ones, or its leaf, int32 (s,); NULL is last."""
     occurs = table.counts[:-1] > 0
@@ -75,7 +75,7 @@ def levels_reached(
         rows = _row_counts(cells, attributes[name], models)
         if int(rows.sum()) != counts.rows.rows:
             raise RecountFailed(
-                f'The values of "{name}" that were counted are not those of all rows.',
+                f'The values of "{name}" that were counted do not cover all rows.',
                 hint="This is an error in dbanon: please report it.",
             )
         counts_by_column[name] = (
@@ -113,8 +113,9 @@ def _person_counts(
     staged = _row_counts(cells, attributes[name], models)
     if not np.array_equal(_sort_classes(staged), _sort_classes(rows)):
         raise RecountFailed(
-            f'The values of "{name}" in the written relation are not those of the rows whose'
-            " persons were counted; nothing was published.",
+            f'The values of "{name}"'
+            " in the written table differ from those of the rows whose persons were counted;"
+            " nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )
     person_cells = replace(cells, sizes=cells.persons)
@@ -126,7 +127,9 @@ def _sort_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return counts[np.lexsort(counts.T[::-1])] if counts.size else counts
 
 
-def _row_counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int64]:
+def _row_counts(
+    cells: ClassValueCounts, attribute: Attribute, models: Sequence[Model]
+) -> NDArray[np.int64]:
     """Rows by class and value, int64 (n_classes, s)."""
     positions = places(cells.column, attribute, models)
     width = width_of(models, attribute.name, positions)
@@ -175,7 +178,7 @@ def _table_shares(
 ) -> NDArray[np.float64]:
     """The share of each value over all classes, float64 (s,)."""
     size = None if persons is None else int(persons.sum())
-    return Distribution(counts.sum(axis=0), size=size).shares
+    return ValueFrequencies(counts.sum(axis=0), size=size).shares
 
 
 def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:

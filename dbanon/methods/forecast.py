@@ -96,7 +96,7 @@ class Power:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class MethodForecast:
     """The forecast of a method; None where it was not measured.
 
     Parameters
@@ -109,7 +109,7 @@ class Forecast:
     mixed: Power | None = None
 
 
-UNKNOWN = Forecast()
+UNKNOWN = MethodForecast()
 
 
 def in_words(seconds: float, refinement: float = 0.0) -> str:

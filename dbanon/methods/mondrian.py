@@ -12,7 +12,7 @@ the result. Cuts, by ``cut``:
 
 Source: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE
 2006. Ties go to the attribute named first and to the lower cut. The paper cuts at the median or not
-at all; here the nearest cut with k records on both sides is taken.
+at all; here the nearest cut with k records on both sides is used.
 Classes: k and more; relaxed k to 2k-1, larger ones hold equal records.
 Cost: O(n log n) for each attribute.
 """

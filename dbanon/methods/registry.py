@@ -15,7 +15,7 @@ from dbanon.data.option import Parameter
 from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.methods.forecast import UNKNOWN, Forecast
+from dbanon.methods.forecast import UNKNOWN, MethodForecast
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 from dbanon.spaces.numeric import Space, numeric_space
 
@@ -98,7 +98,7 @@ class Method:
     refine: str | None = "points"
     random: bool = False
     options: tuple[Parameter, ...] = ()
-    forecast: Forecast = UNKNOWN
+    forecast: MethodForecast = UNKNOWN
 
     @property
     def takes_points(self) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.methods.axes import AXIS, from_both_ends, positions
-from dbanon.methods.forecast import Forecast, Power
+from dbanon.methods.forecast import MethodForecast, Power
 from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
@@ -39,6 +39,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    forecast=Forecast(numbers=Power(0.045, 0.95, 0.8)),
+    forecast=MethodForecast(numbers=Power(0.045, 0.95, 0.8)),
     options=(AXIS,),
 )

@@ -59,7 +59,7 @@ def find_classes(
     ------
     TooFewRecords : fewer than k records or entities, in all or in a stratum.
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
-    SuppressionOverBudget : more records would be withheld than allowed.
+    SuppressionOverBudget : more records would be suppressed than allowed.
     """
     policy.guaranteed().require(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
@@ -244,7 +244,7 @@ def _run(
         lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
     refined.require(policy.k, max_refined_size(method.refine, policy.k))
-    return Partition(refined.labels, result.told)
+    return Partition(refined.labels, result.method_counts)
 
 
 def _chance_of(method: Method, seed: int | list[int]) -> np.random.Generator | None:
@@ -324,7 +324,7 @@ def require_budget(policy: Policy, withheld: int, n: int) -> None:
     if policy.max_suppression is not None and withheld > most_of(policy.max_suppression, n):
         needed = share_needed(withheld, n)
         raise SuppressionOverBudget(
-            f"{withheld} of {n} records would be withheld, more than the allowed share"
+            f"{withheld} of {n} records would be suppressed, more than the allowed share"
             f" {policy.max_suppression:g}.",
             hint=f"It would be feasible with `max_suppression={needed}` or more.",
         )

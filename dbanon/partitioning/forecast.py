@@ -11,25 +11,29 @@ from dataclasses import dataclass
 
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.forecast import Forecast, Power, Shape, in_words, two_digits
+from dbanon.methods.forecast import MethodForecast, Power, Shape, in_words, two_digits
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
 # Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
 # many more steps and rounds it has than ``fast``. Mixed ones are between the extremes of what was
 # measured, and ``fast`` of generalization is what 100,000 records took, too, on an earlier day.
-REFINEMENTS: Mapping[str, Mapping[str, Forecast]] = {
+REFINEMENTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
-        "pass": Forecast(
+        "pass": MethodForecast(
             Power(0.3, 1.1, 0.89), Power(0.36, 1.17, 2.17, trees=1.82, categories=3.6)
         ),
-        "fast": Forecast(Power(2.6, 1.0, 0.6), Power(1.5, 1.37, 1.85, trees=1.73, categories=2.51)),
-        "thorough": Forecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
+        "fast": MethodForecast(
+            Power(2.6, 1.0, 0.6), Power(1.5, 1.37, 1.85, trees=1.73, categories=2.51)
+        ),
+        "thorough": MethodForecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
     },
     "generalized": {
-        "pass": Forecast(mixed=Power(7.3, 1.0, 0.5, trees=-0.6, categories=0.75)),
-        "fast": Forecast(mixed=Power(2.6, 1.03, 0.0, trees=1.0, categories=4.2, different=0.0)),
-        "thorough": Forecast(mixed=Power(4300.0, 0.9, 1.9)),
+        "pass": MethodForecast(mixed=Power(7.3, 1.0, 0.5, trees=-0.6, categories=0.75)),
+        "fast": MethodForecast(
+            mixed=Power(2.6, 1.03, 0.0, trees=1.0, categories=4.2, different=0.0)
+        ),
+        "thorough": MethodForecast(mixed=Power(4300.0, 0.9, 1.9)),
     },
 }
 # Refinements of few records do at least so much, in seconds, those of a block, too.

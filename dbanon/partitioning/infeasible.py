@@ -45,8 +45,8 @@ def infeasible(
     ]
     if len(next(iter(counts.values()))) > 1:
         return ModelInfeasible(
-            f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
-            " do not keep to the models.",
+            f"The {records} records of a stratum or pattern of NULLs, which is anonymized"
+            " separately, violate the models.",
             hint=f"{'; '.join(hints)}. Lower the level, {_by_withholding(failing, keep, sizes, n)}"
             f"{', '.join(remedies[:-1])}{', ' if remedies[1:] else ''}or {remedies[-1]}.",
         )
@@ -54,7 +54,7 @@ def infeasible(
         hints.append("persons are counted, each of whom may have several values")
     values = {m.attribute: int((table_shares[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
-        "Even the whole table as one class does not keep to "
+        "Even the whole table as one class violates "
         + "; ".join(model.describe() for model in failing)
         + ".",
         hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import SUPPRESSED, Found, Partition, places_of
 from dbanon.data.pieces import on_all_cores
@@ -130,7 +130,7 @@ def _partition_for(
         # Units of entities form a separate table.
         measures if microdata.entities is None else table_measures,
     )
-    clustering = Found(partition, partition.levels_found, measures, partition.told)
+    clustering = Found(partition, partition.levels_found, measures, partition.method_counts)
     if policy.models:
         clustering = protect_classes(
             microdata,
@@ -161,7 +161,7 @@ def protect_classes(
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-    compared: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
+    compared: Mapping[str, tuple[NDArray[np.int32], ValueFrequencies]] | None = None,
 ) -> Found:
     """Change the classes of quasi-identifiers until they satisfy the policy's models.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine, most_of
 from dbanon.errors import ModelInfeasible
@@ -39,7 +39,7 @@ def protect(
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick = lambda share: None,
     measures: Measures | None = None,
-    table: Mapping[str, Distribution] | None = None,
+    table: Mapping[str, ValueFrequencies] | None = None,
     *,
     search: bool = True,
 ) -> Partition:
@@ -71,7 +71,8 @@ def protect(
         released = partition.labels >= 0
         units = Persons.of(microdata, codes).of_records(released)
         table = {
-            name: Distribution.of(column[released], units=units) for name, column in codes.items()
+            name: ValueFrequencies.of(column[released], units=units)
+            for name, column in codes.items()
         }
     try:
         return _protect(microdata, partition, policy, codes, tick, measures, table, search)
@@ -92,7 +93,7 @@ def _protect(
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick,
     measures: Measures,
-    table: Mapping[str, Distribution],
+    table: Mapping[str, ValueFrequencies],
     search: bool,
 ) -> Partition:
     n = microdata.n_records
@@ -165,7 +166,7 @@ def guard_of(
     microdata: Microdata,
     policy: Policy,
     codes: Mapping[str, NDArray[np.int32]],
-    table: Mapping[str, Distribution],
+    table: Mapping[str, ValueFrequencies],
 ) -> Guard:
     """The models with their sensitive values, for records that all have classes.
 
@@ -196,7 +197,7 @@ def _count_values(
     models: Sequence[Model],
     codes: Mapping[str, NDArray[np.int32]],
     released: NDArray[np.bool_],
-    table: Mapping[str, Distribution],
+    table: Mapping[str, ValueFrequencies],
     persons: Persons,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
     """Value codes to count, int32 (n,), and their shares in the table, by sensitive attribute."""
@@ -252,7 +253,7 @@ def _as_recounted(
     name: str,
     codes: NDArray[np.int32],
     released: NDArray[np.bool_],
-    table: Distribution,
+    table: ValueFrequencies,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Codes, int32 (n,), and shares of values as in a recount of the release.
 

@@ -42,7 +42,7 @@ class CoarserColumns(Partition):
 
     Parameters
     ----------
-    labels, told : as in ``Partition``.
+    labels, method_counts : as in ``Partition``.
     coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
         gaps. Attributes that are not named are released by the classes themselves.
     """
@@ -53,9 +53,9 @@ class CoarserColumns(Partition):
         self,
         labels: ArrayLike,
         coarser: Mapping[str, NDArray[np.int32]],
-        told: Mapping[str, int] = NOTHING,
+        method_counts: Mapping[str, int] = NOTHING,
     ) -> None:
-        super().__init__(labels, told)
+        super().__init__(labels, method_counts)
         object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
 
     def _grouped_alike(self) -> list[NDArray[np.int32]]:
@@ -68,7 +68,7 @@ class CoarserColumns(Partition):
 
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
         """Classes of rows with the same release; int32 (n_classes, w), their class per grouping."""
-        return Partition(self.labels, self.told), np.column_stack(self._grouped_alike())
+        return Partition(self.labels, self.method_counts), np.column_stack(self._grouped_alike())
 
     def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
         """Pairs of attributes and the classes that release them; attributes may be empty."""
@@ -97,7 +97,7 @@ class CoarserColumns(Partition):
             .astype(np.int32)
             for name, coarser_classes in self.coarser.items()
         }
-        return CoarserColumns(labels, coarser, self.told)
+        return CoarserColumns(labels, coarser, self.method_counts)
 
 
 def feasible_records(
@@ -145,7 +145,7 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
         return
     sets = "; ".join(f"({', '.join(column_set.columns)})" for column_set in policy.also_k)
     raise SuppressionOverBudget(
-        f"{withheld} of {n} records would be withheld so that sets of columns are k-anonymous:"
+        f"{withheld} of {n} records would be suppressed so that sets of columns are k-anonymous:"
         f" {sets}.",
         hint="Ask for less in `also_k`, or bring rare values of copied columns together in a view"
         + (
@@ -192,7 +192,9 @@ def with_sets(
             coarser |= dict.fromkeys(
                 [name for name in column_set.columns if name in names], coarser_classes
             )
-    return replace(clustering, classes=CoarserColumns(partition.labels, coarser, partition.told))
+    return replace(
+        clustering, classes=CoarserColumns(partition.labels, coarser, partition.method_counts)
+    )
 
 
 def _k(column_set: ColumnSet, policy: Policy) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
@@ -192,7 +192,7 @@ def released_places(
     attributes: Mapping[str, Attribute],
     measures: Measures,
     memory_limit: int | None,
-) -> tuple[dict[str, NDArray[np.int32]], dict[str, Distribution]]:
+) -> tuple[dict[str, NDArray[np.int32]], dict[str, ValueFrequencies]]:
     """The place of each released record's value, int32 (n,), by sensitive column; NULL comes last.
     Beside them how often each place occurs in the table, or how many persons have it.
 
@@ -218,13 +218,13 @@ def released_places(
         positions[name] = np.where(released, position_of[codes], np.int32(0))
         counts = np.zeros(int(position_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of, table.counts)
-        tables[name] = Distribution(counts, size=table.size)
+        tables[name] = ValueFrequencies(counts, size=table.size)
         width = width_of(models, name, positions[name])
         require_memory(8, partition.n_classes, width, f'"{name}"', "values", memory_limit)
     return positions, tables
 
 
-def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
+def _codes_in(table: ValueFrequencies, column: Coded) -> NDArray[np.int64]:
     """Where the column's values are among the table's, int64."""
     if column.values == table.values:
         return np.arange(len(column.values))

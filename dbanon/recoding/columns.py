@@ -186,8 +186,8 @@ def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
         return
     if not fits.all():
         raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} has no room for values that'
-            " lie outside of those it holds.",
+            f'Column "{attribute.name}"'
+            f" of type {attribute.sql_type} cannot represent values outside those that it has.",
             hint=hint,
         )
 
@@ -201,7 +201,8 @@ def refuse_wide(microdata: Microdata, recoding: str) -> None:
     """
     for name in sorted(microdata.wide):
         raise UnsupportedType(
-            f'Column "{name}" holds numbers beyond 2**53: recoding {recoding} cannot take them.',
+            f'Column "{name}" has numbers beyond 2**53, which recoding {recoding}'
+            " cannot represent.",
             hint='Use `recoding="mean"`, or give the column as a smaller type.',
         )
 

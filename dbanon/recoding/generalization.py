@@ -186,8 +186,9 @@ def _intervals(
 
 def _only_grid_borders(attribute: Attribute) -> InvalidParameter:
     return InvalidParameter(
-        f'Column "{attribute.name}" holds numbers or moments of more than 15 digits, of which only'
-        " borders of a grid are released, as text.",
+        f'Column "{attribute.name}"'
+        " has numbers or timestamps of more than 15 digits, for which only grid bounds can be"
+        " released, as text.",
         hint='Use `intervals="text"` without `local_range`, or give it a hierarchy'
         " (`hierarchies`).",
     )
@@ -312,7 +313,9 @@ def _check_steps(
     }
     for name, step in settings.steps.items():
         if name not in kinds:
-            raise InvalidParameter(f'The step of "{name}" names no number without a hierarchy.')
+            raise InvalidParameter(
+                f'The step of "{name}" does not name a number column without a hierarchy.'
+            )
         if not np.isfinite(step) or step <= 0:
             raise InvalidParameter(f'The step of "{name}" must be positive and finite.')
         if step % 1 and kinds[name] is Kind.ORDINAL:

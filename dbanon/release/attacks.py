@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import WithCard
+from dbanon.data.words import WithCard, both_keys
 from dbanon.hierarchy.leaves import Hierarchies, trees_of
 from dbanon.measures.attacks import run_attacks
 from dbanon.measures.attacks.rates import AttackResult
@@ -33,20 +33,25 @@ class Attacks(WithCard):
     Parameters
     ----------
     originals, controls, released : the numbers of records and rows.
-    found : results by attack, as docs/evaluation.md lists them.
+    results : by attack, as docs/evaluation.md lists them.
     linked : the columns that the attacker knows from one data set, and from another.
     """
 
     originals: int
     controls: int
     released: int
-    found: Mapping[str, AttackResult]
+    results: Mapping[str, AttackResult]
     linked: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def found(self) -> Mapping[str, AttackResult]:
+        """The former name of ``results``."""
+        return self.results
 
     @property
     def risks(self) -> dict[str, float | None]:
         """Risk by attack; None if it cannot be estimated."""
-        return {name: attack.risk for name, attack in self.found.items()}
+        return {name: attack.risk for name, attack in self.results.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain values, for JSON."""
@@ -55,12 +60,14 @@ class Attacks(WithCard):
             "controls": self.controls,
             "released": self.released,
             "linked": [list(part) for part in self.linked],
-            "found": {name: attack.to_dict() for name, attack in self.found.items()},
+            **both_keys(
+                "results", {name: attack.to_dict() for name, attack in self.results.items()}
+            ),
         }
 
     def pairs(self) -> list[tuple[str, str]]:
         """The figures as pairs of label and text, for people."""
-        return [(name, attack_text(attack.to_dict())) for name, attack in self.found.items()]
+        return [(name, attack_text(attack.to_dict())) for name, attack in self.results.items()]
 
 
 def attack_data_of(

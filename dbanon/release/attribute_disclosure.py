@@ -71,7 +71,7 @@ class FewPersons:
     def describe(self, k: int) -> str:
         """What was found, in words."""
         return (
-            f'"{self.name}" looks like a person\'s number, and about {self.share:.0%} of the'
+            f'"{self.name}" looks like a person identifier, and about {self.share:.0%} of the'
             f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
             " person's"
         )
@@ -90,7 +90,7 @@ class PersonSpellings(FewPersons):
     def describe(self, k: int) -> str:
         """What was found, in words."""
         return (
-            f'"{self.name}" has spellings that differ in white space or capitals alone, about'
+            f'"{self.name}" has spellings that differ only in white space or case, about'
             f" {self.share:.0%} of its values: each counts as a person, and a class of {k} persons"
             " may be one person's"
         )
@@ -116,9 +116,9 @@ class KeptIdentifier:
 
 
 _WHY = {
-    "name": "its name says that it holds names, addresses or numbers of persons",
-    "form": "its values are written as e-mail addresses, phone numbers or numbers of persons are",
-    "type": "its type numbers things",
+    "name": "its name suggests names, addresses or person identifiers",
+    "form": "its values look like e-mail addresses, phone numbers or person identifiers",
+    "type": "its type is one for identifiers",
 }
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def require_all_counted(name: str, counted: int, released: int) -> None:
     """
     if counted != released:
         raise RecountFailed(
-            f'The values of "{name}" that were counted are not those of all released rows;'
+            f'The values of "{name}" that were counted do not cover all released rows;'
             " nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )

@@ -89,7 +89,7 @@ def require_shown(distribution: Distribution, counts: Sequence[int] | None = Non
         rows == 0 or rows >= bound for rows in (*rows_shown, *(counts or ()))
     )
     if not is_allowed or any(rows % bound for rows in rows_shown):
-        raise AssertionError("A picture would show fewer rows than it may.")
+        raise AssertionError("A picture would show fewer rows than allowed.")
 
 
 def drawn(

@@ -372,7 +372,9 @@ def nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32
     of_label = {ANY: 0} | {label: tree.node(label) for label in tree.labels}
     wrong = len(set(labels) - set(of_label))
     if wrong:
-        raise InvalidParameter(f'Column "{name}" holds {wrong} labels that its hierarchy has not.')
+        raise InvalidParameter(
+            f'Column "{name}" holds {wrong} labels that are not in its hierarchy.'
+        )
     return np.array([of_label[label] for label in labels], np.int32)
 
 

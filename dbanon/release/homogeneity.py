@@ -57,8 +57,8 @@ class ClassHomogeneity:
     def describe(self) -> str:
         """The finding in words."""
         return (
-            f'"{self.name}" has one value in all rows of a class, in {self.figures()}: whoever'
-            " finds the class of a person knows the value. What helps: a privacy model, such as"
+            f'"{self.name}" has one value in all rows of a class, in {self.figures()}: anyone who'
+            " finds a person's class learns the value. What helps: a privacy model, such as"
             " distinct_l of 2"
         )
 

@@ -58,7 +58,7 @@ def describe_joint_histories(
         f"{_list_names(names)} {why}"
         for names, why in (
             (others, _NO_RECORD),
-            (chained, "of a chain, whose persons only its key tells"),
+            (chained, "of a chain, whose persons only its key identifies"),
         )
         if names
     ]
@@ -100,7 +100,7 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
             f"{entry.get('below')} of {entry.get('persons')} persons ({entry['share']:.1%})"
             f" have a joint history over {entry.get('releases')} releases that"
             f" fewer than {entry.get('k')} persons share, and"
-            f" {entry.get('alone')} have one of their own"
+            f" {entry.get('alone')} have a unique one"
         )
     if entry.get("not_measured"):
         parts.append(f"not measured: {entry['not_measured']}")

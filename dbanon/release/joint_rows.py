@@ -25,7 +25,8 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     return Caution(
         _WHAT,
         TITLE,
-        "k holds for one row that is known, and not for several of one person. Persons whose rows"
+        "k holds for someone who knows one row, but not for someone who knows several rows of a"
+        " person. Persons whose rows"
         f" together are shared by fewer than k = {k} persons: {below} of {persons}{sampled}. Of"
         f" persons with two rows or more, whose pair of rows drawn at random is: {pairs_below} of"
         f" {of_pairs}",

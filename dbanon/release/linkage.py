@@ -56,7 +56,7 @@ class LinkingColumn:
         if self.codes is None:
             return (
                 f'"{self.name}" groups rows: {share} groups are the only ones with the released'
-                " values of their rows, so whoever knows the members of a group finds them"
+                " values of their rows, so anyone who knows the members of a group can find them"
             )
         return (
             f'"{self.name}" is another coding of "{self.codes}": together with it fewer than {k}'

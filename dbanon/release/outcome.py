@@ -29,7 +29,7 @@ class ReleaseLoss:
     columns : by column.
     measure : ``sse``, ``gower`` or ``iloss``, as in ``Release``.
     levels : full-domain levels by quasi-identifier; None if there are none.
-    completely : the quasi-identifiers released as one label in every row.
+    lost_columns : the quasi-identifiers released as one label in every row.
     """
 
     released: float
@@ -37,11 +37,11 @@ class ReleaseLoss:
     columns: Mapping[str, ColumnLoss]
     measure: str
     levels: Mapping[str, int] | None = None
-    completely: tuple[str, ...] = ()
+    lost_columns: tuple[str, ...] = ()
 
 
 def losses_of(
-    release: Release, levels: Mapping[str, int] | None, completely: tuple[str, ...]
+    release: Release, levels: Mapping[str, int] | None, lost_columns: tuple[str, ...]
 ) -> tuple[ReleaseLoss, ReleaseLoss]:
     """The information loss of a release: public, and exact."""
     names, measure = [column.name for column in release.losses], release.measure
@@ -51,7 +51,7 @@ def losses_of(
         dict(zip(names, release.losses, strict=True)),
         measure,
         levels,
-        completely,
+        lost_columns,
     )
     return public_loss(names, release.public, exact), exact
 

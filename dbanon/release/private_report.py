@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import LabelledText, json_text
+from dbanon.data.words import LabelledText, both_keys, json_text
 
 NOT_COUNTED = (
     "other releases of the source: those that name the budget are counted in it, no others"
@@ -33,7 +33,7 @@ class PrivateReport(LabelledText):
     spent, total : of the budget after this release, in epsilon or rho; current values in a report
         from the ledger, and None if the budget cannot be read.
     rows_in, rows_out : the number of rows or persons, and of written rows, which is the same.
-    told : text on how it was made.
+    method_notes : text on how it was made; ``told`` until version 1.0, too.
     digest : of the written rows.
     """
 
@@ -58,11 +58,16 @@ class PrivateReport(LabelledText):
     rows_in: int
     rows_out: int
     guarantee: str
-    told: tuple[str, ...]
+    method_notes: tuple[str, ...]
     digest: str | None = None
     seed_policy: str = NO_SEED
     earlier_releases: str = NOT_COUNTED
     verified: bool = True
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The former name of ``method_notes``."""
+        return self.method_notes
 
     def made(self, **changes: Any) -> PrivateReport:
         """The report with other values."""
@@ -70,7 +75,7 @@ class PrivateReport(LabelledText):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
-        return asdict(self)
+        return asdict(self) | both_keys("method_notes", self.method_notes)
 
     def budget_words(self) -> str:
         """Describe how much of the budget is spent."""
@@ -125,7 +130,7 @@ class PrivateReport(LabelledText):
             ),
             (f"budget {self.budget}", self.budget_words()),
             (f"{self.neighbours}s in / rows out", f"{self.rows_in} / {self.rows_out}"),
-            *(("how", text) for text in self.told),
+            *(("how", text) for text in self.method_notes),
             ("seed policy", self.seed_policy),
             ("guarantee", self.guarantee),
             ("earlier releases", self.earlier_releases),

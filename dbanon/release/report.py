@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import WithCard
+from dbanon.data.words import WithCard, read_renamed
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
@@ -81,7 +81,7 @@ class Counted:
     rows_in, suppressed : records of the source, and withheld records.
     rows : class sizes in rows.
     verdict : of the guarantee.
-    telling, identifiers, linking : findings on retained columns.
+    disclosive_columns, identifiers, linking : findings on retained columns.
     few_persons : findings on columns that look like person identifiers; only without entity.
     homogeneity : by sensitive column, the classes in which all rows share one value of it.
     """
@@ -90,7 +90,7 @@ class Counted:
     suppressed: int
     rows: Recount
     verdict: Verdict
-    telling: tuple[TellingColumn, ...] = ()
+    disclosive_columns: tuple[TellingColumn, ...] = ()
     few_persons: tuple[FewPersons, ...] = ()
     identifiers: tuple[KeptIdentifier, ...] = ()
     linking: tuple[LinkingColumn, ...] = ()
@@ -150,8 +150,9 @@ class Report(WithCard):
     of a report. ``k_achieved`` and ``persons`` count persons if ``entity`` names their column;
     class sizes are rows. If attributes are grouped separately, ``k_rows`` is the number of rows
     that share the rarest combination of values. ``levels`` are the full-domain levels, by
-    quasi-identifier. ``telling`` are findings on retained columns. ``lost`` are the
-    quasi-identifiers released as ``*`` or the root of their hierarchy in every row. ``evaluation``
+    quasi-identifier. ``disclosive_columns`` are findings on retained columns. ``lost_columns``
+    are the quasi-identifiers released as ``*`` or the root of their hierarchy in every row.
+    ``telling`` and ``lost`` are their former names, until version 1.0. ``evaluation``
     is ``Evaluation.to_dict()`` with the option ``evaluate``, and ``evaluation_failed`` is why it is
     missing.
     """
@@ -203,11 +204,13 @@ class Report(WithCard):
     persons = _ReportField["int | None"]("counts.verdict.persons")
     k_rows = _ReportField["int | None"]("counts.verdict.k_rows")
     levels = _ReportField["Mapping[str, int] | None"]("loss.levels")
-    telling = _ReportField[tuple[TellingColumn, ...]]("counts.telling")
+    telling = _ReportField[tuple[TellingColumn, ...]]("counts.disclosive_columns")
     digest = _ReportField["str | None"]("made_by.digest")
-    lost = _ReportField[tuple[str, ...]]("loss.completely")
+    lost = _ReportField[tuple[str, ...]]("loss.lost_columns")
     evaluation = _ReportField["Mapping[str, Any] | None"]("evaluated.figures")
     evaluation_failed = _ReportField["str | None"]("evaluated.failed")
+    disclosive_columns = _ReportField[tuple[TellingColumn, ...]]("counts.disclosive_columns")
+    lost_columns = _ReportField[tuple[str, ...]]("loss.lost_columns")
 
     @property
     def few_persons(self) -> tuple[FewPersons, ...]:
@@ -227,7 +230,7 @@ class Report(WithCard):
     @property
     def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
         """All findings on columns."""
-        return (*self.kept_identifiers, *self.linking, *self.telling, *self.few_persons)
+        return (*self.kept_identifiers, *self.linking, *self.disclosive_columns, *self.few_persons)
 
     @property
     def homogeneous(self) -> tuple[str, ...]:
@@ -264,9 +267,8 @@ class Report(WithCard):
                 if name in self.arguments["hierarchies"]
                 else "a hierarchy of its values, or their order"
             )
-            + "; if its readers do not need it, do not copy it. Copied as it is, it may identify"
-            " persons"
-            for name in self.lost
+            + "; if readers do not need it, leave it out. Copied as it is, it may identify persons"
+            for name in self.lost_columns
         ]
 
     @classmethod
@@ -317,7 +319,7 @@ class Report(WithCard):
     @property
     def by_method(self) -> Mapping[str, int]:
         """Counts by the method on its classes, by name."""
-        counts: Mapping[str, int] = self.arguments.get("told", {})
+        counts: Mapping[str, int] = read_renamed(self.arguments, "method_counts", {})
         return counts
 
     @property
@@ -357,8 +359,8 @@ class Report(WithCard):
 
         measure, before = {
             "sse": ("SSE/SST", "before rounding to column types"),
-            "iloss": ("iloss a cell", "on the classes' own ranges"),
-            "gower": ("Gower's distance a cell", "before rounding to column types"),
+            "iloss": ("iloss per cell", "on the classes' own ranges"),
+            "gower": ("Gower's distance per cell", "before rounding to column types"),
         }[self.loss_measure]
         loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
         holds = self.counts.verdict
@@ -384,9 +386,15 @@ class Report(WithCard):
                 ("KEPT IDENTIFIER", finding.describe(self.k_requested))
                 for finding in self.kept_identifiers
             ),
-            *(("COLUMN LINKS", finding.describe(self.k_requested)) for finding in self.linking),
-            *(("COLUMN TELLS", finding.describe(self.k_requested)) for finding in self.telling),
-            *(("PERSONS", finding.describe(self.k_requested)) for finding in self.few_persons),
+            *(("LINKING COLUMN", finding.describe(self.k_requested)) for finding in self.linking),
+            *(
+                ("DISCLOSIVE COLUMN", finding.describe(self.k_requested))
+                for finding in self.disclosive_columns
+            ),
+            *(
+                ("PERSON IDENTIFIER", finding.describe(self.k_requested))
+                for finding in self.few_persons
+            ),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),

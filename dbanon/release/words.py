@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.files import LINKS
+from dbanon.data.words import read_renamed
 from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution, Verdict, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
@@ -33,7 +34,7 @@ def nearness(certificate: Mapping[str, Any]) -> str:
         return "not known: the least possible loss may be 0"
     return (
         f"at most {100 * certificate['above']:.2f} % above the least possible loss"
-        f" ({certificate['way']})"
+        f" ({read_renamed(certificate, 'method')})"
     )
 
 
@@ -54,8 +55,8 @@ def first_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[st
 def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
     """Describe each coded column that was averaged, and what would help."""
     return [
-        f'"{name}" is a code, and was averaged: {rows} rows are released with a code that'
-        " nobody has. What helps: kind nominal, or numeric if its numbers are amounts"
+        f'"{name}" is a code, and was averaged: {rows} rows are released with a code that does not'
+        " occur in the source. What helps: kind nominal, or numeric if its numbers are amounts"
         for name, rows in arguments.get("averaged_codes", {}).items()
     ]
 
@@ -77,7 +78,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         *describe_column_sets(arguments),
         *([("cells released as NULL, of rare patterns", cells)] if cells else []),
-        *describe_method_counts(arguments.get("told", {})),
+        *describe_method_counts(read_renamed(arguments, "method_counts", {})),
     ]
 
 
@@ -98,7 +99,7 @@ def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cauti
 def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Pairs of label and text with a method's counts on its classes; at most one."""
     text = ", ".join(f"{label}: {count}" for label, count in counts.items())
-    return [("found by the method", text)] if text else []
+    return [("counted by the method", text)] if text else []
 
 
 def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -109,7 +110,7 @@ def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [("original rows", text)]
     if arguments.get("kept_columns") != "client":
         return []
-    return [("columns copied as they are", "left the database for the client's memory meanwhile")]
+    return [("columns copied as they are", "passed through the client's memory")]
 
 
 def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -175,7 +176,10 @@ def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
     return [
         title,
-        *((f"  {name}", attack_text(attack)) for name, attack in attacks["found"].items()),
+        *(
+            (f"  {name}", attack_text(attack))
+            for name, attack in read_renamed(attacks, "results").items()
+        ),
     ]
 
 

@@ -20,7 +20,7 @@ from dbanon.advice.roles import (
     QUASI_IDENTIFIER,
     SENSITIVE,
     UNDECIDED,
-    Role,
+    RoleProposal,
     is_code,
     propose,
 )
@@ -104,7 +104,7 @@ def advise(
     best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
     if best is None and compared:
         raise NothingFits(
-            "None of the releases that were tried is within the limits.",
+            "None of the trial releases is within the limits.",
             hint="Allow more risk or loss, try other k or methods, or name fewer"
             " quasi-identifiers.",
         )
@@ -170,7 +170,7 @@ class ProposedRoles:
     """
 
     profile: Profile
-    roles: Mapping[str, Role]
+    roles: Mapping[str, RoleProposal]
     entity: str | None
 
 
@@ -246,7 +246,7 @@ def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
 
 
 def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
-    """The columns, counted, after all checks of rights and key, and those that number persons."""
+    """The columns, counted, after all checks of rights and key, and those that identify persons."""
     named = (*request.quasi_identifiers, *request.sensitive)
     job = Job(
         table=request.table,
@@ -259,7 +259,7 @@ def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[s
     columns = [attribute.name for attribute in relation.schema.attributes]
     profile = source.profile(source.locate(relation, job, columns))
     if not profile.rows:
-        raise NoRows(f"{relation.name} has no rows: there is nothing to advise on.")
+        raise NoRows(f"{relation.name} has no rows, so there is no advice.")
     return profile, source.numbers_of_persons(relation)
 
 
@@ -277,7 +277,11 @@ def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
 
 
 def _chain(
-    table: str, profile: Profile, roles: Mapping[str, Role], entity: str | None, source: Source
+    table: str,
+    profile: Profile,
+    roles: Mapping[str, RoleProposal],
+    entity: str | None,
+    source: Source,
 ) -> str | None:
     """The command that makes a chain of the releases of a table, where it can be made."""
     if not isinstance(source, SqlSource):
@@ -293,19 +297,21 @@ def _chain(
     return create_command(table, person, file_url=file_url) + several
 
 
-def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
+def _roles(
+    request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
+) -> dict[str, RoleProposal]:
     """The roles that are proposed; where quasi-identifiers are named, they and no others."""
     roles = propose(profile, persons)
     if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
-                roles[name] = Role("not_copied", "not_named")
+                roles[name] = RoleProposal("not_copied", "not_named")
     elif not any(role.role == QUASI_IDENTIFIER for role in roles.values()):
         for name, role in roles.items():
             if role.role == UNDECIDED and name not in request.sensitive:
-                roles[name] = Role(QUASI_IDENTIFIER, "no_other")
-    roles |= {name: Role(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
-    return roles | {name: Role(SENSITIVE, "given") for name in request.sensitive}
+                roles[name] = RoleProposal(QUASI_IDENTIFIER, "no_other")
+    roles |= {name: RoleProposal(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
+    return roles | {name: RoleProposal(SENSITIVE, "given") for name in request.sensitive}
 
 
 def _job(
@@ -367,7 +373,7 @@ def null_choice(
 def _start(
     planned: Plan,
     request: AdviceRequest,
-    roles: Mapping[str, Role],
+    roles: Mapping[str, RoleProposal],
     point: Point,
     microdata: Microdata,
 ) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         ) from None
     release = recode(mine, clustering, policy, totals_of(mine))
     if not release.partition.n_classes:
-        raise TooFewRecords("All records of the half would be withheld.")
+        raise TooFewRecords("All records of the half would be suppressed.")
     return attacks_of(
         attack_data_of(
             take_records(microdata, np.concatenate((members, others))),

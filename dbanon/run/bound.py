@@ -52,8 +52,8 @@ def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
     takes = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
     if not takes and attribute.name not in orders:
         raise UnsupportedType(
-            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and a bound'
-            " needs numbers, dates, or text that has an order.",
+            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"},'
+            " and a bound needs numbers, dates, or ordered text.",
             hint="Leave it out of `quasi_identifiers`, or state its order: `orders`.",
         )
 

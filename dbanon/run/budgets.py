@@ -126,8 +126,8 @@ def require_of_rows(relation: Relation) -> None:
     """
     if relation.kind not in _KINDS:
         raise UnsupportedType(
-            f"{relation.name} is a {relation.kind}: tables and materialized views alone are read,"
-            " as a view could be another question each time.",
+            f"{relation.name} is a {relation.kind}: only tables and materialized views can be"
+            " read, because a view could run a different query each time.",
             hint="Name the table, or make one of the view's rows.",
         )
 
@@ -144,7 +144,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
             return BudgetShown(budgets.create(session, budget, relation.name))
         except OutputExists:
             raise BudgetExists(
-                f"Another session made a budget of {relation.name} meanwhile."
+                f"Another session created a budget for {relation.name} meanwhile."
             ) from None
 
 

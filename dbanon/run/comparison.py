@@ -148,7 +148,8 @@ class Comparison:
 
     def _changed(self) -> ReleaseChanged:
         return ReleaseChanged(
-            f"{self._relation} is not as it was released: {', '.join(self._differing)} differ.",
+            f"{self._relation} has changed since it was released: {', '.join(self._differing)}"
+            " differ.",
             detail=self._detail,
             hint="Find out who changed it, and release it again.",
         )

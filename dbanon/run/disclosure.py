@@ -13,6 +13,7 @@ from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
+from dbanon.data.words import both_keys
 from dbanon.errors import (
     ColumnLost,
     DaysAsNumbers,
@@ -95,8 +96,9 @@ def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
     for name in day_columns:
         warn_caller(
             DaysAsNumbers(
-                f'Column "{name}" holds days as numbers, yyyymmdd: what is computed of them is no'
-                " day. Cast it to a date; of a CSV file state its type, %Y%m%d."
+                f'Column "{name}"'
+                " holds days as numbers, yyyymmdd: results computed from them may not be valid"
+                " days. Cast it to a date; for a CSV file, declare its type, %Y%m%d."
             )
         )
     return tuple(day_columns)
@@ -142,7 +144,7 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
         exact, casefolded = counts[person.normalize], counts[CASEFOLD]
         if exact > counts[""]:
             raise InvalidParameter(
-                f'The database takes values of "{name}" for equal that entity_normalize='
+                f'The database considers values of "{name}" equal that entity_normalize='
                 f"{person.normalize} tells apart.",
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
@@ -215,8 +217,8 @@ def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written:
     for name in draft.job.pseudonyms:
         if target.different(written, name) != source.different(draft, name):
             raise RecountFailed(
-                f'The pseudonyms of "{name}" in the written relation are not one for each value;'
-                " nothing was published.",
+                f'The pseudonyms of "{name}" in the written table do not correspond'
+                " to its values one to one; nothing was published.",
                 hint=REPORT_IT,
             )
     if draft.job.pseudonyms:
@@ -314,7 +316,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
     """The findings on a release as its report's arguments keep them, by their key."""
     spelled = bool(counted.few_persons) and isinstance(counted.few_persons[0], PersonSpellings)
     findings = {
-        "telling": counted.telling,
+        **both_keys("disclosive_columns", counted.disclosive_columns),
         "entity_spellings" if spelled else "few_persons": counted.few_persons,
         "linking": counted.linking,
         "kept_identifiers": counted.identifiers,
@@ -323,7 +325,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
     return {
         key: [vars(column) for column in columns]
         for key, columns in findings.items()
-        if columns or key == "telling"
+        if columns or key in ("disclosive_columns", "telling")
     }
 
 

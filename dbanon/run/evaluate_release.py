@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dbanon.data.schema import Kind, Role
+from dbanon.data.words import read_renamed
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded_report
 from dbanon.ledger.recorded_report import Recorded, require_classes
@@ -145,7 +146,7 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Found
                 _describe_figure(RECORDED, recorded_figures[name], notes.get(name, "")),
             )
     attacks = evaluation.get("attacks", {})
-    for name, attack_figure in attacks.get("found", {}).items():
+    for name, attack_figure in read_renamed(attacks, "results", {}).items():
         low, high = attack_figure["interval"] or (None, None)
         between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield FoundFigure(
@@ -178,7 +179,7 @@ def _require_original(session: Session, source: Relation, record: Recorded) -> N
     ]
     if missing:
         raise OriginalChanged(
-            f"{source.name} is not what was released: it has no column "
+            f"{source.name} is not the table that was released: it has no column "
             + ", ".join(f'"{name}"' for name in missing)
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
@@ -186,7 +187,8 @@ def _require_original(session: Session, source: Relation, record: Recorded) -> N
     rows, then = rows_of(session, source.relation), record.report.rows_in
     if rows != then:
         raise OriginalChanged(
-            f"{source.name} is not what was released: it has {rows} rows, and had {then} then.",
+            f"{source.name} is not the table that was released: it has {rows} rows, and had {then}"
+            " then.",
             hint="To compare it all the same: `changed_source`.",
         )
 

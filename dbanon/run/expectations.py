@@ -40,7 +40,7 @@ def require_expected(
     persons = [as_identifier(relation.attribute(name), normalize) for name in person_names]
     if PERSONS in expected.counts and not persons:
         raise InvalidParameter(
-            "The job expects a number of persons, and no column says whose the rows are.",
+            "The job expects a number of persons, but no column identifies persons.",
             hint="Name it as `entity`, or leave persons out of expect.",
         )
     counts = source.totals(relation, persons, tuple(expected.share_null))

@@ -89,7 +89,7 @@ class Exporter:
         for export in self._job.exports:
             path = places.resolve_destination(export.path, self._job.run_id)
             if path in claimed:
-                raise OutputExists(f"Two exports would have the place {path}.")
+                raise OutputExists(f"Two exports would have the path {path}.")
             claimed.add(path)
             self._found[path] = places.status_of(path)
             if not self._replaces:
@@ -97,8 +97,8 @@ class Exporter:
             elif not is_free(path, self._exports_of(session)):
                 kind = places.kind_of(path)
                 raise OutputExists(
-                    f"The {kind} {path} is not a {kind} that dbanon made from a release,"
-                    " so it stays.",
+                    f"The {kind} {path} is not a {kind} that dbanon made from a release, so it was"
+                    " not replaced.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
@@ -400,7 +400,7 @@ def _require_same(
         differing.append("levels of privacy models")
     if differing:
         raise RecountFailed(
-            f"The {export.format} file does not hold what was released: {', '.join(differing)}"
+            f"The {export.format} file differs from the release: {', '.join(differing)}"
             " differ; nothing was published.",
             hint="A file of this format may not be able to distinguish some of the values"
             + ("." if export.format == PARQUET else ": export Parquet."),

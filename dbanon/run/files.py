@@ -25,7 +25,7 @@ def require_place(job: Job, source: Store, target: Store | None) -> None:
     """
     if target is None and not source.lasting and not job.exports:
         raise InvalidParameter(
-            "A release of a file needs a place: another database, or an export.",
+            "A file cannot be overwritten: say where the release should go.",
             hint="Name a target, or a file: `exports`.",
         )
 

@@ -91,7 +91,7 @@ def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
     for name in questions.persons:
         counts = (
             f'k counts persons, by "{name}", who are at most as many in a class. The release does'
-            " not hold whose a row is, so that only the run could count them."
+            " not show which person a row belongs to, so only the run could count them."
         )
     yield f"Rows that share all quasi-identifiers{within_strata}: {counts}", questions.columns
 

@@ -193,7 +193,7 @@ def linking_columns(
     refused = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
     if job.policy.strict and refused:
         raise LinkingColumnRefused(
-            "A column that would be released as it is singles out rows that the classes hide."
+            "A column that would be released as it is distinguishes rows that the classes hide."
             " Nothing was published.",
             detail="Column " + "; column ".join(refused) + ".",
             hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"

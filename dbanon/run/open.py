@@ -54,13 +54,13 @@ def _openable(database: Any) -> Any:
         if hasattr(database, "cursor"):
             return database
         raise InvalidParameter(
-            "A DuckDB relation is no database.",
+            "A DuckDB relation is not a database.",
             hint="Give the connection and the name of a table, or the relation to"
             " dbanon.anonymize_frame.",
         )
     if isinstance(database, Path):
         raise InvalidParameter(
-            "A path does not say which database its file is of.",
+            "A path does not say what kind of database its file is.",
             hint=hint_for_path(str(database))
             or f"Write duckdb:///{database} or sqlite:///{database}.",
         )
@@ -76,19 +76,19 @@ def _of_sqlalchemy(database: Any) -> Any:
     if isinstance(database, Connection):
         if database.in_transaction():
             raise InvalidParameter(
-                "The SQLAlchemy connection has a transaction open. A run has one of its own, and"
-                " would not see what that one changed.",
+                "The SQLAlchemy connection has an open transaction. A run needs its own"
+                " transaction, and would not see the changes of the open one.",
                 hint="Commit or roll back first, or give connection.engine.",
             )
         return database.engine
     bound: Callable[[], Any] | None = getattr(database, "get_bind", None)
     if bound is not None:
         raise InvalidParameter(
-            "A SQLAlchemy session is not taken: a run has a transaction of its own.",
+            "A SQLAlchemy session cannot be used, because a run needs its own transaction.",
             hint="Commit first, and give session.get_bind().",
         )
     if type(database).__module__.startswith("sqlalchemy.ext.asyncio"):
-        raise InvalidParameter("An asynchronous engine or connection is not taken.", hint=_ENGINE)
+        raise InvalidParameter("An asynchronous engine or connection cannot be used.", hint=_ENGINE)
     return database
 
 
@@ -148,7 +148,7 @@ def open_source(
         job.reading.require_own_files()
     if job.where is not None:
         raise InvalidParameter(
-            "A condition (where) is not asked of a source that no store knows.",
+            "A condition (where) cannot be used with an unknown kind of source.",
             hint="Make a view of these rows there, or give a stream of them.",
         )
     from dbanon.stores.duckdb.drawn_source import DrawnStore
@@ -288,7 +288,7 @@ def _require_sqlalchemy(url: str) -> None:
 def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
     if "+" in url.drivername and url.get_driver_name() != "pymysql":
         raise InvalidParameter(
-            f"MariaDB is reached by PyMySQL, and not by {url.get_driver_name()}.",
+            f"MariaDB needs the driver PyMySQL, not {url.get_driver_name()}.",
             hint="Write mysql+pymysql://user@host/database.",
         )
     try:

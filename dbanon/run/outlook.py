@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from dbanon.data.chunks import bytes_per_record, require_memory
+from dbanon.data.words import both_keys
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE
@@ -29,7 +30,7 @@ from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
 from dbanon.stores.sql_source import SqlSource
 
-LEAVE = "leave the database for this program's memory, and come back"
+LEAVE = "pass through this program's memory"
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,13 @@ class FileColumn:
     Parameters
     ----------
     sql_type : ``VARCHAR`` where not all values are of one other type.
-    told : the format its texts seem to have, and the option that would parse them; only shares,
-        and never of fewer than k rows. Empty without a finding.
+    text_format : the format its texts seem to have, and the option that would parse them; only
+        shares, and never of fewer than k rows. Empty without a finding.
     """
 
     name: str
     sql_type: str
-    told: str
+    text_format: str
 
     @classmethod
     def of(cls, reading: ColumnReading, k: int) -> FileColumn:
@@ -154,7 +155,10 @@ class Outlook:
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
-        return asdict(self)
+        values = asdict(self)
+        for column in values["file_columns"]:
+            column |= both_keys("text_format", column["text_format"])
+        return values
 
     def pairs(self) -> list[tuple[str, str]]:
         """The outlook as pairs of label and text, for people."""
@@ -225,7 +229,7 @@ def outlook(
     """
     if cluster and job.chain is not None:
         raise InvalidParameter(
-            "The classes of a chain are those of its earlier releases: a plan finds none.",
+            "The classes of a chain depend on its earlier releases, so a plan cannot find them.",
             hint="Ask for its plan alone.",
         )
     clock = Clock(progress)
@@ -352,7 +356,7 @@ def _memory(planned: Plan, rows: int, different: float) -> int:
 def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
     """A forecast in words."""
     if forecast_seconds is None:
-        return "not known: nobody measured this method and table"
+        return "unknown: this method was never measured on such a table"
     return in_words(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 
@@ -367,13 +371,13 @@ def _texts_of(job: Job, session: Session) -> str | None:
     """The formats of text columns of a CSV file, for an error about a column's type."""
     relation = session.find_source(parse_relation(job.table))
     columns = _file_columns(job, session, relation)
-    texts = [column for column in columns if column.told and column.sql_type == "VARCHAR"]
+    texts = [column for column in columns if column.text_format and column.sql_type == "VARCHAR"]
     return ". ".join(f'"{column.name}": {_read_as(column)}' for column in texts) or None
 
 
 def _read_as(column: FileColumn) -> str:
     kind = "text" if column.sql_type == "VARCHAR" else column.sql_type.lower()
-    return f"{kind}; {column.told}" if column.told else kind
+    return f"{kind}; {column.text_format}" if column.text_format else kind
 
 
 def _describe_column(column: PlannedColumn) -> str:
@@ -389,8 +393,8 @@ def _describe_column(column: PlannedColumn) -> str:
 def _clustered_pairs(clustered: ClusteringSummary) -> list[tuple[str, str]]:
     measure = {
         "sse": "SSE/SST",
-        "iloss": "iloss a cell",
-        "gower": "Gower's distance a cell",
+        "iloss": "iloss per cell",
+        "gower": "Gower's distance per cell",
     }[clustered.loss_measure]
     levels = ", ".join(f"{name} {level}" for name, level in (clustered.levels or {}).items())
     return [

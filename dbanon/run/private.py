@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Synthesis
+from dbanon.data.words import both_keys
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
@@ -186,7 +187,7 @@ def _report(
                 for column in planned.columns
                 if isinstance(column, ListedColumn)
             },
-            "told": list(rows.told),
+            **both_keys("method_notes", list(rows.method_notes)),
         },
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
@@ -200,7 +201,7 @@ def _report(
         rows_in=planned.n,
         rows_out=planned.n,
         guarantee=rows.guarantee,
-        told=rows.told,
+        method_notes=rows.method_notes,
         digest=written_digest,
     )
 
@@ -253,7 +254,7 @@ def run_private(
         parse_relation(name)
     if not store.lasting:
         raise InvalidParameter(
-            "A budget is kept in the database that is read, and a file is not a database.",
+            "A budget is stored in the database that is read, and a file is not a database.",
             hint="Load the rows into a database, and release from there.",
         )
     # A run asked to stop has little time left, which must include writing this row.

@@ -113,7 +113,7 @@ def _job(
             others.setdefault(word, []).append(difference)
     if others:
         raise RefreshRefused(
-            f"{name} would be another thing than it was: nothing was published.",
+            f"{name} would differ from the earlier release; nothing was published.",
             detail="; ".join(
                 difference for differences in others.values() for difference in differences
             )
@@ -149,12 +149,12 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
         )
     if epsilon is not None:
         raise RefreshRefused(
-            f"{name} is differentially private: made again, it would spend epsilon again.",
+            f"{name} is differentially private, so making it again would spend epsilon again.",
             hint="Decide so, and say it: run dp_ranks anew.",
         )
     if request is None:
         raise RefreshRefused(
-            f"The ledger does not say all that {name} was asked for.",
+            f"The ledger does not have all options of {name}.",
             detail="It was made by an earlier version, on a cluster, or of another database or a"
             " file.",
             hint="Release it once more with all options. From then on it can be refreshed.",
@@ -162,7 +162,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
     request_options: dict[str, Any] = json.loads(request)
     if request_options.get("lacks"):
         raise RefreshRefused(
-            f"The ledger does not say all that {name} was asked for.",
+            f"The ledger does not have all options of {name}.",
             detail=f"It keeps no values of columns: {', '.join(request_options['lacks'])}.",
             hint="Declare them as rules of the table, or store hierarchies by name, and release it"
             " once more.",

@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, Rules, checked, in_comments
+from dbanon.job.rules import BY_RULES, TableRules, checked, in_comments
 from dbanon.ledger import rules as kept
 from dbanon.ledger.rules import Kept
 from dbanon.sessions.base import Relation
@@ -99,7 +99,7 @@ def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
     """
     if len({rule.source for rule in listing}) > 1:
         raise InvalidParameter(
-            "The rules are of several tables.", hint="Declare those of one table at a time."
+            "The rules are for several tables.", hint="Declare those of one table at a time."
         )
     return {
         entry.column: entry.rule
@@ -185,15 +185,15 @@ def with_rules(session: Session, job: Job) -> Job:
     if any(rule.state == kept.ANOTHER_TABLE for rule in declared):
         warn_caller(
             RulesOfAnotherTable(
-                f"Rules of {relation.name} were declared of another table of this name, or were"
-                " restored. Its owner declares them again if they still hold; after a dump was"
-                " restored an administrator runs: dbanon upgrade"
+                f"Rules of {relation.name} were declared for another table of this name, or were"
+                " restored. If they still apply, the owner declares them again; after restoring a"
+                " dump, an administrator runs: dbanon upgrade"
             )
         )
     named = {rule.name: rule.rule for rule in declared}
     # Use the table's order, so that the release does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    ruled_job = apply_rules(job, Rules({name: named[name] for name in order}))
+    ruled_job = apply_rules(job, TableRules({name: named[name] for name in order}))
     for spec in (*ruled_job.hierarchies.values(), *(m.distance for m in ruled_job.policy.models)):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             # The releasing role reads it with its own rights but did not name it.
@@ -217,7 +217,7 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
-        f"Rules of {table} were not declared by its owner of today; nothing was published.",
+        f"Rules of {table} were not declared by its present owner; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
         " that role is no member of the owning role now.",
         hint="Look at these rules. If they are right, the owner declares them again:"
@@ -225,7 +225,7 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     )
 
 
-def apply_rules(job: Job, rules: Rules) -> Job:
+def apply_rules(job: Job, rules: TableRules) -> Job:
     """The job with the options from the rules of its columns.
 
     Raises

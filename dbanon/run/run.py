@@ -12,6 +12,7 @@ from typing import Any
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
+from dbanon.data.words import both_keys
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import PARTED
 from dbanon.job.job import Job
@@ -118,7 +119,7 @@ def run(
             suppressed=microdata.withheld + release.partition.n_suppressed,
             rows=counts.rows,
             verdict=verdict,
-            telling=telling,
+            disclosive_columns=telling,
             linking=linking_columns(columns, telling),
             few_persons=spellings or few_persons(planned, classes_below),
             identifiers=identifiers,
@@ -336,8 +337,8 @@ def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) 
         more["suppressed_cells"] = dict(draft.release.suppressed_cells)
     if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
         more["averaged_codes"] = averaged
-    if clustering.told:
-        more["told"] = dict(clustering.told)
+    if clustering.method_counts:
+        more |= both_keys("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy
     completely = find_lost_columns(release.columns, policy.hierarchies)
     public, exact = losses_of(release, levels, completely)

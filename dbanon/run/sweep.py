@@ -146,7 +146,7 @@ def parted_loss(
 def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
     """The error of the first method, removed from the dictionary in the caller's frame."""
     if not left_out:
-        return TooFewRecords("All rows would be withheld.")
+        return TooFewRecords("All rows would be suppressed.")
     return left_out.pop(next(iter(left_out)))
 
 

@@ -96,7 +96,7 @@ def _count_values(
     tree: Hierarchy,
     person_column: Attribute | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Leaf positions with the rows of each; with ``whose`` each beside the number of a person."""
+    """Leaf positions with the rows of each; with ``whose`` each with a person's code."""
     text = session.text_of(attribute)
     if person_column is None:
         query = statements.value_counts(relation.relation, text)

@@ -302,7 +302,7 @@ def _require_name(relation: RelationName | str) -> RelationName:
         return relation
     if RELEASE_ID.fullmatch(relation):
         raise InvalidParameter(
-            "A release named by its id is counted by its own quasi-identifiers.",
+            "A release named by its id is always counted by its own quasi-identifiers.",
             hint="Leave out `quasi_identifiers`, or name the table instead of the id.",
         )
     return parse_relation(relation)

@@ -40,13 +40,13 @@ def verify_file(
     ------
     RecountFailed : a class holds fewer than k rows.
     ReleaseNotFound : the file says of no release, and neither quasi-identifiers nor k were given.
-    TableNotFound, InvalidParameter : there is no such file, or it is no Parquet file.
+    TableNotFound, InvalidParameter : there is no such file, or it is not a Parquet file.
     """
     if not path.is_file():
         raise TableNotFound(f"There is no file {path}.")
     if path.suffix.lower() == ".csv":
         raise InvalidParameter(
-            f"{path} is a CSV file, which says nothing of its release.",
+            f"{path} is a CSV file, which does not say which release it is.",
             hint="Compare it with the ledger of its release: name its database as `ledger`. Or"
             f" count it as a table: dbanon verify file:{path} {path.stem}, with"
             " `quasi_identifiers` and `k`; or verify a Parquet file of the same release.",
@@ -56,7 +56,7 @@ def verify_file(
     except PermissionError:
         raise InsufficientRights(f"The file {path} may not be read.") from None
     except (OSError, ValueError):
-        raise InvalidParameter(f"{path} is no Parquet file.") from None
+        raise InvalidParameter(f"{path} is not a Parquet file.") from None
     names = user_names = tuple(quasi_identifiers)
     arguments: Mapping[str, Any] = {}
     if not user_names:
@@ -108,5 +108,5 @@ def _release_of(
     except (*MISSHAPEN, InvalidParameter):
         fits = False
     if not fits:
-        raise InvalidParameter(f"What the file {path} says about its release is broken.", hint=hint)
+        raise InvalidParameter(f"The release information in the file {path} is broken.", hint=hint)
     return tuple(names), k, arguments

@@ -298,7 +298,7 @@ def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
     ColumnNotFound : a column of the key does not exist.
     """
     if len(set(key)) != len(key):
-        raise InvalidParameter("A column is named twice in the row key.")
+        raise InvalidParameter("The row key names a column twice.")
     return tuple(source.attribute(name) for name in key)
 
 
@@ -370,7 +370,7 @@ def require_years(column: ReleasedColumn, first: int, database: str) -> None:
         _FIRST_DAYS[first] * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
     ):
         raise UnsupportedType(
-            f'Column "{column.attribute.name}" is released with dates that are not of the years'
+            f'Column "{column.attribute.name}" would be released with dates outside the years'
             f" {first} to 9999, which {database} does not have.",
             hint="Write to another database, or withhold such dates in a view.",
         )
@@ -417,7 +417,7 @@ def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRu
     """Return the error for a job whose lock another process holds; ``ends`` says how to end it."""
     holder_sentence = "" if holder is None or holder == Holder() else f" It is held by {holder}."
     return JobRunning(
-        f'The job "{job}" is running already.{holder_sentence}',
+        f'The job "{job}" is already running.{holder_sentence}',
         hint=f"Wait until it is done. Two runs would do the same work.{ends}",
     )
 

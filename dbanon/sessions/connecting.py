@@ -24,7 +24,7 @@ def connected(connect: Callable[[], C]) -> C:
         if (type(error).__module__, type(error).__name__) != ("sqlalchemy.exc", "TimeoutError"):
             raise
     raise DatabaseUnreachable(
-        "No connection of the engine's pool became free within its timeout.",
+        "The engine's pool had no free connection within its timeout.",
         hint="Close connections that are not used, make room in the pool (pool_size,"
         " max_overflow), or give a URL: then dbanon opens its own connection.",
     )

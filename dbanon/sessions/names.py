@@ -60,7 +60,7 @@ def quote(identifier: str) -> str:
     InvalidName : the identifier is empty or contains a NUL character.
     """
     if not identifier or "\0" in identifier:
-        raise InvalidName("A name is empty or holds a NUL character.")
+        raise InvalidName("A name is empty or contains a NUL character.")
     return '"' + identifier.replace('"', '""') + '"'
 
 
@@ -177,7 +177,7 @@ def plain_text(value: Any) -> str:
         return array_text(np.array([*value, None], object)[:-1])
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     if "\0" in text:
-        raise InvalidName("A name is empty or holds a NUL character.")
+        raise InvalidName("A name is empty or contains a NUL character.")
     return text
 
 
@@ -209,7 +209,7 @@ def schema_not_found(schema: str, statement: str) -> SchemaNotFound:
     statement : SQL that creates the schema.
     """
     return SchemaNotFound(
-        f'There is no schema "{schema}", and a strict release creates none.',
+        f'There is no schema "{schema}", and a strict release does not create it.',
         hint=f"If the name is right, create it first: {statement};",
     )
 

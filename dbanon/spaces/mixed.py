@@ -298,7 +298,7 @@ def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.i
     for name, weight in weights.items():
         if name not in names:
             raise InvalidParameter(
-                f'The weight of "{name}" names no quasi-identifier.',
+                f'The weight of "{name}" does not name a quasi-identifier.',
                 hint="Give weights to quasi-identifiers only.",
             )
         if not np.isfinite(weight) or weight < 0:

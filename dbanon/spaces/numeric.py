@@ -206,7 +206,7 @@ def _code_space(
     """``numeric_space`` for attributes that include text or hierarchies."""
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
-            "Mahalanobis distances need numbers, and text or hierarchies have none.",
+            "Mahalanobis distances need numbers, not text or hierarchies.",
             hint='Choose `standardize="range"` or `standardize="zscore"`.',
         )
     factors = weight_vector(tuple(a.name for a in microdata.attributes), weights)
@@ -290,7 +290,7 @@ def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
     """
     if weights and standardize == MAHALANOBIS:
         raise InvalidParameter(
-            "Weights have no effect on Mahalanobis distances, which no scale of a column changes.",
+            "Weights have no effect on Mahalanobis distances, which do not depend on scales.",
             hint='Leave them out, or choose `standardize="zscore"` or `standardize="range"`.',
         )
 

@@ -334,7 +334,7 @@ def findings_on(
             )
             columns = KeptColumns(planned, spark_counts, spark_counts, rows.names)
             linking = linking_columns(columns, telling)
-            counted = replace(counted, telling=telling, linking=linking)
+            counted = replace(counted, disclosive_columns=telling, linking=linking)
     finally:
         disks.release()
     persons = spellings or few_persons(planned, lambda name: rows.classes_below(job, name))

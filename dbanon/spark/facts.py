@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata, first_of_each
 from dbanon.data.scales import Scale, Sums
 from dbanon.data.schema import Attribute, Kind
@@ -255,11 +255,11 @@ def _sums_of(microdata: Microdata) -> TableSums:
     for attribute, codes, texts in zip(
         microdata.categorical, microdata.codes.T, microdata.categories, strict=True
     ):
-        counts = Distribution.of(codes, texts).counts.tolist()
+        counts = ValueFrequencies.of(codes, texts).counts.tolist()
         sums.categories[attribute.name] = Counter(dict(zip(texts, counts, strict=True)))
     units = microdata.units if microdata.sensitive else None
     for name, column in microdata.sensitive.items():
-        counts = Distribution.of_column(column, units).counts.tolist()
+        counts = ValueFrequencies.of_column(column, units).counts.tolist()
         sums.sensitive[name] = Counter(dict(zip((*column.values, None), counts, strict=True)))
     if units is not None:
         sums.persons = int(first_of_each(units).sum())
@@ -280,7 +280,7 @@ def measures_of(
         values = tuple(sorted(table_counts))
         own_counts = sums.categories[name]
         counts = np.array([own_counts[value] for value in values], np.int64)
-        categories[name] = Distribution(counts, values)
+        categories[name] = ValueFrequencies(counts, values)
     shares = {}
     for attribute in sensitive:
         if attribute.name not in sums.sensitive:
@@ -289,7 +289,7 @@ def measures_of(
         texts = sort_values([text for text in text_counts if text is not None], attribute)
         counts = np.array([*(text_counts[text] for text in texts), text_counts[None]], np.int64)
         size = sums.persons if persons else None
-        shares[attribute.name] = Distribution(counts, tuple(texts), size)
+        shares[attribute.name] = ValueFrequencies(counts, tuple(texts), size)
     numbers = {name: Scale.of_sums(column_sums) for name, column_sums in sums.sums.items()}
     ranks = {
         name: np.array(sorted(column_ranks), np.float64)

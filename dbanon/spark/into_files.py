@@ -53,8 +53,8 @@ class ParquetTarget:
         job = self.job
         if job.if_exists != "error" or job.output_kind != "table":
             raise InvalidParameter(
-                "A directory of Parquet files is neither replaced nor shown by a view: that would"
-                " not be one step.",
+                "A directory of Parquet files can be neither replaced nor shown by a view, because"
+                " that would not be atomic.",
                 hint="Leave `if_exists` and `output_kind` out, and name a new directory.",
             )
         with translated("the place of the release was looked at"):
@@ -62,7 +62,7 @@ class ParquetTarget:
             is_taken = self._exists(self.directory)
         if scheme not in _ATOMIC:
             raise InvalidParameter(
-                f"In a store of files of kind {scheme} renaming a directory is many steps.",
+                f"In a store of files of kind {scheme} renaming a directory is not atomic.",
                 hint="Name a directory of HDFS or of a disk that all workers have, or release into"
                 " PostgreSQL.",
             )
@@ -133,7 +133,7 @@ class ParquetTarget:
 
     def _output_exists(self) -> OutputExists:
         return OutputExists(
-            "The directory that the release was to be written to exists already.",
+            "The output directory already exists.",
             hint="Name another one.",
         )
 

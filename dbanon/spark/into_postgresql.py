@@ -213,8 +213,8 @@ def _csv(batch: pa.RecordBatch) -> bytes:
         # The server would reject it and quote the row in its log.
         if pa.types.is_string(field.type) and pc.any(pc.match_substring(column, "\0")).as_py():
             raise UnsupportedType(
-                f'Column "{field.name}" holds a text with a NUL character, which PostgreSQL has'
-                " not.",
+                f'Column "{field.name}"'
+                " has a text with a NUL character, which PostgreSQL cannot store.",
                 hint="Take the character away in the source.",
             )
     sink = BytesIO()

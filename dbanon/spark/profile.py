@@ -20,7 +20,7 @@ from dbanon.advice.persons import (
     find_person_identifiers,
     suspects,
 )
-from dbanon.advice.profile import Column
+from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import identifying
 from dbanon.data.schema import Attribute, Kind
 from dbanon.spark.tasks import translated
@@ -30,7 +30,7 @@ def identifiers_of(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[st
     """Return those columns that look like identifiers, with reasons, from the first rows."""
     profiles = _profiles(frame, attributes)
     # For types that cannot be read, only the type is inspected.
-    profiles += [Column(a, 0, 0) for a in attributes if a.kind is Kind.OTHER]
+    profiles += [ColumnProfile(a, 0, 0) for a in attributes if a.kind is Kind.OTHER]
     order = {attribute.name: index for index, attribute in enumerate(attributes)}
     return identifying(sorted(profiles, key=lambda profile: order[profile.name]))
 
@@ -49,7 +49,7 @@ def numbers_of_persons(frame: DataFrame, attributes: Sequence[Attribute]) -> dic
     )
 
 
-def _profiles(frame: DataFrame, attributes: Sequence[Attribute]) -> list[Column]:
+def _profiles(frame: DataFrame, attributes: Sequence[Attribute]) -> list[ColumnProfile]:
     """Profile the first rows of columns."""
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if not readable:
@@ -62,10 +62,10 @@ def _profiles(frame: DataFrame, attributes: Sequence[Attribute]) -> list[Column]
     return [_profile(a, rows[f"c{index}"]) for index, a in enumerate(readable)]
 
 
-def _profile(attribute: Attribute, values: pa.ChunkedArray) -> Column:
+def _profile(attribute: Attribute, values: pa.ChunkedArray) -> ColumnProfile:
     texts = [str(value) for value in values.drop_null().to_pylist()]
     distinct_texts = dict.fromkeys(texts)
-    profile = Column(attribute, len(texts), len(distinct_texts))
+    profile = ColumnProfile(attribute, len(texts), len(distinct_texts))
     if attribute.kind is Kind.CATEGORY and texts:
         profile = replace(
             profile,

@@ -55,7 +55,7 @@ def check_job(job: Job) -> None:
     policy = job.policy
     if policy.block_size is None:
         raise InvalidParameter(
-            "On Spark a table is anonymized in blocks.",
+            "On Spark a table must be anonymized in blocks.",
             hint="Say how large they are: `block_size=50000`.",
         )
     unsupported = {
@@ -84,8 +84,8 @@ def check_job(job: Job) -> None:
     for model in policy.models:
         if not model.holds_together(bool(job.guarantee.persons)):
             raise InvalidParameter(
-                f"Spark does not have {model.kind} here: two classes that keep to it may not keep"
-                " to it together, where they are released alike.",
+                f"Spark does not have {model.kind} here: two classes with the same released values"
+                " may violate it together even if each satisfies it.",
                 hint="Ask for another model, or anonymize without Spark.",
             )
     if policy.intervals == RANGE:
@@ -116,8 +116,8 @@ def check_names(names: Sequence[str], columns: Sequence[str], exact: bool = Fals
     for name in names:
         if len(clash := sorted(names_by_lowercase[name.lower()])) > 1:
             raise InvalidParameter(
-                f'The columns "{clash[0]}" and "{clash[1]}" differ in case only, and Spark takes'
-                " one for the other.",
+                f'The columns "{clash[0]}" and "{clash[1]}"'
+                " differ in case only, and Spark confuses them.",
                 hint="Rename one of them in the source, or in a view of it.",
             )
 
@@ -175,11 +175,11 @@ def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasi
     models = "; ".join(model.describe() for model in policy.models)
     if n_strata == 1:
         return ModelInfeasible(
-            f"Even the whole table as one class does not keep to {models}.", hint="Ask for less."
+            f"Even the whole table as one class violates {models}.", hint="Ask for less."
         )
     return ModelInfeasible(
-        f"The {rows} records of a stratum or pattern of NULLs, which classes do not cross,"
-        f" do not keep to {models}.",
+        f"The {rows} records of a stratum or pattern of NULLs, which is anonymized separately,"
+        f" violate {models}.",
         hint='Ask for less, use `nulls="suppress"`, or leave out `by`.',
     )
 
@@ -195,8 +195,8 @@ def check_context(context: TableContext) -> None:
     policy = context.policy
     if context.wide and policy.recoding not in ("mean", "representative"):
         raise UnsupportedType(
-            f'Column "{min(context.wide)}" holds numbers beyond 2**53, of which Spark releases'
-            " means alone.",
+            f'Column "{min(context.wide)}"'
+            " has numbers beyond 2**53, for which Spark can only release means.",
             hint='Use `recoding="mean"`, or give the column as a smaller type.',
         )
     uses_labels = find_recoding(str(policy.recoding)).name == "generalization"
@@ -204,7 +204,7 @@ def check_context(context: TableContext) -> None:
         for attribute in context.layout.quasi_identifiers:
             if attribute.kind is Kind.TIMESTAMP and attribute.name not in policy.hierarchies:
                 raise InvalidParameter(
-                    f'Intervals of "{attribute.name}", which holds instants, are not written as'
-                    " text on Spark.",
+                    f'Intervals of "{attribute.name}",'
+                    " which holds instants, cannot be written as text on Spark.",
                     hint='Use `intervals="bounds"`, or give the column as a date.',
                 )

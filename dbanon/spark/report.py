@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from dbanon.data.chunks import encode
-from dbanon.data.counts import Cells, Counts, EntityCount, Recount
+from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Recount
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute
+from dbanon.data.words import both_keys
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
@@ -118,7 +119,7 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
 
 def _cells(
     rows: DataFrame, classes: Sequence[str], planned: Plan, layout: Layout
-) -> tuple[dict[str, Cells], NDArray[np.int64]]:
+) -> tuple[dict[str, ClassValueCounts], NDArray[np.int64]]:
     """Count each sensitive value in each class, and the persons of each class, int64 (m,).
 
     Only counts and sensitive values are sent to the driver, no other released values.
@@ -128,7 +129,7 @@ def _cells(
         text = sql.col(layout.kept_columns[layout.retained.index(attribute.name)]).cast("string")
         text_columns[attribute.name] = f"v{index}"
         rows = rows.withColumn(f"v{index}", text)
-    cells_by_column: dict[str, Cells] = {}
+    cells_by_column: dict[str, ClassValueCounts] = {}
     in_class = np.zeros(0, np.int64)
     for name, column in text_columns.items():
         counts = [sql.count(sql.lit(1)).alias("size")]
@@ -144,7 +145,7 @@ def _cells(
         numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         cells = [cell for part in parts for cell in part]
         codes, texts = encode(cell["value"] for cell in cells)
-        cells_by_column[name] = Cells(
+        cells_by_column[name] = ClassValueCounts(
             numbers,
             _in_order(codes, texts, planned.sensitive[name]),
             np.array([cell["size"] for cell in cells], np.int64),
@@ -222,7 +223,7 @@ def report_of(
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
-        further_arguments["told"] = method_counts
+        further_arguments |= both_keys("method_counts", method_counts)
     return Report(
         planned.request(
             context.policy, counted.verdict, names, (NAME, NAME, KIND), further_arguments

@@ -84,7 +84,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
 
     if SparkSession.getActiveSession() is not None:
         raise InvalidParameter(
-            "This process has a session of Spark already, and can have one.",
+            "This process already has a Spark session, and can have only one.",
             hint="Give that one to anonymize_table, or stop it first.",
         )
     _require_localhost()
@@ -159,7 +159,7 @@ def _require_reachable(master: str) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) >= 1 << 16:
             raise InvalidParameter(
-                "A master of Spark is named by its host and its port.",
+                "A Spark master must be named by host and port.",
                 hint="Write it as `spark://host:7077`.",
             )
         try:
@@ -212,7 +212,7 @@ def _require_settings(settings: Mapping[Any, Any]) -> None:
     for name, value in settings.items():
         if not isinstance(name, str) or not isinstance(value, str) or not name.startswith("spark."):
             raise InvalidParameter(
-                "A setting of Spark has a name that begins with spark. and a text as its value."
+                "A Spark setting needs a name that begins with spark. and a text as its value."
             )
         required = _REQUIRED.get(name)
         if required is not None and value != required:
@@ -237,7 +237,7 @@ def require_session(session: SparkSession) -> None:
     differing = differences(own_versions(), versions_of_workers(session))
     if differing:
         raise WorkersDiffer(
-            "Workers have other versions than this driver, or lack a package.",
+            "Workers have different versions than this driver, or lack a package.",
             detail="; ".join(differing) + ".",
             hint="Install the same on each, or ship it: docs/scale-out.md#workers.",
         )
@@ -336,7 +336,7 @@ def warn_unless_private(session: SparkSession) -> None:
         warn_caller(
             WorkersNotPrivate(
                 "Others may read original records between workers and on their disks, where they"
-                f" stay after a run that is killed. Not set to true: {', '.join(missing)}."
+                " remain if a run is killed. Not set to true: {', '.join(missing)}."
             )
         )
 

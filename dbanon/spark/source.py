@@ -152,14 +152,14 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
     from sqlalchemy import make_url
 
     if not _SNAPSHOT.fullmatch(snapshot):
-        raise InvalidParameter("This is the name of no snapshot.")
+        raise InvalidParameter("There is no snapshot of this name.")
     store = open_postgresql(make_url(url))
     with store.session(write=False) as session:
         try:
             session.run(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
         except DatabaseFailure as error:
             raise SourceChanged(
-                "The snapshot that all of the source is read in is gone; nothing was published.",
+                "The snapshot in which the source is read no longer exists; nothing was published.",
                 detail=error.detail,
                 hint="The driver's connection to the database was lost. Try again.",
             ) from None
@@ -225,7 +225,7 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
     except pa.ArrowException:
         # Arrow's message quotes the value.
         raise NonFiniteValue(
-            "A value of the source has no place in Spark's types: an infinite date or time, one"
+            "A value of the source does not fit Spark's types: an infinite date or time, one"
             " before the year 1 or after 9999, or a number of more than 38 digits.",
             hint="Leave such rows out, `where`, or give the column in another type in a view.",
         ) from None
@@ -249,7 +249,7 @@ def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
     files = list_files(session, directory, policy)
     if not files:
         raise TableNotFound(
-            "There is no Parquet file in the directory that was to be read.",
+            "There is no Parquet file in the source directory.",
             hint="Name a directory with files that end in .parquet, as Spark sees it.",
         )
     with translated("the source's files were looked at"):

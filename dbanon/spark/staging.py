@@ -123,7 +123,7 @@ def require_same(written: Recount, expected: Recount, k: int = 1) -> None:
         or written.null_rows != expected.null_rows
     ):
         raise RecountFailed(
-            "The classes that were written are not those that were counted before; nothing was"
+            "The written classes differ from those that were counted before; nothing was"
             " published.",
             hint=hint,
         )

@@ -91,8 +91,7 @@ def anonymize_table(
     for option, name, location in (("table", table, source), ("output", output, target)):
         if bool(name) != (_database(location) is not None):
             raise InvalidParameter(
-                f"{option} names a relation of a database: it is needed for one, and for nothing"
-                " else.",
+                f"{option} names a table of a database. Use it for databases, and only for them.",
                 hint="Name table and output where source and target are URLs of PostgreSQL.",
             )
     job = make(

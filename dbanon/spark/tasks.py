@@ -203,7 +203,7 @@ def translate_error(error: BaseException, step: str) -> DbanonError:
         )
     if "Cannot run program" in text:
         return WorkersDiffer(
-            "A worker has no Python of the name that this driver gives it.",
+            "A worker has no Python of the name that this driver uses.",
             hint="Set PYSPARK_PYTHON to the path that it has on the workers:"
             " docs/scale-out.md#workers.",
         )

@@ -254,7 +254,7 @@ class ClusterBlocks:
             stratum,
             classes.n_classes,
             clustered.n_records,
-            dict(classes.told),
+            dict(classes.method_counts),
             piece.microdata.n_records,
         )
         if self.names is not None:

@@ -214,7 +214,7 @@ class FileSession(Session):
         asks = self.stays_open and self.read_only_query
         if self.may_only_read or (asks and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
-                "The database may not be written: it is opened to be read only.",
+                "The database is open read-only, so it cannot be written.",
                 hint="Open it so that it can be written, or write to another database.",
             )
 

@@ -104,7 +104,7 @@ def will_be_made(path: Path | None, kind: str) -> bool:
 def _require_local(path: Path, kind: str) -> None:
     if kind == DUCKDB and _PREFIX.match(str(path)):
         raise NotADatabase(
-            "A DuckDB URL must name a file of this machine.",
+            "A DuckDB URL must name a file on this machine.",
             hint="Write duckdb:///file.duckdb; for a file with a colon in its name"
             " duckdb:///./file.",
         )
@@ -114,7 +114,7 @@ def _require_place(path: Path, kind: str) -> None:
     """Check that a missing file may have this name."""
     if _holds_rows(path):
         raise NotADatabase(
-            f"{path} would be a database file with the name of another kind of file.",
+            f"{path} would be a database file with the extension of another kind of file.",
             hint=f"Name a database file, as in {kind}:///{path.stem}.{_ENDINGS[kind]}."
             " CSV and Parquet files are exported beside a release: `exports`.",
         )
@@ -165,7 +165,7 @@ def require_database(path: Path, kind: str) -> None:
     InsufficientRights : the file may not be read.
     """
     if not path.is_file():
-        raise NotADatabase(f"{path} is no file.", hint="Name a database file.")
+        raise NotADatabase(f"{path} is not a file.", hint="Name a database file.")
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -181,10 +181,10 @@ def require_database(path: Path, kind: str) -> None:
         )
     if not header:
         raise NotADatabase(
-            f"{path} is empty: it is no database file.",
+            f"{path} is empty: it is not a database file.",
             hint="Remove it, so that a database can be made there, or name another file.",
         )
-    raise NotADatabase(f"{path} is no database file.", hint=_load_first(path))
+    raise NotADatabase(f"{path} is not a database file.", hint=_load_first(path))
 
 
 def _kind_of(header: bytes) -> str | None:
@@ -220,7 +220,7 @@ def _require_one_at(url: URL) -> None:
     behind = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in behind):
         raise InvalidParameter(
-            "The database URL holds a password and another @ behind it.",
+            "The database URL contains a password followed by another @.",
             hint="Write %40 for each @ in a password, or keep it in ~/.pgpass, a service file or"
             " PGPASSWORD. A database or a setting with an @ in it takes a URL without a password.",
         )

@@ -187,7 +187,7 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
         )
     if not source_files:
         raise DatabaseNotFound(
-            f"No file of rows is at {location}.",
+            f"There is no file of rows at {location}.",
             hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
             " or more; names that begin with a dot or an underscore are skipped.",
         )
@@ -292,7 +292,7 @@ def _select_row_files(
             continue
         if not ending_of(path) or (path.name.lower().endswith(_NOTE) and not notes):
             raise FileMalformed(
-                f"{path} is neither a .csv nor a .parquet file, and is among the files to read.",
+                f"{path} is among the files to read, but is neither a .csv nor a .parquet file.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",
             )
         rows.append(path)
@@ -311,7 +311,7 @@ def _require_no_lake(root: FileLocation) -> None:
             )
             if _is_log(inside, lake):
                 raise InvalidParameter(
-                    f"{folder} is a table of {lake}, whose files also hold rows that were deleted.",
+                    f"{folder} is a table of {lake}, whose files also contain deleted rows.",
                     hint=f"Write {_READ[lake]} in place of it, and allow that its rows are drawn:"
                     " docs/warehouse.md.",
                 )

@@ -18,7 +18,7 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy.edges import Edge, Problem, Pulse, no_pulse, paced, tree_of
+from dbanon.hierarchy.edges import Edge, HierarchyProblem, Pulse, no_pulse, paced, tree_of
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -106,7 +106,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
                 hint="Cast it to text in a view.",
             )
     if position and position[0].kind is not Kind.INTEGER:
-        raise UnsupportedType(f'Column "position" of {source.name} is no whole number.')
+        raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
     texts = [session.text_of(attribute) for attribute in (*columns, *position)]
     text_rows = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
     if len(text_rows) > MAX_ROWS:
@@ -126,7 +126,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     nameless = sum(row[0] is None for row in rows)
-    problems = [Problem("empty label", 0, "a row has no label", "")] * nameless
+    problems = [HierarchyProblem("empty label", 0, "a row has no label", "")] * nameless
     return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 

@@ -26,7 +26,7 @@ def transaction_open(of: str) -> InvalidParameter:
     # With autocommit=False, sqlite3 begins the next transaction by itself.
     always = "; a connection with autocommit off has one open always" if of == "SQLite" else ""
     return InvalidParameter(
-        f"The {of} connection has a transaction open, and a run has one of its own.",
+        f"The {of} connection has an open transaction, and a run needs its own.",
         hint=f"Commit or roll back first{always}.",
     )
 
@@ -104,8 +104,8 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
     if arrived:
         warn_caller(
             CommitConfirmed(
-                "The interrupt came when the transaction was being committed: it was committed, and"
-                " all is as it should be."
+                "The interrupt came while the transaction was being committed: it was committed"
+                " successfully."
             )
         )
 

@@ -49,7 +49,7 @@ def is_object(url: str) -> bool:
     scheme, separator, _ = url.partition("://")
     if separator and scheme.lower() in _ALIASES:
         raise InvalidParameter(
-            f"An object store is not named {scheme}:// here.",
+            f"There is no object store with the scheme {scheme}:// here.",
             hint=f"Write {_ALIASES[scheme.lower()]}:// and the same bucket and name.",
         )
     return bool(separator) and scheme in SCHEMES
@@ -90,12 +90,12 @@ class ObjectPath:
         bucket, _, name = key.partition("/")
         if ":" in bucket or (bucket.count("@") and scheme != "abfs"):
             raise InvalidParameter(
-                "The URL of an object store holds more than a bucket and a name.",
+                "The URL of an object store contains more than a bucket and a name.",
                 hint=_FROM_ENVIRONMENT,
             )
         if _ARGUMENT.search(url) or has_credentials(url):
             raise InvalidParameter(
-                "The URL of an object store holds arguments, such as a key or a signature.",
+                "The URL of an object store contains arguments, such as a key or a signature.",
                 hint=_FROM_ENVIRONMENT,
             )
         if not bucket or not name.strip("/"):
@@ -251,6 +251,6 @@ def translate_client_errors() -> Iterator[None]:
         kind = type(error).__name__
         if isinstance(error, PermissionError) or any(word in kind for word in _DENIED):
             raise PermissionError(
-                errno.EACCES, f"the object store does not let this account in ({kind})"
+                errno.EACCES, f"the object store denies access to this account ({kind})"
             ) from None
-        raise OSError(errno.EIO, f"the object store does not do it ({kind})") from None
+        raise OSError(errno.EIO, f"the object store does not answer ({kind})") from None

@@ -101,7 +101,7 @@ def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
 
 def unfit_value(name: str, kind: Any) -> UnsupportedType:
     return UnsupportedType(
-        f'Column "{name}" holds a value that is not of its type, {kind}.',
+        f'Column "{name}" has a value that is not of its type, {kind}.',
         hint="Cast it in a view, or in the stream.",
     )
 
@@ -172,14 +172,14 @@ class StreamOrigin:
         """Read the columns as they arrive; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
-                "The stream was read already.", hint="Give a new one to each call."
+                "The stream has already been read.", hint="Give a new one to each call."
             )
         stream, self._stream = self._stream, None
         with translate_failures():
             batches = _batches_of(stream)
             first = next(batches, None)
         if first is None:
-            raise InvalidParameter("The stream ended before it said which columns it has.")
+            raise InvalidParameter("The stream ended before its schema.")
         columns = tuple(first.schema.names)
         require_columns(names, columns)
 
@@ -203,7 +203,7 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
             yield from _batches_of(item)
         else:
             raise InvalidParameter(
-                "What the iterator gives is no frame.",
+                "The iterator does not yield data frames.",
                 hint="Give data frames of pandas or polars, Arrow tables or batches.",
             )
 

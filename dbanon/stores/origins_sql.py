@@ -163,7 +163,7 @@ def _kind_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
     if isinstance(kind, (kinds.String, kinds.Uuid)):
         return pa.string(), False
     raise UnsupportedType(
-        f'Column "{column.name}" has a type that cannot be drawn: {type(kind).__name__}.',
+        f'Column "{column.name}" has a type that cannot be read: {type(kind).__name__}.',
         hint="Cast it to a number, text, date, timestamp or boolean in a view, or do not name it.",
     )
 

@@ -207,7 +207,7 @@ def clear_killed(directory: str) -> list[str]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
-        raise InvalidParameter(f"{path} is no directory.") from None
+        raise InvalidParameter(f"{path} is not a directory.") from None
     except OSError as error:
         raise _unreadable_error(path, error) from None
     try:
@@ -221,7 +221,7 @@ def clear_killed(directory: str) -> list[str]:
 
 def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
     return InsufficientRights(
-        f"The directory {path} may not be read and changed.", detail=error.strerror
+        f"The directory {path} cannot be read and changed.", detail=error.strerror
     )
 
 
@@ -280,14 +280,14 @@ def _open_locked(path: Path) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
-                f"The directory to spill to, {path}, is a link or no directory.",
+                f"The directory to spill to, {path}, is a link or not a directory.",
                 hint="Name a directory that is not there yet.",
             ) from None
         raise _creation_error(path, error) from None
     if not _try_lock(descriptor):
         os.close(descriptor)
         raise JobRunning(
-            f"Another run has the directory to spill to, {path}.", hint="Name another one."
+            f"Another run is using the directory to spill to, {path}.", hint="Name another one."
         ) from None
     return descriptor
 
@@ -296,7 +296,7 @@ def _require_own(path: Path, descriptor: int) -> list[str]:
     """Check that a directory is private; returns the names that killed runs left in it."""
     if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
-            f"The directory to spill to, {path}, is another account's, or open to others.",
+            f"The directory to spill to, {path}, belongs to another account, or is open to others.",
             hint="Name a directory that is not there yet: it is made for its owner alone.",
         )
     names = os.listdir(descriptor)
@@ -339,7 +339,7 @@ def clear_staged_in(directory: str) -> list[str]:
     """
     if _SCHEME.match(directory):
         raise InvalidParameter(
-            "Only directories on a disk of this machine are cleared.",
+            "Only directories on a local disk are cleared.",
             hint=(
                 "Give its path there, without a scheme. Elsewhere remove directories whose names"
                 " begin with a dot and end in .dbanon."
@@ -350,7 +350,7 @@ def clear_staged_in(directory: str) -> list[str]:
         return []
     if not path.is_dir():
         raise InvalidParameter(
-            f"{path} is no directory.", hint="Name the one that releases were written into."
+            f"{path} is not a directory.", hint="Name the one that releases were written into."
         )
     try:
         staged = sorted(entry for entry in path.iterdir() if _STAGED_NAME.fullmatch(entry.name))
@@ -370,7 +370,7 @@ def clear_staged_in(directory: str) -> list[str]:
             continue
         except PermissionError:
             raise InsufficientRights(
-                f"What lies in {entry} belongs to another account.", hint="Run it as that account."
+                f"Files in {entry} belong to another account.", hint="Run it as that account."
             ) from None
         cleared.append(str(entry))
     return cleared

@@ -21,7 +21,7 @@ from dbanon.advice.persons import (
     find_person_identifiers,
     suspects,
 )
-from dbanon.advice.profile import Column
+from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import identifying
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
@@ -70,7 +70,7 @@ def profile_columns(
     attributes: Sequence[Attribute],
     keys: Collection[str] = (),
     different: Callable[[str], str] = "count(DISTINCT {})".format,
-) -> tuple[int, tuple[Column, ...]]:
+) -> tuple[int, tuple[ColumnProfile, ...]]:
     """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
@@ -90,7 +90,7 @@ def profile_columns(
     )
     rows, *counts = session.rows(query)[0]
     columns = (
-        Column(
+        ColumnProfile(
             a, int(present), int(distinct), a.name in keys, float(length or 0), float(worded or 0)
         )
         for a, present, distinct, length, worded in zip(
@@ -106,7 +106,7 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
     Decided on the first rows that the run reads.
     """
     attributes = [relation.attribute(name) for name in names]
-    counted = {a.name: Column(a, 0, 0) for a in attributes}
+    counted = {a.name: ColumnProfile(a, 0, 0) for a in attributes}
     # Columns of unsupported types are judged without reading them.
     read = [a for a in attributes if a.kind is not Kind.OTHER]
     if read:
@@ -158,7 +158,7 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
     name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
     head = _LeadingRows(name.schema, name.name, columns, HEAD, staged=name.staged)
 
-    def shared(column: Column) -> Iterator[list[int]]:
+    def shared(column: ColumnProfile) -> Iterator[list[int]]:
         for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 

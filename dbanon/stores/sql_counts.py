@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbanon.data.counts import Cells, Questions, Recount
+from dbanon.data.counts import ClassValueCounts, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
@@ -122,15 +122,15 @@ def _require_all(counted: int, rows: int, description: str) -> None:
     """
     if counted != rows:
         raise RecountFailed(
-            f"The {description} hold {counted} rows in all, and there are {rows}: the database"
-            " left some out of its answer.",
+            f"The {description} hold {counted} rows in all, and there are {rows}: the database's"
+            " answer is incomplete.",
             hint="Look for settings of the server or the account that limit results or groups.",
         )
 
 
 def cells_of(
     session: Session, relation: Relation, counted: RelationName, questions: Questions
-) -> Mapping[str, Cells]:
+) -> Mapping[str, ClassValueCounts]:
     """Count the values in each class, for each sensitive column in question, with GROUP BY.
 
     Parameters
@@ -138,7 +138,7 @@ def cells_of(
     relation : the source, for the columns' types.
     counted : the written relation.
     """
-    cells_by_name: dict[str, Cells] = {}
+    cells_by_name: dict[str, ClassValueCounts] = {}
     rows: int | None = None
     keys = session.display_keys(counted, questions.columns) if questions.sensitive else []
     for name in questions.sensitive:
@@ -157,7 +157,7 @@ def cells_of_rows(
     counted: RelationName,
     attribute: Attribute | None,
     rows: Sequence[Sequence[Any]],
-) -> Cells:
+) -> ClassValueCounts:
     """Build cells from rows of class, value, size and, if counted, persons.
 
     Parameters
@@ -175,4 +175,4 @@ def cells_of_rows(
         for index in range(len(rows[0]) if rows else 3)
         if index != 1
     )
-    return Cells(classes - 1, column, sizes, persons[0] if persons else None)
+    return ClassValueCounts(classes - 1, column, sizes, persons[0] if persons else None)

@@ -12,7 +12,7 @@ from dbanon.advice.forms import (
     LOOKED_AT,
     SEPARATORS,
     Check,
-    Form,
+    IdentifierForm,
     form_of,
     forms,
     may_have,
@@ -72,7 +72,7 @@ def _apply_check_digits(
             fitting[at] = 0
 
 
-def _check_digits_query(session: Session, form: Form, rows: str) -> str:
+def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> str:
     """Build a query that counts the values with valid check digits."""
     # An IBAN is checked with its first four characters last, and letters as two digits.
     digits = "substr(v.compact, 5) || substr(v.compact, 1, 4)" if form.moved else "v.compact"
@@ -106,7 +106,7 @@ def _values(session: Session, relation: RelationName, attribute: Attribute) -> s
     )
 
 
-def _matches(session: Session, form: Form) -> str:
+def _matches(session: Session, form: IdentifierForm) -> str:
     return session.matches("v.compact" if form.compact else "v.plain", f"^({form.pattern})$")
 
 

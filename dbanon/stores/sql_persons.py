@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dbanon.data.counts import Cells, EntityCount, Questions
+from dbanon.data.counts import ClassValueCounts, EntityCount, Questions
 from dbanon.data.frozen import dataclass
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Relation
@@ -98,7 +98,7 @@ def _cells_of_persons(
     written: SqlWritten,
     questions: Questions,
     of_class: Sequence[tuple[str, ...]],
-) -> dict[str, Cells]:
+) -> dict[str, ClassValueCounts]:
     """Count the persons with each value in each class, by sensitive column, in staging tables."""
     staging = RelationName(None, statements.ENTITIES)
     cells_by_name = {}

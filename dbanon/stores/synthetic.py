@@ -95,8 +95,9 @@ def require_kind(attribute: Attribute) -> None:
     """
     if attribute.kind not in _KINDS:
         raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} is no number, truth, date,'
-            " timestamp or text, which dp_ranks takes of databases.",
+            f'Column "{attribute.name}"'
+            f" of type {attribute.sql_type} is not a number, Boolean, date, timestamp or text, as"
+            " dp_ranks needs.",
             hint="Leave it out.",
         )
 
@@ -152,7 +153,7 @@ def synthetic_column(
     parts = _units_of_bounds(attribute, bounds)
     if parts[0] >= parts[1] or not _has_room(attribute, parts):
         raise InvalidParameter(
-            f'Between the bounds of "{source.name}" must be two values of its type,'
+            f'Between the bounds of "{source.name}" must be at least two values of its type,'
             f" {source.sql_type}, and no others."
         )
     low, high = (_sql_text(attribute, part) for part in parts)
@@ -213,12 +214,12 @@ def require_entity(entity: Attribute) -> None:
     """
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
-            f'Column "{entity.name}" of type {entity.sql_type} cannot say whose a row is.',
+            f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
             hint="Use a column of whole numbers, text or uuid.",
         )
     if entity.nullable:
         raise UnsupportedType(
-            f'Column "{entity.name}" says whose a row is, and may hold NULL.',
+            f'Column "{entity.name}" identifies persons, and may be NULL.',
             hint="Declare it NOT NULL, because nobody knows whose a row without it is.",
         )
 

@@ -83,7 +83,7 @@ def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
     ):
         for name in getattr(options, option):
             if name not in kinds:
-                raise InvalidParameter(f'{option} name "{name}", which is no column.')
+                raise InvalidParameter(f'{option} name "{name}", which is not a column.')
             if kinds[name].kind not in type_kinds:
                 raise InvalidParameter(
                     f'{option} name "{name}", and are of {description}; the column is of type'
@@ -96,7 +96,8 @@ def _public(table: Table, j: int, options: Private) -> PublicColumn:
     name, dtype = table.names[j], table.dtypes[j]
     if dtype.kind not in "iufbM" + _TEXT:
         raise UnsupportedType(
-            f'Column "{name}" is of type {dtype}; dp_ranks takes numbers, moments, truths, text.',
+            f'Column "{name}" is of type {dtype}; dp_ranks takes numbers, timestamps,'
+            " Booleans and text.",
             hint="Leave it out: a column without a public range cannot be released.",
         )
     column = (
@@ -106,7 +107,8 @@ def _public(table: Table, j: int, options: Private) -> PublicColumn:
     )
     if table.nullable[j] and name not in options.null_as:
         raise InvalidParameter(
-            f'Column "{name}" may hold NULL, and a release that shows where is not private.',
+            f'Column "{name}" may hold NULL, and a release that shows where is not'
+            " differentially private.",
             hint="Say which value replaces NULL, even if the column holds none: `null_as`.",
         )
     return column
@@ -141,7 +143,7 @@ def _line(name: str, dtype: np.dtype[Any], options: Private) -> NumericDomain:
 def _leaves(table: Table, name: str, dtype: np.dtype[Any], options: Private) -> CategoricalDomain:
     if dtype.kind == "b":
         if name in options.bounds and tuple(options.bounds[name]) != (0, 1):
-            raise InvalidParameter(f'Column "{name}" holds truths, which need no bounds.')
+            raise InvalidParameter(f'Column "{name}" holds Booleans, which need no bounds.')
         missing = options.null_as.get(name)
         if isinstance(missing, str):
             # Command lines pass booleans as text.
@@ -173,7 +175,7 @@ def _leaves(table: Table, name: str, dtype: np.dtype[Any], options: Private) -> 
 def _public_values(name: str, labels: tuple[str, ...] | None, options: Private) -> Hierarchy:
     """The public values of a text column, from the options or its enumerated type."""
     if name in options.hierarchies and name in options.orders:
-        raise InvalidParameter(f'Column "{name}" has a hierarchy and an order: one will do.')
+        raise InvalidParameter(f'Column "{name}" has both a hierarchy and an order: give only one.')
     hierarchy = options.hierarchies.get(name)
     if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == "enum" and labels:
         return enum_tree(hierarchy, labels)

@@ -57,7 +57,7 @@ def table_of(data: Any, owner: str | None, types: Mapping[str, str] | str | None
 def _of_frame(frame: Any, owner: str | None, types: Mapping[str, str] | str | None) -> Table:
     names = list(frame.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise InvalidParameter("The columns of the frame must have names, each its own.")
+        raise InvalidParameter("The columns of the frame must have unique names.")
     if owner is not None and owner not in names:
         raise ColumnNotFound(f'The data frame has no column "{owner}".')
     read_persons, n = None, len(frame)
@@ -65,7 +65,7 @@ def _of_frame(frame: Any, owner: str | None, types: Mapping[str, str] | str | No
         series = frame[owner]
         if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
             raise UnsupportedType(
-                f'Column "{owner}" says whose a row is, and may hold NULL.',
+                f'Column "{owner}" identifies persons, and may be NULL.',
                 hint="Give it a type of whole numbers without NULL, such as int64.",
             )
         read_persons, n = series.to_numpy, int(series.nunique())
@@ -85,7 +85,7 @@ def _table(
     types = {} if types is None else types
     for name, type_name in types.items():
         if name not in names:
-            raise InvalidParameter(f'types name "{name}", which is no column.')
+            raise InvalidParameter(f'types name "{name}", which is not a column.')
         if type_name not in TYPES:
             raise InvalidParameter(
                 f'The type of "{name}" is none of {", ".join(TYPES)}.', hint=_HINT
@@ -93,8 +93,9 @@ def _table(
     undeclared = [name for name in names if name not in types]
     if undeclared:
         raise InvalidParameter(
-            f'Column "{undeclared[0]}" has no declared type, and the one in memory follows from its'
-            " values: one blank or one text changes it, and the release would reveal that.",
+            f'Column "{undeclared[0]}"'
+            " has no declared type, and the one in memory depends on its values: a single blank or"
+            " text changes it, and the release would reveal that.",
             hint=_HINT,
         )
     kinds = [TYPES[types[name]] for name in names]

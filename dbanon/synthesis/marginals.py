@@ -198,7 +198,7 @@ def divide(
     if relative_noise > TOO_LARGE:
         raise NoiseTooLarge(
             f"Noise for {p} columns would be {relative_noise:.0%} of the range on the mean of a"
-            f" quarter of {n} rows; at most {TOO_LARGE:.0%} is taken.",
+            f" quarter of {n} rows; at most {TOO_LARGE:.0%} is allowed.",
             hint=f"It would do: {math.ceil(n * relative_noise / TOO_LARGE)} rows, a larger"
             " `epsilon`, or fewer columns.",
         )

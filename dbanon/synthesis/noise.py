@@ -59,7 +59,7 @@ class OpenDpNoise:
         # Incomplete installations fail with other import or OS errors.
         except (ImportError, OSError) as error:
             raise MissingDependency(
-                "Differential privacy takes its noise from OpenDP, which is not installed.",
+                "Differential privacy needs OpenDP for its noise, which is not installed.",
                 hint=f"Install it with: pip install {quoted_requirements('dp')}",
             ) from error
         mod.enable_features("contrib")

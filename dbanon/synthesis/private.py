@@ -216,8 +216,7 @@ def _marginals(
     cost = options.cost
     if cost.delta is not None and cost.delta * n >= 1:
         raise InvalidParameter(
-            f"delta must be below 1 in the {n} rows: otherwise one of them could be released as"
-            f" it is.",
+            f"delta must be below 1 in the {n} rows: otherwise a row could be released unchanged.",
             hint="Choose a far smaller delta, such as 1e-9.",
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
@@ -270,7 +269,7 @@ def private_rows(
         method=method,
         guarantee=guarantee(options.cost, unit, table.source, budget.told),
         epsilon=options.epsilon,
-        told=synthesis.description,
+        method_notes=synthesis.description,
     )
     _recount(released, table.n, columns)
     return released
@@ -282,6 +281,6 @@ def _recount(released: Synthesis, n: int, columns: tuple[PublicColumn, ...]) -> 
     all_inside = all(column.contains_all(released.columns[column.name]) for column in columns)
     if released.n_rows != n or tuple(released.columns) != names or not all_inside:
         raise RecountFailed(
-            "The synthetic rows are not as many as they must be, or outside their bounds.",
+            "The number of synthetic rows is wrong, or values are outside their bounds.",
             hint="This is an error in dbanon: please report it.",
         )

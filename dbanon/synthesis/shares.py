@@ -280,7 +280,7 @@ def _too_large(n: int, p: int, epsilon: float) -> NoiseTooLarge:
     fewer = f", {columns} columns" if columns else ""
     return NoiseTooLarge(
         f"Noise for {p} columns at epsilon {epsilon:g} would be {4 * p / (n * epsilon):.0%} of"
-        f" the range on the mean of a quarter of {n} rows; at most {TOO_LARGE:.0%} is taken.",
+        f" the range on the mean of a quarter of {n} rows; at most {TOO_LARGE:.0%} is allowed.",
         hint=f"It would do: `epsilon` {_round_up(4 * p / (TOO_LARGE * n))}{fewer}, or"
         f" {math.ceil(4 * p / (TOO_LARGE * epsilon))} rows.",
     )

@@ -9,7 +9,7 @@ AS $function$
                      WHERE obj_description(_unknown_release.relation, 'pg_class')
                            = 'dbanon release ' || r.release_id)
         THEN jsonb_build_object(
-            'message', format('%s bears the mark of a release, but is not the relation that the'
+            'message', format('%s has the mark of a release, but is not the table or view that the'
                               ' ledger recorded.', relation),
             'hint', 'Another relation took its place, or its mark was copied. After a dump was'
                     ' restored, or its owner changed, an administrator attaches releases to their'

@@ -4,7 +4,7 @@
 -- output: "schema.table" that is made; <output>_summary is made beside it.
 -- quasi_identifiers: NULL for what the rules of the source say of all its columns; see
 -- dbanon.declare. Then entity, keep, sensitive and hierarchies are theirs, too.
--- entity: the column that says whose a row is; k then counts its distinct values. Not released.
+-- entity: the column that identifies persons; k then counts its distinct values. Not released.
 -- keep, sensitive: columns that are copied as they are; a column named nowhere is not copied.
 -- nulls: error, suppress or category. max_suppression: largest share of rows withheld.
 -- if_exists: error, or replace for what dbanon made.

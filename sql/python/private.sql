@@ -57,5 +57,5 @@ COMMENT ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) IS
 '@SUMMARY@, of a table, into another one: "schema.table".
 CALL it outside of BEGIN: epsilon is spent of the budget, and committed, before noise is drawn.
 bounds, by column, are what anyone may know: never taken from the data. null_as: what stands for NULL.
-entity: the column that says whose a row is; one person is protected then. It needs OpenDP beside
+entity: the column that identifies persons; the guarantee then protects a person. It needs OpenDP beside
 dbanon: pip install ''opendp>=0.16''. See docs/differential-privacy.md.';

@@ -38,9 +38,9 @@ def made() -> dbanon.FrameReport:
 def test_figures_are_in_the_report_and_in_its_json(made: dbanon.FrameReport) -> None:
     assert made.evaluation is not None
     told = json.loads(json.dumps(made.to_dict()))["evaluation"]["attacks"]
-    assert set(told["found"]) == NAMES
+    assert set(told["results"]) == NAMES
     assert (told["originals"], told["controls"], told["released"]) == (100, 100, 100)
-    linked = told["found"]["linkability"]
+    linked = told["results"]["linkability"]
     assert linked["interval"][0] <= linked["risk"] <= linked["interval"][1]
     # A guess among at least four rows that are alike.
     assert linked["attack"] <= 0.5
@@ -53,7 +53,7 @@ def test_the_page_has_them_with_their_intervals(made: dbanon.FrameReport, tmp_pa
     made.page(str(tmp_path / "people.html"))
     page = (tmp_path / "people.html").read_text(encoding="utf-8")
     section = page.partition('id="attacks"')[2].partition("</section>")[0]
-    low, high = made.evaluation["attacks"]["found"]["attribute_inference"]["interval"]
+    low, high = made.evaluation["attacks"]["results"]["attribute_inference"]["interval"]
     assert f"{low:.3f} to {high:.3f}" in section
     assert "not for publication" in section
 
@@ -103,7 +103,7 @@ def test_rows_of_a_person_are_in_one_half() -> None:
     _, one = dbanon.anonymize_frame(alone, quasi_identifiers=attributes, **options)
     assert several.evaluation is not None
     assert one.evaluation is not None
-    found, wanted = (report.evaluation["attacks"]["found"] for report in (several, one))
+    found, wanted = (report.evaluation["attacks"]["results"] for report in (several, one))
     assert several.evaluation["attacks"]["controls"] == 400
     for name in ("linkability", "attribute_inference"):
         assert found[name]["risk"] > wanted[name]["risk"] - 0.1, name
@@ -116,7 +116,7 @@ def test_sets_of_columns_make_the_classes_of_the_half_coarser_too() -> None:
     for more in ({}, {"also_k": [{"columns": ["age"], "k": 50}]}):
         _, report = dbanon.anonymize_frame(frame, method="gaa_cp", **options, **more)
         assert report.evaluation is not None
-        found.append(report.evaluation["attacks"]["found"]["attribute_inference"])
+        found.append(report.evaluation["attacks"]["results"]["attribute_inference"])
     assert found[0] != found[1]
 
 
@@ -126,7 +126,7 @@ def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
     _, report = dbanon.anonymize_frame(frame, by=["site"], **options)
     assert report.evaluation is not None
     attacks = report.evaluation["attacks"]
-    assert set(attacks["found"]) == NAMES
+    assert set(attacks["results"]) == NAMES
     assert attacks["originals"] + attacks["controls"] in (53, 52)
 
 

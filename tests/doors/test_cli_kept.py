@@ -33,8 +33,8 @@ def test_a_warning_on_stderr_and_strict(tmp_path: Path) -> None:
     done = run(*given, "--keep", "twice", "--if-exists", "replace", "--format", "json")
     assert done.exit_code == 0
     assert done.stderr.startswith('Warning: column "twice" determines what "age" was, in all')
-    assert json.loads(done.stdout)["telling"] == [
+    assert json.loads(done.stdout)["disclosive_columns"] == [
         {"name": "twice", "determines": "age", "share": 1.0}
     ]
     done = run(*given, "--keep", "twice", "--if-exists", "replace")
-    assert "COLUMN TELLS" in done.stdout
+    assert "DISCLOSIVE COLUMN" in done.stdout

@@ -31,17 +31,17 @@ def told(frame: pd.DataFrame = FRAME, **given: Any) -> tuple[dbanon.Report, list
 
 def test_a_column_of_stars_is_told_with_what_would_help() -> None:
     report, [said] = told()
-    assert report.lost == ("town",)
+    assert report.lost_columns == ("town",)
     assert said.startswith('Column "town" is lost completely: all rows have one label.')
     assert "a hierarchy of its values, or their order; if its readers do not need it" in said
     assert "COLUMN LOST" in str(report)
-    assert report.to_dict()["lost"] == ("town",)
+    assert report.to_dict()["lost_columns"] == ("town",)
     assert "town 0" not in said
 
 
 def test_another_hint_where_it_has_a_hierarchy() -> None:
     report, [said] = told(hierarchies={"town": {"tree": {"anywhere": TOWNS}}})
-    assert report.lost == ("town",)
+    assert report.lost_columns == ("town",)
     assert "a hierarchy with more levels" in said
 
 
@@ -63,7 +63,7 @@ def test_each_remedy_helps() -> None:
         {"quasi_identifiers": ["age"]},
     ):
         report, _ = told(**given)
-        assert report.lost == (), given
+        assert report.lost_columns == (), given
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_each_remedy_helps() -> None:
 )
 def test_nothing_is_said_of_columns_that_tell_something(given: dict[str, Any]) -> None:
     report, said = told(**given)
-    assert report.lost == ()
+    assert report.lost_columns == ()
     assert said == []
     assert "COLUMN LOST" not in str(report)
 
@@ -93,7 +93,7 @@ def test_the_command_says_it_on_stderr_and_in_the_report(tmp_path: Path) -> None
     line += ["--quasi-identifiers", "age,town", "--k", "3", "--method", "mondrian"]
     done = CliRunner().invoke(main, [*line, "--format", "json"])
     assert done.exit_code == 0
-    assert json.loads(done.stdout)["lost"] == ["town"]
+    assert json.loads(done.stdout)["lost_columns"] == ["town"]
     [said] = done.stderr.splitlines()
     assert said.startswith('Warning: column "town" is lost completely')
 

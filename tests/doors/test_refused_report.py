@@ -46,7 +46,7 @@ def test_it_says_why_and_the_exit_code_stays(tmp_path: Path, form: str) -> None:
     text = unescape(place.read_text(encoding="utf-8"))
     for words in ("Not released", "too_few_records", "There are 120 records, fewer than k = 500."):
         assert words in text
-    assert "An earlier release of this name, if there is one, stays as it was." in text
+    assert "An earlier release of this name, if any, is unchanged." in text
     assert PLANTED not in text
     if form == "json":
         refusal = json.loads(text)["refusal"]

@@ -46,7 +46,7 @@ RELEASE = (*TABLE, "--export", "released.csv", "--sensitive", "illness")
 def test_a_bound_is_json_and_nothing_else(folder: Path) -> None:
     done = call("bound", *TABLE, "--seconds", "2", "--format", "json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["way"] == "classes"
+    assert json.loads(done.stdout)["method"] == "classes"
 
 
 def test_a_certificate_is_json_and_nothing_else(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_bound_of_text_says_what_a_bound_is_of(rows: Path) -> None:
     done = run("bound", "file:rows.csv", "--table", "rows", "-q", "ill", "--k", "2")
     assert done.exit_code == 2
     told = " ".join(done.output.split())
-    assert "a bound needs numbers, dates, or text that has an order." in told
+    assert "a bound needs numbers, dates, or ordered text." in told
     assert "--order" in told
     assert "--recoding" not in told
     frame = duckdb.sql("SELECT 'a' AS ill, 1 AS age FROM range(10)").df()

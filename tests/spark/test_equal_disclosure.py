@@ -116,13 +116,20 @@ def test_findings_are_those_of_a_frame(spark: SparkSession, name: str, tmp_path:
     spark.catalog.clearCache()
     assert local
     assert spark_warnings == local
-    assert report.telling == of_frame.telling
+    assert report.disclosive_columns == of_frame.disclosive_columns
     assert report.linking == of_frame.linking
     assert report.few_persons == of_frame.few_persons
     assert report.kept_identifiers == of_frame.kept_identifiers
     assert report.homogeneity == of_frame.homogeneity
     assert len(report.homogeneity) == len(options.get("sensitive", ()))
-    for key in ("telling", "linking", "few_persons", "kept_identifiers", "homogeneity"):
+    for key in (
+        "disclosive_columns",
+        "telling",
+        "linking",
+        "few_persons",
+        "kept_identifiers",
+        "homogeneity",
+    ):
         assert report.arguments.get(key) == of_frame.arguments.get(key)
 
 
@@ -162,7 +169,7 @@ def test_a_strict_release_without_findings_is_made(spark: SparkSession, tmp_path
     options = BLOCKS | QUASI | {"keep": ["sex", "visits"], "sensitive": ["illness"]}
     _, report = dbanon.spark.anonymize(rows, key=["id"], strict=True, **options)
     assert report.findings == ()
-    assert report.arguments["telling"] == []
+    assert report.arguments["disclosive_columns"] == []
 
 
 def test_a_sample_proves_that_values_differ(
@@ -176,9 +183,9 @@ def test_a_sample_proves_that_values_differ(
         lambda: dbanon.spark.anonymize(rows, key=["id"], **options)
     )
     # Of nine rows in ten at least, as databases say it; a height of one row follows from nothing.
-    assert [(finding.name, finding.determines, finding.share) for finding in report.telling] == [
-        ("place", None, 0.9)
-    ]
+    assert [
+        (finding.name, finding.determines, finding.share) for finding in report.disclosive_columns
+    ] == [("place", None, 0.9)]
     assert [finding.codes for finding in report.linking] == ["age"]
     assert len(spark_warnings) == 2
 
@@ -248,4 +255,4 @@ def test_types_that_have_no_hash_of_their_own(spark: SparkSession, tmp_path: Pat
     with warnings.catch_warnings():
         warnings.simplefilter("error", KeptColumnTells)
         _, report = dbanon.spark.anonymize(source_rows, key=["id"], **options)
-    assert report.telling == ()
+    assert report.disclosive_columns == ()

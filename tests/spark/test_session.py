@@ -157,7 +157,7 @@ def test_a_master_that_is_not_there(sessions: Any) -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:here", ":7077", "127.0.0.1:70000"])
 def test_a_master_without_host_or_port(address: str, sessions: Any) -> None:
     sessions.stop()
-    with pytest.raises(InvalidParameter, match="host and its port"):
+    with pytest.raises(InvalidParameter, match="by host and port"):
         open_session(f"spark://{address}")
 
 

@@ -318,7 +318,7 @@ def test_places_that_are_none(spark: SparkSession, people: str, files: str) -> N
     for source, target in ((files, "duckdb:///x.duckdb"), ("sqlite:///x.db", files), (5, files)):
         with pytest.raises(InvalidParameter, match="PostgreSQL"):
             anonymize_table(spark, source, target, **ASKED)
-    with pytest.raises(InvalidParameter, match="names a relation"):
+    with pytest.raises(InvalidParameter, match="names a table"):
         anonymize_table(spark, files, people, **ASKED)
     with pytest.raises(InvalidParameter, match="one step"):
         anonymize_table(spark, files, files + "x", **ASKED, if_exists="replace")

@@ -255,7 +255,7 @@ def test_a_release_made_inside_the_database_has_a_certificate(run_sql: Run, sql_
     shown = dbanon.show(sql_url, "release.p")
     told = shown["arguments"]["certificate"]
     assert (told["limit"], told["records"], told["k"]) == (30, 120, 5)
-    assert told["way"] in ("neighbours", "pairs", "classes", "fitting")
+    assert told["method"] in ("neighbours", "pairs", "classes", "fitting")
     numbers = run_sql("SELECT age, income, weight FROM app.people")
     bound = dbanon.lower_bound(np.array(numbers, float), 5)
     assert bound > 0

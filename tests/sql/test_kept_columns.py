@@ -47,17 +47,17 @@ def test_notices_summary_and_the_same_by_both_ways(
             k=5,
             keep=["gen", "own", "part", "gap"],
         )
-    assert {column.name: column.determines for column in report.telling} == {
+    assert {column.name: column.determines for column in report.disclosive_columns} == {
         "gen": "i",
         "own": None,
     }
-    notices = [f"dbanon: column {column.describe(5)}" for column in report.telling]
+    notices = [f"dbanon: column {column.describe(5)}" for column in report.disclosive_columns]
     assert said == [("NOTICE", text) for text in notices]
     assert "secret" not in str(said)
-    expected = [vars(column) for column in report.telling]
-    recorded = run_sql("SELECT arguments->'telling' FROM dbanon.release")
+    expected = [vars(column) for column in report.disclosive_columns]
+    recorded = run_sql("SELECT arguments->'disclosive_columns' FROM dbanon.release")
     assert recorded == [(expected,)] * 2
-    assert run_sql("SELECT arguments->'telling' FROM release.p_summary") == [(expected,)]
+    assert run_sql("SELECT arguments->'disclosive_columns' FROM release.p_summary") == [(expected,)]
 
 
 def test_strict(run_sql: Run) -> None:
@@ -137,7 +137,7 @@ def test_rows_that_are_withheld_do_not_count(run_sql: Run) -> None:
     run_sql("ALTER TABLE app.people ALTER gen DROP EXPRESSION")
     run_sql("INSERT INTO app.people SELECT i + 1, NULL, gen, own, part, gap FROM app.people")
     run_sql(CALL.format("p", "keep => '{gen}', nulls => 'suppress', max_suppression => 1"))
-    assert run_sql("SELECT rows_out, arguments->'telling' FROM dbanon.release") == [
+    assert run_sql("SELECT rows_out, arguments->'disclosive_columns' FROM dbanon.release") == [
         (500, [{"name": "gen", "determines": "i", "share": 1.0}])
     ]
     # Twice in one transaction: what was staged for it is gone.
@@ -157,7 +157,7 @@ def test_no_code_of_another_role_runs(run_sql: Run) -> None:
         " (g * 7919 % 50, 1)::app.pair AS kept, '{}'::json AS doc FROM generate_series(1, 500) AS g"
     )
     run_sql(CALL.format("p", "keep => '{kept,doc}'"))
-    assert run_sql("SELECT arguments->'telling' FROM dbanon.release") == [
+    assert run_sql("SELECT arguments->'disclosive_columns' FROM dbanon.release") == [
         ([{"name": "kept", "determines": "i", "share": 1.0}],)
     ]
 

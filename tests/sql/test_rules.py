@@ -155,7 +155,7 @@ def test_comments_are_read_where_wanted(run_sql: Run) -> None:
         ('{"age": {"role": "keep"}}', "kept without a reason"),
         ('{"age": {"role": "drop", "key": 1}}', "has a key that the role"),
         ('{"age": {"role": "quasi_identifier", "hierarchy": {"file": "x"}}}', "one key that says"),
-        ('{"age": {"role": "sensitive", "model": {"l": 2}}}', "a privacy model that there is not"),
+        ('{"age": {"role": "sensitive", "model": {"l": 2}}}', "an unknown privacy model"),
         ('{"age": "entity", "name": "entity"}', "More than one column has the role entity"),
         ('{"agee": "drop"}', "no column agee"),
         ("[1]", "must be an object"),

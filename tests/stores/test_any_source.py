@@ -124,7 +124,7 @@ def test_without_leave_or_place_nothing_is_drawn(
         with pytest.raises(InvalidParameter, match="There is no store") as raised:
             dbanon.anonymize(source, **GIVEN, target=target)
         assert 'kept_columns="client"' in str(raised.value)
-    with pytest.raises(InvalidParameter, match="needs a place"):
+    with pytest.raises(InvalidParameter, match="where the release should go"):
         dbanon.anonymize(url, **DRAWN)
     with pytest.raises(InvalidParameter, match="where"):
         dbanon.anonymize(url, **DRAWN, target=target, where="age > 3")
@@ -264,7 +264,7 @@ def test_a_stream_is_read_once(target: str) -> None:
             pass
         assert raised.value.code == code
     assert isinstance(refused(iter([]), target), InvalidParameter)
-    assert "no frame" in refused(iter([1]), target).message
+    assert "not yield data frames" in refused(iter([1]), target).message
 
 
 def test_a_source_that_stalls(target: str) -> None:

@@ -46,12 +46,13 @@ def test_a_table_has_the_bound_of_its_rows(database: Database) -> None:
     assert found.share == pytest.approx(dbanon.lower_bound(frame, 4), rel=1e-4)
     plain = json.loads(told.stdout)
     assert plain["lower_bound"] == pytest.approx(found.share, rel=1e-4)
-    assert (plain["records"], plain["k"], plain["way"]) == (40, 4, "classes")
+    assert (plain["records"], plain["k"], plain["method"]) == (40, 4, "classes")
     assert 0 < plain["simple_bound"] < plain["lower_bound"]
     assert set(plain) == {
         "k",
         "records",
         "lower_bound",
+        "method",
         "way",
         "complete",
         "simple_bound",
@@ -126,7 +127,7 @@ def test_a_release_says_how_near_it_is_to_the_least_loss(database: Database) -> 
     told = report.arguments["certificate"]
     bound = dbanon.lower_bound(frame_of(database), 4)
     assert told["limit"] == 30
-    assert (told["way"], told["records"]) == ("classes", 40)
+    assert (told["method"], told["records"]) == ("classes", 40)
     exact = report.internal.certificate
     assert exact["lower_bound"] == pytest.approx(bound, rel=1e-4)
     assert exact["above"] == pytest.approx(

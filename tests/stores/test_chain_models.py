@@ -123,7 +123,7 @@ def test_newcomers_whom_a_model_keeps_out_stay_out_for_good(
     load(database, months.now)
     report = chained.release(models=[MODELS[0]])
     assert (report.rows_out, report.arguments["chain"]["refused"]) == (12, 4)
-    assert "4 kept out by models" in report.earlier_releases
+    assert "4 excluded by models" in report.earlier_releases
     # Others come with whom they would keep to it, and their own values change.
     months.now |= {200 + i: (30 + i, 4000, "a", ("gout", "none")[i % 2], 0) for i in range(4)}
     months.now |= {one: (*values[:3], "gout", 0) for one, values in list(alike.items())[:2]}

@@ -10,7 +10,7 @@ import pytest
 
 from dbanon.chain.newcomers import select_classes
 from dbanon.chain.quality import typical_loss
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from tests.stores.chain_cases import Chained, Months, load, person
 from tests.stores.databases import Database
 
@@ -119,12 +119,12 @@ def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
     losses = np.array([4.1, 8.0, 8.1, 10.0, 10.1])
     for of_first, good in ((even, 2), (tailed, 4)):
         let_in = select_classes(
-            Rules(changes="show", min_newcomers=0), 2, losses, np.zeros(5, np.int64), 10,
+            ChainRules(changes="show", min_newcomers=0), 2, losses, np.zeros(5, np.int64), 10,
             typical_loss(of_first),
         )  # fmt: skip
         assert let_in.tolist() == [i < good for i in range(5)]
 
 
 def test_chains_of_earlier_versions_keep_their_rules() -> None:
-    assert Rules.of_plain({"changes": "show", "admit_every": 2}).fewest(5) == 0
-    assert Rules(changes="show").fewest(5) == 25
+    assert ChainRules.of_plain({"changes": "show", "admit_every": 2}).fewest(5) == 0
+    assert ChainRules(changes="show").fewest(5) == 25

@@ -16,7 +16,7 @@ import pytest
 import dbanon
 from dbanon.chain import cell_rows
 from dbanon.chain.reference import Reference
-from dbanon.data.measures import Distribution
+from dbanon.data.measures import ValueFrequencies
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import ChainChanged, ChainModelBroken
 from dbanon.hierarchy.tree import Hierarchy
@@ -142,7 +142,7 @@ def test_what_breaks_a_model_is_found_by_the_recount(
     else:
         # The table of now decides in place of the first release's.
         as_it_is = cell_rows.find_failing_cells
-        now = Distribution(np.array([12]), ("none",))
+        now = ValueFrequencies(np.array([12]), ("none",))
         monkeypatch.setattr(
             cell_rows,
             "find_failing_cells",
@@ -157,12 +157,12 @@ def test_what_breaks_a_model_is_found_by_the_recount(
 
 def test_values_have_their_place_among_those_of_the_first_release() -> None:
     age = Attribute("age", Kind.INTEGER, sql_type="integer")
-    known = Distribution(np.array([1, 2, 1, 4]), ("2", "10", "30"))
+    known = ValueFrequencies(np.array([1, 2, 1, 4]), ("2", "10", "30"))
     ordered = Reference(age, known, None, True)
     assert ordered.places(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
     assert ordered.table.counts.tolist() == [1, 2, 1, 4]
     # Without an order they have the last place; NULL, too, where the first release had none.
-    equal = Reference(age, Distribution(np.array([1, 2, 1]), ("2", "10", "30")), None, False)
+    equal = Reference(age, ValueFrequencies(np.array([1, 2, 1]), ("2", "10", "30")), None, False)
     assert equal.places(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
     assert equal.table.counts.tolist() == [1, 2, 1, 0]
     table = equal.table

@@ -179,7 +179,7 @@ def test_a_quasi_identifier_is_a_persons(database: Database, tmp_path: Path) -> 
 
 def test_a_chain_of_one_row_says_what_it_would_take(database: Database, tmp_path: Path) -> None:
     load(database, persons())
-    with pytest.raises(InvalidParameter, match="one row a person"):
+    with pytest.raises(InvalidParameter, match="one row per person"):
         Stays(database, tmp_path, mode="measure")
     chained = Stays(database, tmp_path, max_rows_per_person=None)
     with pytest.raises(ChainEntityRows) as refused:

@@ -353,7 +353,7 @@ def test_a_report_tells_nothing_that_an_exchange_changes(tmp_path: Path, copied:
     for of, name in ((world, "as they were"), (changed, "alone")):
         independent = ChainRun(SqliteDatabase(tmp_path / name), of, tmp_path)
         independent.fill(next(iter(of.sources())))
-        tells.append(independent.release(chain=None).telling)
+        tells.append(independent.release(chain=None).disclosive_columns)
     copies = [any(one.determines == "q0" for one in found) for found in tells]
     assert copies == [copied, False]
 

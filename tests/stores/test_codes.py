@@ -58,7 +58,7 @@ def test_a_code_that_nobody_has_is_not_released_without_a_word(database: Databas
     assert strange > 0
     assert report.arguments["averaged_codes"] == {"marital": strange}
     [text] = [str(one.message) for one in caught if one.category is CodesAveraged]
-    assert f"{strange} rows are released with a code that nobody has" in text
+    assert f"{strange} rows are released with a code that does not occur in the source" in text
     assert any("is a code" in text for text in report.warned)
     assert "CODES AVERAGED" in dict(report.rows())
 
@@ -162,7 +162,7 @@ def test_frames_keep_the_type_of_codes() -> None:
     made, _ = dbanon.anonymize_frame(frame, recoding="representative", **given)
     assert made["marital"].dtype == frame["marital"].dtype
     assert set(made["marital"]) <= set(CODES)
-    with pytest.raises(UnsupportedType, match="no number, and so not numeric"):
+    with pytest.raises(UnsupportedType, match="not a number, so it cannot be numeric"):
         dbanon.anonymize_frame(
             frame.assign(marital="x"), **(given | {"kinds": {"marital": "numeric"}})
         )

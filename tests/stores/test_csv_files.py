@@ -163,13 +163,13 @@ SECRET = "S3CRET"
 @pytest.mark.parametrize(
     ("content", "reading", "said"),
     [
-        (b"a,b,a\n1,2,3\n", {}, "Line 1 of .* two columns alike: columns 1 and 3"),
+        (b"a,b,a\n1,2,3\n", {}, "Line 1 of .* two columns the same: columns 1 and 3"),
         (b"a,b,A\n1,2,3\n", {}, "two columns alike: columns 1 and 3"),
-        (b"\n\na;a\n1;2\n", {}, "Line 3 of .* two columns alike"),
+        (b"\n\na;a\n1;2\n", {}, "Line 3 of .* two columns the same"),
         # Without a header these are values.
         (b"4711,4711\n1,2\n", {}, "two columns alike: columns 1 and 2"),
-        (b'a,b\n1,"x\ny"\na,b\n1,2\n', {}, "Line 4 of .* is its header again"),
-        (b"a;b\r\n1;S3CRET\r\na;b\r\n", {}, "Line 3 of .* is its header again"),
+        (b'a,b\n1,"x\ny"\na,b\n1,2\n', {}, "Line 4 of .* repeats its header"),
+        (b"a;b\r\n1;S3CRET\r\na;b\r\n", {}, "Line 3 of .* repeats its header"),
         (
             "a;Ort\n1;x\n2;K\u00f6ln S3CRET\n".encode("latin-1"),
             {},
@@ -202,7 +202,7 @@ SECRET = "S3CRET"
         (b"\n\n", {}, "has no header"),
         (b"a," * 2**20, {}, "no header, or one of more than 1 MiB"),
         # What DuckDB reads and Python's reader does not, which fields of this length are.
-        (b"a,b\n" + b"x" * 200_000 + b",2\na,b\n", {}, "A line of .* is its header again"),
+        (b"a,b\n" + b"x" * 200_000 + b",2\na,b\n", {}, "A line of .* repeats its header"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_found_with_its_line(
@@ -284,6 +284,16 @@ def planned(path: Path, k: int = 5, **more: Any) -> dict[str, str]:
         for label, text in found.pairs()
         if label.startswith("column ")
     }
+
+
+def test_the_plan_has_the_former_key_of_a_format_too(tmp_path: Path) -> None:
+    path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
+    plan = dbanon.plan(
+        f"file:{path}", table="stays", quasi_identifiers=["Fallnr"], k=5, output="release.stays"
+    )
+    columns = plan.to_dict()["file_columns"]
+    assert any(column["text_format"] for column in columns)
+    assert all(column["text_format"] == column["told"] for column in columns)
 
 
 def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.data.counts import Cells, EntityCount
+from dbanon.data.counts import ClassValueCounts, EntityCount
 from dbanon.doors.cli.render import verification_table
 from dbanon.errors import ModelInfeasible, RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
@@ -209,12 +209,12 @@ def test_what_does_not_hold_is_not_published(
     given = {**GIVEN, "models": MODELS[:1]}
     count = SqlTarget.count
 
-    def all_have_it(found: EntityCount, cells: Cells) -> EntityCount:
+    def all_have_it(found: EntityCount, cells: ClassValueCounts) -> EntityCount:
         assert cells.persons is not None
         everybody = replace(cells, persons=found.in_class[cells.classes])
         return replace(found, cells={"ill": everybody})
 
-    def another_row(found: EntityCount, cells: Cells) -> EntityCount:
+    def another_row(found: EntityCount, cells: ClassValueCounts) -> EntityCount:
         sizes = cells.sizes.copy()
         sizes[:2] += (1, -1)
         return replace(found, cells={"ill": replace(cells, sizes=sizes)})

@@ -83,9 +83,9 @@ def test_a_packed_file_that_is_cut_off_or_too_large_is_refused(tmp_path: Path, p
     ending = "zst" if pack is zstd else "gz"
     path = tmp_path / f"t.csv.{ending}"
     path.write_bytes(pack(("id,age\n" + "1,2\n" * 100_000).encode())[:-20])
-    assert "cannot be read as what its name says" in refused(path).message
+    assert "is not of the kind that its name says" in refused(path).message
     path.write_bytes(TEXT.encode())
-    assert "cannot be read as what its name says" in refused(path).message
+    assert "is not of the kind that its name says" in refused(path).message
     path.write_bytes(pack(b"id,age\n" + b"1,2\n" * 20_000_000))
     store = open_store(f"file:{path}", memory=70_000_000)
     with pytest.raises(MemoryLimit), store.session(write=False):
@@ -282,7 +282,7 @@ def test_of_several_sheets_one_is_named(tmp_path: Path) -> None:
     assert len(loaded(path, sheet="June")[1]) == 1
     assert "--sheet May" in on_line(refused(path, InvalidParameter, sheet="july"))
     path.write_text("no workbook")
-    assert "cannot be read as what its name says" in refused(path).message
+    assert "is not of the kind that its name says" in refused(path).message
 
 
 def bomb(path: Path, *cells: str, texts: str = "", name: str = "May") -> Path:
@@ -348,7 +348,7 @@ def test_a_part_that_is_larger_than_its_directory_says(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as file:
         size = file.getinfo("xl/worksheets/sheet1.xml").file_size
     path.write_bytes(data.replace(size.to_bytes(4, "little"), (100).to_bytes(4, "little")))
-    assert "cannot be read as what its name says" in refused(path).message
+    assert "is not of the kind that its name says" in refused(path).message
 
 
 @pytest.mark.usefixtures("_calamine")

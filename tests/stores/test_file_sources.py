@@ -83,7 +83,7 @@ def test_no_database_is_needed(tmp_path: Path, kind: str) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["p.csv", "p.parquet"]
     done = call(*words)
     assert done.exit_code == 2
-    assert "needs a place" in done.stderr
+    assert "where the release should go" in done.stderr
     # What was exported may be replaced: it says that it is a release.
     assert call(*words, "--export", out / "p.parquet").exit_code == 2
     assert call(*words, "--export", out / "p.parquet", "--if-exists", "replace").exit_code == 0

@@ -206,7 +206,7 @@ def test_a_link_that_leads_around_in_a_circle(tmp_path: Path) -> None:
 
 def test_a_pipe_is_no_file_of_rows(drop: Path, ending: str, tmp_path: Path) -> None:
     os.mkfifo(drop / f"b.{ending}")
-    with pytest.raises(ForeignFile, match="no regular file"):
+    with pytest.raises(ForeignFile, match="not a regular file"):
         ages_of(f"file:{drop}/", tmp_path)
 
 
@@ -325,7 +325,7 @@ def test_the_file_of_a_hierarchy_is_no_link_of_another_account(tmp_path: Path) -
 
 
 def test_it_is_refused_where_there_are_no_files(tmp_path: Path) -> None:
-    with pytest.raises(DbanonError, match="foreign_files applies to files"):
+    with pytest.raises(DbanonError, match="foreign_files only applies to files"):
         ages_of(f"duckdb:///{tmp_path / 'a.duckdb'}", tmp_path, foreign_files="links")
-    with pytest.raises(DbanonError, match="foreign_files applies to files"):
+    with pytest.raises(DbanonError, match="foreign_files only applies to files"):
         ages_of("s3://bucket/folder/", tmp_path, foreign_files="links")

@@ -17,7 +17,7 @@ from dbanon.doors.releases import (
     load_hierarchy,
     store_hierarchy,
 )
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.refusal import refuse
 from tests.stores.trees import (
@@ -138,7 +138,7 @@ def test_all_that_is_wrong_with_a_table(database: Database, which: str) -> None:
     load_pairs(database, rows)
     error = refuse(database, errors.HierarchyBroken, "ref", **GIVEN, hierarchies={"place": table()})
     assert error.sqlstate == "ZK004"
-    kinds = Counter(p.kind for p in error.problems if isinstance(p, Problem))  # type: ignore[attr-defined]
+    kinds = Counter(p.kind for p in error.problems if isinstance(p, HierarchyProblem))  # type: ignore[attr-defined]
     assert kinds == wanted
     assert not any(label in str(error) for label in ("Rome", "Norway", "France"))
 
@@ -147,7 +147,7 @@ def test_values_that_are_no_leaf(database: Database) -> None:
     load(database)
     load_pairs(database, [pair for pair in PAIRS if pair[0] not in ("Oslo", "Bari")])
     error = refuse(database, errors.HierarchyBroken, **GIVEN, hierarchies={"place": table()})
-    labels = {p.label for p in error.problems if isinstance(p, Problem)}  # type: ignore[attr-defined]
+    labels = {p.label for p in error.problems if isinstance(p, HierarchyProblem)}  # type: ignore[attr-defined]
     assert labels == {"Oslo", "Bari"}
 
 

@@ -132,7 +132,7 @@ def test_releases_of_a_chain(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     if database.name == "mariadb":
-        skip_case("MariaDB keeps no chains")
+        skip_case("MariaDB cannot store chains")
     monkeypatch.setenv("PEOPLE", database.url)
     _load(database, _rows(60, 60))
     made = call(

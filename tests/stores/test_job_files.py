@@ -222,8 +222,8 @@ def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) 
     [one] = json.loads(done.stdout)["jobs"]
     assert one["report"]["evaluation"] is not None
     text = Path(str(page).format(release=one["report"]["release_id"])).read_text()
-    assert "It was not evaluated further" not in text
-    assert "lacks what the database knows" not in done.stderr
+    assert "No further evaluation" not in text
+    assert "lacks information about the release" not in done.stderr
     # Any other report needs none of it.
     file = write(tmp_path, job(report=f'"{tmp_path}/report.json"'))
     [one] = json.loads(call("run", file, "--format", "json").stdout)["jobs"]

@@ -73,7 +73,7 @@ def given(**more: Any) -> dict[str, Any]:
 
 def found(report: dbanon.Report) -> dict[str, list[tuple[str | None, float]]]:
     columns: dict[str, list[tuple[str | None, float]]] = {}
-    for column in report.telling:
+    for column in report.disclosive_columns:
         columns.setdefault(column.name, []).append((column.determines, column.share))
     return columns
 
@@ -88,16 +88,18 @@ def test_what_each_column_tells(database: Database) -> None:
         report = database.anonymize(**given(keep=list(COLUMNS)))
     assert found(report) == EXPECTED
     texts = [str(w.message) for w in said if w.category is KeptColumnTells]
-    assert texts == [f"Column {column.describe(K)}." for column in report.telling]
+    assert texts == [f"Column {column.describe(K)}." for column in report.disclosive_columns]
     # Names and shares only: no value of a column, no count.
     assert not any(word in text for text in texts for word in (*WORDS[18:78], "text 1", "600"))
     recorded = database.rows(f"SELECT arguments FROM {database.ledger()}")[0][0]
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
-    assert [TellingColumn(**entry) for entry in arguments["telling"]] == list(report.telling)
-    assert [text for label, text in report.rows() if label == "COLUMN TELLS"] == [
-        column.describe(K) for column in report.telling
+    assert [TellingColumn(**entry) for entry in arguments["disclosive_columns"]] == list(
+        report.disclosive_columns
+    )
+    assert [text for label, text in report.rows() if label == "DISCLOSIVE COLUMN"] == [
+        column.describe(K) for column in report.disclosive_columns
     ]
-    assert report.to_dict()["telling"][0] == vars(report.telling[0])
+    assert report.to_dict()["disclosive_columns"][0] == vars(report.disclosive_columns[0])
 
 
 def test_of_a_data_frame_it_is_the_same() -> None:
@@ -109,7 +111,7 @@ def test_of_a_data_frame_it_is_the_same() -> None:
     with pytest.raises(TellingColumnRefused):
         dbanon.anonymize_frame(frame, **given(keep=["copy"]), strict=True)
     _, report = dbanon.anonymize_frame(frame, **given(keep=["unrelated"]), strict=True)
-    assert report.telling == ()
+    assert report.disclosive_columns == ()
 
 
 def test_in_another_database(
@@ -136,7 +138,7 @@ def test_strict_publishes_nothing(database: Database) -> None:
         assert (error.exit_code, error.code, error.sqlstate) == (6, "telling_column", "ZK005")
     harmless = [name for name in COLUMNS if name not in EXPECTED]
     report = database.anonymize(**given(sensitive=harmless), strict=True)
-    assert report.telling == ()
+    assert report.disclosive_columns == ()
 
 
 def test_a_warning_made_an_error_publishes_nothing(database: Database) -> None:
@@ -162,7 +164,7 @@ def test_strata_are_released_too(database: Database) -> None:
     # Where the release shows the value itself, the stratum tells nothing more.
     wanted |= {"method": "mdav", "output": "release.shown"}
     report = database.anonymize(**wanted, by=["decade_copy"], strict=True)
-    assert report.telling == ()
+    assert report.disclosive_columns == ()
 
 
 def test_only_released_rows_count(database: Database) -> None:
@@ -204,7 +206,7 @@ def test_of_persons(database: Database) -> None:
     frame = pd.DataFrame({"age": AGE, "zip": ZIP, "person": person})
     frame["address"], frame["site"] = frame["person"] * 7, frame["person"] % 3
     _, of_frame = dbanon.anonymize_frame(frame, **given(keep=["address", "site"]), entity="person")
-    assert of_frame.telling == report.telling
+    assert of_frame.disclosive_columns == report.disclosive_columns
 
 
 def test_few_rows(database: Database) -> None:

@@ -199,7 +199,7 @@ def test_catalogs_that_give_each_table_a_directory_of_its_own(
 
     monkeypatch.setattr(SqlCatalog, "_resolve_table_location", resolve)
     if not takes:
-        with pytest.raises(InvalidParameter, match="another directory each time"):
+        with pytest.raises(InvalidParameter, match="a different directory each time"):
             released(warehouse)
         assert files(warehouse) == []
         return

@@ -53,7 +53,7 @@ def test_a_copied_mark_is_no_release(database: Database, kind: str) -> None:
         [],
     )
     store = open_store(database.url)
-    with pytest.raises(errors.ReleaseNotFound, match="bears the mark"):
+    with pytest.raises(errors.ReleaseNotFound, match="has the mark"):
         verify(store, parse_relation("release.treasure"))
     # The same name as the release had, and its mark: where relations have numbers, that tells.
     database.execute(f"DROP {kind} {database.relation('release.people')}")

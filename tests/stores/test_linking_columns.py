@@ -53,13 +53,13 @@ def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             report = database.anonymize(**ASKED, keep=[name, *ORDINARY], if_exists="replace")
-        assert not report.telling
+        assert not report.disclosive_columns
         [finding] = report.linking
         assert finding == LinkingColumn(name, "age", below_k(rows_of(database, name)))
         assert finding.share > 0.05
         said = [str(one.message) for one in caught if one.category is KeptColumnLinks]
         assert said == [f"Column {finding.describe(K)}."]
-        assert [text for label, text in report.rows() if label == "COLUMN LINKS"] == [
+        assert [text for label, text in report.rows() if label == "LINKING COLUMN"] == [
             finding.describe(K)
         ]
     [(recorded,)] = database.rows(

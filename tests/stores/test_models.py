@@ -153,7 +153,7 @@ def test_a_stratum_without_enough_values_is_said(database: Database) -> None:
     error = refuse(
         database,
         ModelInfeasible,
-        "do not keep to the models",
+        "violate the models",
         **GIVEN,
         by=["site"],
         models=[dbanon.Model("distinct_l", "ill", 2)],

@@ -143,7 +143,7 @@ def test_the_level_holds_whichever_value_is_looked_at(
     held: list[set[int]],
     l: int,  # noqa: E741
 ) -> None:
-    """The level that numbers of persons give is no better than any choice of one value a person."""
+    """The level that person identifiers give is no better than any choice of one value a person."""
     one = dict(enumerate(held))
     counts = np.zeros((1, 5), np.int64)
     for values in held:

@@ -63,7 +63,7 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
         "--methods",
         "gaa_cp",
     )
-    assert '"Patienten-Nr" says whose a row is' in advice
+    assert '"Patienten-Nr" identifies persons' in advice
     assert "--nulls merge" in advice
 
     job = folder / "job.yaml"

@@ -1,4 +1,4 @@
-"""What is no database file is refused as source and target: nothing may be verified and gone."""
+"""Other files than databases are refused as source and target: nothing may be verified and gone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_files_of_rows(
     before = path.read_bytes()
     database = people.url if role == "target" else f"{kind}:///{path}"
     target = f"{kind}:///{path}" if role == "target" else None
-    with pytest.raises(NotADatabase, match="is no database file"):
+    with pytest.raises(NotADatabase, match="is not a database file"):
         people.anonymize(database=database, target=target, **GIVEN)
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted({name, people.path.name})
@@ -74,7 +74,7 @@ def test_files_of_rows(
 def test_a_new_file_that_would_be_taken_for_rows(
     kind: str, name: str, tmp_path: Path, people: SqliteDatabase
 ) -> None:
-    with pytest.raises(NotADatabase, match="name of another kind of file"):
+    with pytest.raises(NotADatabase, match="extension of another kind of file"):
         people.anonymize(target=f"{kind}:///{tmp_path / name}", **GIVEN)
     assert not (tmp_path / name).exists()
     with pytest.raises(DatabaseNotFound, match="There is no file"):

@@ -146,7 +146,7 @@ def test_a_store_that_fails_midway(
     with monkeypatch.context() as patch:
         failing("put")
         with pytest.raises(
-            DatabaseFailure, match=r"the object store does not do it \(ValueError\)"
+            DatabaseFailure, match=r"the object store does not answer \(ValueError\)"
         ) as raised:
             released(tmp_path, **given)
         assert "signed" not in str(raised.value)

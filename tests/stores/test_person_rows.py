@@ -161,9 +161,9 @@ def test_too_few_persons_are_refused(database: Database) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "no column says whose a row is": {"entity": None},
+    "no column identifies persons": {"entity": None},
     "sets of columns": {"also_k": [["age"]]},
-    "no column may join": {
+    "no column may link": {
         "keep": [], "pseudonyms": ["id"], "pseudonym_key": "env:DBANON_TEST_KEY",
     },
     "entropy_l": {"sensitive": ["ill"], "models": [dbanon.Model("entropy_l", "ill", 2)]},
@@ -183,7 +183,7 @@ def test_what_needs_whole_persons_is_refused(database: Database, said: str) -> N
 def test_a_chain_is_refused(sqlite_file: Database) -> None:
     load(sqlite_file)
     chain = dbanon.Chain("months", "env:DBANON_TEST_KEY")
-    with pytest.raises(InvalidParameter, match="not for chains"):
+    with pytest.raises(InvalidParameter, match="cannot use persons=rows"):
         sqlite_file.anonymize(**GIVEN, chain=chain)
 
 
@@ -249,7 +249,7 @@ jobs:
     file.write_text(job.replace("    entity: who\n", ""))
     refused = CliRunner().invoke(main, ["run", str(file)])
     assert refused.exit_code == 2
-    assert "says whose a row is" in refused.output
+    assert "identifies persons" in refused.output
 
 
 def test_frames_do_the_same(sqlite_file: Database) -> None:

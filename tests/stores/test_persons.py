@@ -96,7 +96,7 @@ def test_classes_of_few_persons_are_warned_of(database: Database) -> None:
     recorded = database.rows(f"SELECT arguments FROM {database.ledger()}")[0][0]
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
     assert [FewPersons(**one) for one in arguments["few_persons"]] == list(report.few_persons)
-    assert [text for label, text in report.rows() if label == "PERSONS"] == [
+    assert [text for label, text in report.rows() if label == "PERSON IDENTIFIER"] == [
         one.describe(K) for one in report.few_persons
     ]
 
@@ -233,7 +233,7 @@ def test_ordinary_columns_are_no_numbers_of_persons(seed: int, sqlite_file: Sqli
 
 @pytest.mark.parametrize("name", ["code_x", "record_no"])
 def test_values_tell_it_where_no_name_does(name: str, database: Database) -> None:
-    """Birth date and sex do not vary within: it numbers persons, whatever it is called."""
+    """Birth date and sex do not vary within: it identifies persons, whatever it is called."""
     types = {name if n == "patient_id" else n: t for n, t in TYPES.items() if n != "account"}
     rows = [(row[0], row[1], *row[3:]) for row in stays()]
     database.load("people", {n: database.types[kind] for n, kind in types.items()}, rows)

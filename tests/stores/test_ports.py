@@ -53,7 +53,7 @@ def job(**given: Any) -> Job:
 
 
 def test_a_frame_is_released_into_a_database(database: Database) -> None:
-    """The person's numbers travel, the persons do not; counted as any release is."""
+    """The person identifiers travel, the persons do not; counted as any release is."""
     data = people()
     frame = pd.DataFrame(data)
     with open_store(database.url).session(write=True) as session:

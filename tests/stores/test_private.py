@@ -430,7 +430,7 @@ def test_a_page_charges_no_budget(budgeted: Database, tmp_path: Path) -> None:
         assert recounted in text
         assert "1 of 3 are spent" in text
         assert report["guarantee"].rstrip(".") + ".<" in text
-        assert all(how in text for how in report["told"])
+        assert all(how in text for how in report["method_notes"])
         assert "http-equiv" in text
         assert "<script" not in text
         assert (tmp_path / page).stat().st_mode & 0o777 == 0o600

@@ -84,7 +84,7 @@ def test_one_release_may_spend_all_of_its_budget(filled: Database) -> None:
 def test_a_budget_of_epsilon_takes_no_delta_and_nothing_is_spent(filled: Database) -> None:
     url = filled.url
     dbanon.create_budget(url, "people", source="people", epsilon=3)
-    with pytest.raises(InvalidParameter, match="has an epsilon and no delta"):
+    with pytest.raises(InvalidParameter, match="has an epsilon but no delta"):
         release(filled, **ZCDP)
     assert dbanon.show_budget(url, "people").spent == 0.0
     report = release(filled)

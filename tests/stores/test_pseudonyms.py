@@ -168,14 +168,14 @@ def test_fewer_pseudonyms_than_values_are_not_published(
         ({"pseudonym_key": None}, "invalid_parameter", "need a key"),
         ({"pseudonym_key": KEY}, "invalid_parameter", "file:PATH or env:NAME"),
         ({"pseudonym_key": "env:NOT_SET"}, "pseudonym_key_wrong", "NOT_SET"),
-        ({"pseudonyms": []}, "invalid_parameter", "no column is one"),
+        ({"pseudonyms": []}, "invalid_parameter", "no column has pseudonyms"),
         ({"pseudonyms": ["age"]}, "invalid_parameter", "age"),
         ({"pseudonyms": ["nobody"]}, "column_not_found", "nobody"),
         ({"kept_columns": "client"}, "invalid_parameter", "kept_columns"),
         (
             {"chain": dbanon.Chain("c", "env:PSEUDONYMS"), "entity": "name"},
             "invalid_parameter",
-            "A chain shows rows",
+            "A chain prevents readers",
         ),
         # A value that is made anew has nothing that a set could bring together.
         ({"also_k": [["name"]]}, "invalid_parameter", '"name" of `also_k`'),

@@ -262,4 +262,4 @@ def test_a_signature_is_for_a_page(database: Database, tmp_path: Path) -> None:
     path = tmp_path / "report.txt"
     done = run("report", database.url, "release.people", "-o", str(path), "--for", "them")
     assert done.exit_code == 2
-    assert "--for and --purpose belong to a page" in done.stderr
+    assert "--for and --purpose only apply" in done.stderr

@@ -20,7 +20,7 @@ from dbanon.errors import (
     SourceChanged,
 )
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, Rules, checked
+from dbanon.job.rules import BY_RULES, TableRules, checked
 from dbanon.run.open import open_store
 from dbanon.run.rules import by_rules
 from dbanon.run.run_with_ledger import run_between
@@ -179,7 +179,9 @@ def test_the_order_of_declaring_changes_nothing(people: Database) -> None:
         dbanon.declare(people.url, table(people), {name: RULES[name]})
     report = released(people)
     assert report.arguments["declared"] == checked(RULES).digest
-    assert Rules(dict(reversed(checked(RULES).by_column.items()))).digest == checked(RULES).digest
+    assert (
+        TableRules(dict(reversed(checked(RULES).by_column.items()))).digest == checked(RULES).digest
+    )
     with pytest.raises(InvalidParameter, match="More than one column has the role entity"):
         dbanon.declare(people.url, table(people), {"name": "entity"})
 

@@ -70,7 +70,9 @@ def test_spellings_are_warned_of(database: Database) -> None:
     # What it warns of: five persons were counted where there is one.
     assert fewest_patients(database) == 1
     assert report.few_persons == (FOUND,)
-    assert [text for label, text in report.rows() if label == "PERSONS"] == [FOUND.describe(K)]
+    assert [text for label, text in report.rows() if label == "PERSON IDENTIFIER"] == [
+        FOUND.describe(K)
+    ]
     [(recorded,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
     assert arguments["entity_spellings"] == [vars(FOUND)]

@@ -1,4 +1,4 @@
-"""A connection of the caller's with a transaction open is refused, and the transaction kept."""
+"""A connection of the caller's with an open transaction is refused, and the transaction kept."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_duckdb_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
     before = connection.execute("SELECT * FROM duckdb_tables()").fetchall()
     connection.begin()
     connection.execute("INSERT INTO people VALUES (99, 'gout')")
-    with pytest.raises(errors.InvalidParameter, match="transaction open") as refused:
+    with pytest.raises(errors.InvalidParameter, match="open transaction") as refused:
         DOORS[door](connection, tmp_path)
     assert "Commit or roll back" in str(refused.value.hint)
     assert sorted(found.name for found in tmp_path.iterdir()) in ([], ["source.duckdb"])
@@ -128,7 +128,7 @@ def test_a_duckdb_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
 def test_a_duckdb_transaction_is_refused_before_the_first_statement() -> None:
     connection, seen = _in_duckdb(), list[str]()
     connection.begin()
-    with pytest.raises(errors.InvalidParameter, match="transaction open"):
+    with pytest.raises(errors.InvalidParameter, match="open transaction"):
         dbanon.anonymize(connection, **JOB, on_sql=seen.append)
     assert seen == []
     connection.rollback()
@@ -145,7 +145,7 @@ def test_a_duckdb_transaction_that_failed_is_the_callers_to_roll_back() -> None:
     connection.execute("INSERT INTO one VALUES (1)")
     with pytest.raises(duckdb.ConstraintException):
         connection.execute("INSERT INTO one VALUES (1)")
-    with pytest.raises(errors.InvalidParameter, match="transaction open"):
+    with pytest.raises(errors.InvalidParameter, match="open transaction"):
         dbanon.anonymize(connection, **JOB)
     connection.rollback()
     assert dbanon.anonymize(connection, **JOB).rows_out == 20
@@ -156,7 +156,7 @@ def test_whoever_made_the_file_does_not_answer_whether_a_transaction_is_open() -
     connection.execute("CREATE MACRO txid_current() AS (random() * 1e9)::BIGINT")
     connection.begin()
     connection.execute("INSERT INTO people VALUES (99, 'gout')")
-    with pytest.raises(errors.InvalidParameter, match="transaction open"):
+    with pytest.raises(errors.InvalidParameter, match="open transaction"):
         dbanon.anonymize(connection, **JOB)
     connection.commit()
     connection.execute("DROP MACRO txid_current; CREATE MACRO txid_current() AS 1")
@@ -169,7 +169,7 @@ def test_another_cursor_of_the_same_database_may_have_a_transaction_open() -> No
     other.begin()
     other.execute("CREATE TABLE elsewhere (a INTEGER)")
     assert dbanon.anonymize(connection, **JOB).rows_out == 20
-    with pytest.raises(errors.InvalidParameter, match="transaction open"):
+    with pytest.raises(errors.InvalidParameter, match="open transaction"):
         dbanon.anonymize(other, **JOB)
     other.commit()
 
@@ -188,7 +188,7 @@ def test_a_relation_of_a_transaction_is_read_in_it() -> None:
 
 @contextmanager
 def _engine(pool: type[Pool], database: str) -> Iterator[tuple[sqlalchemy.Engine, Any]]:
-    """An engine that has one connection, and that connection, with a transaction open."""
+    """An engine that has one connection, and that connection, with an open transaction."""
     kind = {"postgresql": "postgresql+psycopg"}.get(database.partition("://")[0])
     url = sqlalchemy.make_url(database)
     engine = sqlalchemy.create_engine(url.set(drivername=kind) if kind else url, poolclass=pool)
@@ -209,7 +209,7 @@ def test_an_engine_whose_one_connection_has_a_transaction_open_is_refused(
     with _engine(pool, "sqlite://") as (engine, held):
         driver: sqlite3.Connection = held.connection.driver_connection
         level = driver.isolation_level
-        with pytest.raises(errors.InvalidParameter, match="transaction open") as refused:
+        with pytest.raises(errors.InvalidParameter, match="open transaction") as refused:
             DOORS[door](engine, tmp_path)
         assert "Commit or roll back" in str(refused.value.hint)
         assert driver.in_transaction
@@ -226,7 +226,7 @@ def test_an_engine_of_postgresql_with_one_connection_is_refused_alike(
 ) -> None:
     postgresql.clear()
     with _engine(pool, postgresql.url) as (engine, held):
-        with pytest.raises(errors.InvalidParameter, match="transaction open"):
+        with pytest.raises(errors.InvalidParameter, match="open transaction"):
             DOORS[door](engine, tmp_path)
         driver: psycopg.Connection[Any] = held.connection.driver_connection
         assert driver.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
@@ -242,7 +242,7 @@ def test_a_sqlite_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
         connection.execute(_ROWS)
         connection.commit()
         connection.execute("INSERT INTO people VALUES (99, 'gout')")
-        with pytest.raises(errors.InvalidParameter, match="transaction open"):
+        with pytest.raises(errors.InvalidParameter, match="open transaction"):
             DOORS[door](connection, tmp_path)
         assert connection.in_transaction
         assert connection.execute("SELECT count(*) FROM people").fetchall() == [(21,)]

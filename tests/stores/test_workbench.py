@@ -68,7 +68,7 @@ def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
     both = f"compare?a=t%2Fgaa_cp%2F4&b=r%2F{bench.made.output}"
     page = said(client.page(both))
     assert "k counted" in page
-    assert "Each bin holds no row or many" in page
+    assert "Each bin is empty or contains many rows" in page
     report = client.page("report")
     assert "Loss against risk" in report
     assert "this release" in report

@@ -113,7 +113,7 @@ _PYTHON_PATH = click.option(
     metavar="DIRECTORY",
     help=(
         "Directory from which the server's Python imports dbanon and numpy. Repeatable. Default:"
-        " that of this Python."
+        " the one of this Python."
     ),
 )
 _TRUST_OWNER = click.option(
@@ -136,7 +136,7 @@ _LOCK_TIMEOUT = click.option(
     metavar="SECONDS",
     help=(
         "How long to wait for the ledger's tables while others read them. The command waits in"
-        " short tries, so that no session queues behind it."
+        " short attempts, so that no session queues behind it."
     ),
 )
 
@@ -201,15 +201,15 @@ def upgrade(url: str, **options: Any) -> None:
     multiple=True,
     metavar="ROLE",
     help=(
-        "A role whose relations may be releases that another role published, as after a dump was"
-        " restored without owners. Repeatable."
+        "A role whose tables may be releases that another role published, for example after a"
+        " restore without owners. Repeatable."
     ),
 )
 @_LOCK_TIMEOUT
 @FORMAT
 @log_format
 def repair(url: str, accept_owners: tuple[str, ...], lock_timeout: float, form: str) -> None:
-    """Attach the releases of a PostgreSQL ledger to their relations again, and say what was done.
+    """Attach the releases of a PostgreSQL ledger to their tables again, and report what was done.
 
     Needed after a dump was restored, and after the owner of a release changed. A relation is
     attached if its name, its owner, its columns and its rows are those that were released.

@@ -85,14 +85,14 @@ def _k_help(description: str) -> str:
     "to_declare",
     is_flag=True,
     help=(
-        "Show the proposals, ask for a yes, then declare the roles of columns that have no rule"
-        " yet. A column whose role is undecided gets no rule."
+        "Show the proposals, ask for confirmation, then declare the roles of columns that have no"
+        " rule yet. A column whose role is undecided gets no rule."
     ),
 )
 @click.option("--yes", is_flag=True, help="With --declare, do not ask.")
 @common
 def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
-    """Propose column roles, show which columns single rows out, and recommend a first release.
+    """Propose column roles, show which columns make rows unique, and recommend a first release.
 
     Roles are proposals, never decisions. Without --declare nothing is written. No value of the
     data is printed.
@@ -110,13 +110,12 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
             requested["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
-                "Rules are kept in the database of their table, and a file of rows has no"
-                " database.",
+                "Rules are stored in the database of their table, and a file has no database.",
                 hint="Leave out --declare, and name the columns in the call.",
             )
         if to_declare and form == "json" and not yes:
             raise click.UsageError(
-                "With --format json nobody is asked: add '--yes' to '--declare'."
+                "With --format json dbanon does not ask: add '--yes' to '--declare'."
             )
         advice = api.advise(url, **requested, on_sql=sql_printer(arguments["print_sql"]))
         line = None
@@ -151,20 +150,20 @@ def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> No
         f"{name}: {rule if isinstance(rule, str) else rule['role']}" for name, rule in new.items()
     ]
     click.echo(
-        f"Rules of {table} to be declared: {'; '.join(map(printable, proposals)) or 'none'}."
+        f"Rules to declare for {table}: {'; '.join(map(printable, proposals)) or 'none'}."
         + (
-            f" Already declared, and left: {', '.join(map(printable, sorted(declared)))}."
+            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared)))}."
             if declared
             else ""
         )
         + (
-            " Declared by others than the owner of today, and replaced where named above:"
+            " Declared by someone other than the present owner, and replaced if listed above:"
             f" {', '.join(map(printable, sorted(refused)))}."
             if refused
             else ""
         )
         + (
-            f" To be decided, without a rule: {', '.join(map(printable, open_columns))}."
+            f" Without a rule, for you to decide: {', '.join(map(printable, open_columns))}."
             if open_columns
             else ""
         ),
@@ -186,7 +185,7 @@ def _tables(advice: Advice) -> Group:
     from dbanon.doors.cli.render import pairs_table, rows_table
 
     singling, sweep = advice.singling, advice.sweep
-    falls = singling.falls()
+    falls = singling.unique_share_drops()
     columns = [
         (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
         for c in advice.columns
@@ -228,18 +227,18 @@ def _tables(advice: Advice) -> Group:
         "frontier",
     ]
     chosen = "proposed" if advice.proposed else "named"
-    title = f"What singles out, of the {len(advice.quasi_identifiers)} columns {chosen}"
+    title = f"Columns that make rows unique, of the {len(advice.quasi_identifiers)} {chosen}"
     return Group(
         rows_table(
             f"{advice.source}, {counted(advice.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),
-        rows_table(title, ["columns", "rows", "fall"], singles),
-        rows_table("Tried, and made nowhere", header, tried),
+        rows_table(title, ["columns", "rows", "drop"], singles),
+        rows_table("Simulated only; nothing was written", header, tried),
         *(Text(f"Note: {note}.") for note in sweep.notes()),
         pairs_table(
-            "To start from",
+            "Where to start",
             [*advice.recommended(), ("CPU seconds", f"{sum(advice.seconds.values()):.1f}")],
         ),
     )

@@ -89,7 +89,9 @@ def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
     if arguments["method"] in PRIVATE_METHODS:
         raise refused("engine", arguments["method"])
     if arguments["print_sql"]:
-        raise click.UsageError("--print-sql is not for --engine: its statements are the workers'.")
+        raise click.UsageError(
+            "--print-sql does not work with --engine, because the workers run the statements."
+        )
     if master is None:
         raise click.UsageError("--engine spark needs its master: --master spark://host:7077.")
     return Engine(name, master, arguments["tasks"], dict(map(pair, arguments["conf"])))
@@ -207,17 +209,17 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     help=(
-        "Also write the report to a .json, .html or .txt file; .html with --evaluate. If nothing is"
-        " released, NAME.refused.html says why."
+        "Also write the report to a .json, .html or .txt file; .html turns --evaluate on. If"
+        " nothing is released, NAME.refused.html says why."
     ),
 )
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @with_engine
 @common
 def anonymize(url: str, **arguments: Any) -> None:
     """Anonymize a table into a table or view that was recounted before it is visible.
 
-    A column named nowhere is not copied.
+    Columns you don't name are left out.
     """
     form = arguments["form"]
     with errors(form), signals(), commit_guard() as committed:
@@ -302,7 +304,7 @@ _BOUND_OPTIONS = tuple(
 )
 @common
 def bound(url: str, **arguments: Any) -> None:
-    """Compute the least loss that any release of a table in classes of k or more rows must have.
+    """Compute the minimum loss of any release of a table in classes of k or more rows.
 
     The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
     bound by linear programs, which need the extra bound. For more rows, or without the

@@ -21,11 +21,13 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.job.private import NewBudget
 
 # Tables have an option of their own, ahead of the rules.
-_RULE_OPTIONS = tuple(parameter for parameter in parameters(Rules) if parameter.name != "tables")
+_RULE_OPTIONS = tuple(
+    parameter for parameter in parameters(ChainRules) if parameter.name != "tables"
+)
 
 
 @click.group("chain", cls=Commands)
@@ -63,14 +65,14 @@ _KEY = click.option(
     ),
 )
 @click.option(
-    "--entity", required=True, metavar="COLUMN", help="The column that says whose a row is."
+    "--entity", required=True, metavar="COLUMN", help="The column that identifies persons."
 )
 @click.option(
     "--source",
     metavar="FILE_URL",
     help=(
-        "The files that its releases read, such as file:people.csv; --table says what their rows"
-        " are called. The database keeps the chain and takes the releases."
+        "The files that its releases read, such as file:people.csv; --table names the table of"
+        " their rows. The database stores the chain and receives the releases."
     ),
 )
 @_with_rules
@@ -153,7 +155,7 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
     "--entity",
     metavar="COLUMN",
     help=(
-        "For releases without a chain: the column that says whose a row is. Without it, persons are"
+        "For releases without a chain: the column that identifies persons. Without it, persons are"
         " counted by the ledger's record, which releases with an entity have."
     ),
 )
@@ -186,13 +188,13 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **argu
         of_chain, of_releases = arguments["key"] is not None, arguments["entity"] is not None
         if of_chain and of_releases:
             raise InvalidParameter(
-                "Measure either a chain, with its key, or releases that have a column for the"
-                " person.",
+                "Measure either a chain, with its key, or releases that have a column that"
+                " identifies persons.",
                 hint="Leave out --chain-key or --entity.",
             )
         if of_chain and (len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]):
             raise InvalidParameter(
-                "A chain is measured by itself, against its own k.",
+                "A chain is measured separately, against its own k.",
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)

@@ -60,14 +60,14 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         raise MemoryLimit.over(
             "The demonstration needs",
             half_of_memory(),
-            detail=f"{rows} persons were asked for.",
+            detail=f"{rows} persons were requested.",
             hint="Ask for fewer (--rows).",
         )
     make_directory(directory)
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
-    print_results(f"{rows} invented persons are in {url}, table app.person.\n")
+    print_results(f"{rows} generated persons are in {url}, table app.person.\n")
     with show_progress(True) as progress:
         report = anonymize(
             url,
@@ -119,7 +119,7 @@ def make_directory(directory: Path) -> bool:
     except OSError as error:
         denied = isinstance(error, PermissionError)
         raise (InsufficientRights if denied else InvalidParameter)(
-            f"{directory} is no directory, and cannot be made.",
+            f"{directory} is not a directory, and cannot be created.",
             hint="Choose another one (--directory).",
         ) from None
 
@@ -172,8 +172,8 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
     table_comment = comment("app")
     if table_comment is None or not table_comment.startswith(_MARK):
         raise OutputNotOurs(
-            f"{database} exists, and its table app.person was not made by a demonstration: nothing"
-            " was touched.",
+            f"{database} exists, and its table app.person was not made by the demonstration, so"
+            " nothing was changed.",
             hint=hint,
         )
     release_comment = comment("release")
@@ -182,8 +182,8 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
         and release_comment != MARK + table_comment.removeprefix(_MARK).strip()
     ):
         raise OutputNotOurs(
-            f"Table release.person in {database} is not the release that the demonstration made:"
-            " nothing was touched.",
+            f"Table release.person in {database} is not the release that the demonstration made,"
+            " so nothing was changed.",
             hint=hint,
         )
 
@@ -205,9 +205,9 @@ def _mark(database: Path, release_id: str) -> None:
     help="The directory for the database file.",
 )
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Random seed of the invented persons."
+    "--seed", type=int, default=1, show_default=True, help="Random seed of the generated persons."
 )
 def demo(rows: int, k: int, directory: Path, seed: int) -> None:
-    """Invent a table of persons in a DuckDB file, anonymize it, and verify it."""
+    """Generate a table of persons in a DuckDB file, anonymize it, and verify it."""
     with errors("table"), signals():
         run_demo(rows, k, directory, seed)

@@ -23,7 +23,7 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.spelling import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.hierarchy.tree import Hierarchy
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def hierarchy() -> None:
-    """Check generalization trees, propose them, and store them by name."""
+    """Check generalization hierarchies, propose them, and store them by name."""
 
 
 FILE_HELP = (
@@ -51,13 +51,13 @@ FILE_HELP = (
 def check(
     file: str, url: str | None, table: str | None, column: str | None, form: str, print_sql: bool
 ) -> None:
-    """List all problems of a tree on stdout, with the labels concerned.
+    """List all problems of a hierarchy on stdout, with the labels concerned.
 
-    With --table and --column it also lists values that are not leaves of the tree.
+    With --table and --column it also lists values that are not leaves of the hierarchy.
     """
     with errors(form), signals():
         if (table is None) != (column is None) or (table is not None and url is None):
-            raise InvalidParameter("URL, --table and --column belong together.")
+            raise InvalidParameter("URL, --table and --column must be given together.")
         try:
             tree = _load(file, url, print_sql)
             if table is not None and column is not None:
@@ -75,12 +75,12 @@ def check(
 
 @hierarchy.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@click.option("--table", required=True, help="The table to look at.")
+@click.option("--table", required=True, help="The table to examine.")
 @click.option("--column", required=True, help="The column of that table.")
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @log_format
 def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
-    """Print a proposed tree for the values of a column as CSV, for you to edit.
+    """Print a proposed hierarchy for the values of a column as CSV, for you to edit.
 
     The reason for the proposal goes to stderr, without any value.
     """
@@ -98,8 +98,8 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("name")
 @click.argument("file", required=False)
-@click.option("--from", "source", help="Instead of FILE: table:ref.tree or a tree as JSON.")
-@click.option("--replace", is_flag=True, help="Replace the stored tree of this name.")
+@click.option("--from", "source", help="Instead of FILE: table:ref.tree or a hierarchy as JSON.")
+@click.option("--replace", is_flag=True, help="Replace the stored hierarchy of this name.")
 @click.option("--description", help="A description for people.")
 @common
 def store(
@@ -112,7 +112,7 @@ def store(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Store a tree in a database under a name that every door can use."""
+    """Store a hierarchy in a database under a name that every interface can use."""
     with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors.releases import store_hierarchy
 
@@ -141,7 +141,7 @@ def store(
 @click.argument("url", envvar="DBANON_URL")
 @common
 def list_stored(url: str, form: str, print_sql: bool) -> None:
-    """List the stored trees."""
+    """List the stored hierarchies."""
     with errors(form), signals():
         from dbanon.doors.cli.render import rows_table
         from dbanon.doors.releases import list_hierarchies
@@ -166,7 +166,7 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @log_format
 def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
-    """Print a stored tree as a file that can be stored again."""
+    """Print a stored hierarchy as a file that can be stored again."""
     with errors(form), signals():
         from dbanon.doors.releases import load_hierarchy
 
@@ -182,7 +182,7 @@ def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @log_format
 def drop(url: str, name: str, print_sql: bool) -> None:
-    """Remove a stored tree; releases that used it stay as they are."""
+    """Remove a stored hierarchy; releases that used it stay as they are."""
     with errors("table"), signals(), commit_guard() as committed:
         from dbanon.doors.releases import drop_hierarchy
 
@@ -215,7 +215,7 @@ def _show(form: str, error: HierarchyBroken) -> None:
     """Print all problems. JSON output includes the error, so that stdout is a single document."""
     from dbanon.doors.cli.render import rows_table
 
-    problems = [problem for problem in error.problems if isinstance(problem, Problem)]
+    problems = [problem for problem in error.problems if isinstance(problem, HierarchyProblem)]
     plain = {
         "error": error.to_dict(on_command_line),
         "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],

@@ -10,7 +10,7 @@ from dbanon.doors.cli.groups import CommandEntry, LoadedCommands
 _COMMANDS = {
     "advise": CommandEntry(
         "advise:advise",
-        "Propose column roles, show which columns single rows out, and recommend a first release.",
+        "Propose column roles, show which columns make rows unique, and recommend a first release.",
     ),
     "anonymize": CommandEntry(
         "anonymize:anonymize",
@@ -18,8 +18,7 @@ _COMMANDS = {
     ),
     "bound": CommandEntry(
         "anonymize:bound",
-        "Compute the least loss that any release of a table in classes of k or more rows must"
-        " have.",
+        "Compute the minimum loss of any release of a table in classes of k or more rows.",
     ),
     "budget": CommandEntry(
         "chains:budget",
@@ -35,11 +34,11 @@ _COMMANDS = {
     ),
     "declare": CommandEntry(
         "rules:declare",
-        "Declare rules that say what the columns of a table are. They are stored in its database.",
+        "Declare the roles of a table's columns as rules, which are stored in its database.",
     ),
     "demo": CommandEntry(
         "demo:demo",
-        "Invent a table of persons in a DuckDB file, anonymize it, and verify it.",
+        "Generate a table of persons in a DuckDB file, anonymize it, and verify it.",
     ),
     "drop": CommandEntry(
         "releases:drop", "Drop a release that dbanon made: its view, its table and its summary."
@@ -57,7 +56,7 @@ _COMMANDS = {
     ),
     "hierarchy": CommandEntry(
         "hierarchy:hierarchy",
-        "Check generalization trees, propose them, and store them by name.",
+        "Check generalization hierarchies, propose them, and store them by name.",
     ),
     "init": CommandEntry(
         "jobs:init",
@@ -86,7 +85,7 @@ _COMMANDS = {
     ),
     "repair": CommandEntry(
         "administration:repair",
-        "Attach the releases of a PostgreSQL ledger to their relations again, and say what was"
+        "Attach the releases of a PostgreSQL ledger to their tables again, and report what was"
         " done.",
     ),
     "report": CommandEntry(

@@ -91,7 +91,10 @@ def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
     try:
         return look(open_store(database), parse_relation(report.output))
     except DbanonError as error:
-        say(f"Warning: the report lacks what the database knows of the release: {error.message}")
+        say(
+            f"Warning: the report lacks information about the release that is only in the"
+            f" database: {error.message}"
+        )
         return None
 
 
@@ -145,7 +148,7 @@ def report(
             handed = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
-                    "--for and --purpose belong to a page that is signed.",
+                    "--for and --purpose only apply to an HTML report.",
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
@@ -276,7 +279,7 @@ def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     "--original",
     metavar="TABLE",
     help=(
-        "The relation that it was made from. Adds the losses that can be computed without pairing"
+        "The table that it was made from. Adds the losses that can be computed without pairing"
         " rows."
     ),
 )
@@ -361,7 +364,7 @@ def drop(url: str, release: str, form: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @with_recount_options(
-    "The quasi-identifiers, for a relation that is not in the ledger of this database.",
+    "The quasi-identifiers, for a table that is not in the ledger of this database.",
     "the ledger's k",
 )
 @common

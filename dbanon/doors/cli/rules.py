@@ -136,7 +136,7 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
     metavar="file:PATH|env:NAME",
     help="For a release with pseudonyms: where their key is.",
 )
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @common
 def refresh(
     url: str,
@@ -200,7 +200,8 @@ def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
     names = {field.name for field in fields(Declared)}
     if not all(isinstance(entry, dict) and set(entry) == names for entry in listing):
         raise InvalidParameter(
-            "The list in the file is not what dbanon rules prints with --format json.",
+            "The list in the file is not in the format that dbanon rules prints with --format"
+            " json.",
             hint='Write a JSON object, a rule by column, as in {"age": "quasi_identifier"}.',
         )
     return rules_to_declare([Declared(**entry) for entry in listing])

@@ -57,7 +57,8 @@ _ACCEPT_COUNTS = click.option(
     type=Names(),
     default=(),
     metavar="A,B",
-    help="Accept, once, counts that are not as the job expects: rows, persons, share_null.",
+    help="Accept, for this run, counts that differ from what the job expects: rows, persons,"
+    " share_null.",
 )
 
 
@@ -82,7 +83,7 @@ _ACCEPT_COUNTS = click.option(
     help="The file to write metrics for monitoring to. Default: the one in the job file.",
 )
 @PASSWORD
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @common
 def run(
     file: Path,
@@ -287,7 +288,10 @@ def _say_not_compared(name: str, report: Report | PrivateReport) -> None:
     unknown = report.arguments.get("expect", {}).get("not_compared", ())
     if unknown:
         counts = " and ".join(unknown)
-        say(f"Job {name}: no earlier release to compare {counts} with. Later runs compare.", "info")
+        say(
+            f"Job {name}: no earlier release to compare {counts} with. Later runs will compare.",
+            "info",
+        )
 
 
 def save_report(job: FileJob, report: Report | PrivateReport) -> None:

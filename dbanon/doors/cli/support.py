@@ -254,7 +254,10 @@ def commit_guard() -> Iterator[Callable[[], None]]:
         if not committed:
             raise
         give_up(sys.stdout)
-        say(f"Warning: it is done, but the result could not be shown ({type(error).__name__}).")
+        say(
+            f"Warning: the command succeeded, but its result could not be shown"
+            f" ({type(error).__name__})."
+        )
 
 
 def _say_warning(show_original: Any) -> Callable[..., None]:
@@ -346,11 +349,11 @@ def _print_failures(form: str) -> Iterator[None]:
         _clear_frames(error)
         raise _EndError(error.exit_code, error.code) from None
     except KeyboardInterrupt as error:
-        say("Interrupted: a run that was not finished is rolled back.")
+        say("Interrupted: an unfinished run is rolled back.")
         _clear_frames(error)
         raise _EndError(INTERRUPTED, "interrupted") from None
     except TerminatedError as error:
-        say("Terminated: a run that was not finished is rolled back.")
+        say("Terminated: an unfinished run is rolled back.")
         _clear_frames(error)
         raise _EndError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):

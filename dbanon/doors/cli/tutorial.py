@@ -14,7 +14,7 @@ from dbanon.doors.cli.demo import make_directory, make_persons
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.render import print_results, rows_table
 from dbanon.doors.cli.support import errors, signals
-from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, Step, steps
+from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, TutorialStep, steps
 from dbanon.errors import INTERRUPTED, TERMINATED, OutputExists
 
 ROWS, SEED = 5_000, 1
@@ -51,14 +51,14 @@ class Tour:
         make_persons(self.database, ROWS, SEED)
         all_steps = steps(f"duckdb:///{self.database}", str(self.folder))
         click.echo(
-            f"{len(all_steps)} steps, about ten minutes. {ROWS:,} invented persons are"
-            f" in {self.database}.\nEach command is run for real. Ctrl-C ends the tutorial."
+            f"{len(all_steps)} steps, about ten minutes. {ROWS:,} generated persons are in"
+            f" {self.database}.\nEach command is run for real. Ctrl-C ends the tutorial."
         )
         for number, step in enumerate(all_steps, 1):
             self._step(f"{number}/{len(all_steps)}", step)
         click.echo(f"\n{NEXT}")
 
-    def _step(self, number: str, step: Step) -> None:
+    def _step(self, number: str, step: TutorialStep) -> None:
         click.echo()
         click.secho(f"{number}  {step.title}", bold=True)
         click.echo(click.wrap_text(f"\n{step.why}\n", 88, preserve_paragraphs=True))
@@ -123,7 +123,7 @@ def _make_folder(folder: Path) -> bool:
     new = not folder.exists()
     if make_directory(folder):
         raise OutputExists(
-            f"The directory {folder} is not empty: nothing was touched.",
+            f"The directory {folder} is not empty, so nothing was changed.",
             hint="Choose another one (--directory), or remove it yourself.",
         )
     return new
@@ -159,7 +159,7 @@ def _remove_files(folder: Path, *, new: bool) -> None:
 def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
     """Take a guided tour in ten minutes. Each step is explained, run for real, and waits for Enter.
 
-    It starts from a raw table of invented persons, makes a release, verifies it, changes it, and
+    It starts from a raw table of generated persons, makes a release, verifies it, changes it, and
     shows what is refused. It needs no database server. Where input or output is not a terminal, it
     does not wait.
     """

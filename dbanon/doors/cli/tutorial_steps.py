@@ -19,7 +19,7 @@ class Query(NamedTuple):
     sql: str
 
 
-class Step(NamedTuple):
+class TutorialStep(NamedTuple):
     """A step: its title, its purpose, what to run, and what the result shows."""
 
     title: str
@@ -36,7 +36,7 @@ _RECOUNT = """SELECT min(rows) AS k, count(*) AS classes
 FROM (SELECT count(*) AS rows FROM release.person GROUP BY birth_date, height_cm, income)"""
 
 
-def steps(url: str, folder: str) -> Sequence[Step]:
+def steps(url: str, folder: str) -> Sequence[TutorialStep]:
     """All steps.
 
     Parameters
@@ -62,13 +62,12 @@ def steps(url: str, folder: str) -> Sequence[Step]:
     return (*_a_release(release), *_a_check(url, release), *_its_limits(url, folder))
 
 
-def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
+def _a_release(release: tuple[str, ...]) -> Sequence[TutorialStep]:
     return (
-        Step(
+        TutorialStep(
             "The raw table",
-            "Names and numbers identify people directly. Without them the table is not"
-            " anonymous yet:"
-            " someone who knows a birth date, a height and an income finds the row.",
+            "Names and IDs identify people directly. Even without them the table is not anonymous:"
+            " someone who knows a birth date, a height and an income can find the row.",
             (
                 Query(
                     "SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
@@ -76,21 +75,22 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
                 ),
                 Query(_COMBINATIONS),
             ),
-            "Every row is alone in its combination of the three columns. Columns that together"
+            "Every row has a unique combination of the three columns. Columns that together"
             " could"
             " identify a person are called quasi-identifiers.",
         ),
-        Step(
+        TutorialStep(
             "A plan",
-            "dbanon can say what it would do, and whether it would refuse. It changes nothing.",
+            "dbanon can show what it would do, and whether it would refuse, without changing"
+            " anything.",
             (Command(("plan", *release[1:-1])),),
-            "The plan names the columns that are not copied: everything that you did not name stays"
-            " out of the release.",
+            "The plan names the columns that are not copied: everything that you don't name is"
+            " left out of the release.",
         ),
-        Step(
+        TutorialStep(
             "The release",
-            "Now for real: rows are grouped into classes of at least k = 5 that are alike, and each"
-            " class gets one value per quasi-identifier. The diagnosis is copied as it is.",
+            "Now for real: similar rows are grouped into classes of at least k = 5, and each class"
+            " gets one value per quasi-identifier. The diagnosis is copied as it is.",
             (Command(release),),
             'Look at "k requested / counted": dbanon counted the rows that it wrote, in the'
             " database,"
@@ -98,7 +98,7 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
             " is none,"
             " 1 is everything.",
         ),
-        Step(
+        TutorialStep(
             "The released rows",
             "Five or more rows share each combination now.",
             (
@@ -112,17 +112,17 @@ def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
     )
 
 
-def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
+def _a_check(url: str, release: tuple[str, ...]) -> Sequence[TutorialStep]:
     return (
-        Step(
+        TutorialStep(
             "Verification",
             "The same count as a command, with a comparison of columns, types and rows against the"
             " ledger, which keeps a digest of what was released.",
             (Command(("verify", url, "release.person")),),
             '"as released: yes" means that the table is still the one that was released.',
         ),
-        Step(
-            "Somebody changes a row",
+        TutorialStep(
+            "Someone changes a row",
             "One row of the released table is changed by hand, and verified again.",
             (
                 Query(
@@ -132,24 +132,24 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
                 Command(("verify", url, "release.person"), 6),
                 Command(("explain", "release_changed")),
             ),
-            "The exit code is 6, so that a script notices as well. Every error has a code,"
+            "The exit code is 6, so a script notices, too. Every error has a code,"
             " and `dbanon explain CODE` says what to do. The next step makes the release"
             " again.",
         ),
-        Step(
+        TutorialStep(
             "A replacement",
-            "An existing output is only replaced when you ask for it, and only if dbanon made it.",
+            "An existing output is only replaced if you ask for it, and only if dbanon made it.",
             (
                 Command(release, 2),
                 Command((*release, "--if-exists", "replace")),
                 Command(("verify", url, "release.person")),
             ),
-            "The first command was refused (exit code 2) and nothing was touched.",
+            "The first command was refused (exit code 2) and nothing was changed.",
         ),
     )
 
 
-def _its_limits(url: str, folder: str) -> Sequence[Step]:
+def _its_limits(url: str, folder: str) -> Sequence[TutorialStep]:
     table = ("--table", "app.person")
     groups = (
         "anonymize",
@@ -168,11 +168,11 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
         "--no-progress",
     )
     return (
-        Step(
+        TutorialStep(
             "What k does not protect",
-            "If all five rows of a class have the same diagnosis, k hides nobody's diagnosis."
-            " A privacy"
-            " model asks for variety: here at least 3 diagnoses in each class. Text columns become"
+            "If all five rows of a class have the same diagnosis, k hides no one's diagnosis. A"
+            " privacy model requires variety: here at least 3 diagnoses in each class. Text"
+            " columns become"
             " groups of values.",
             (
                 Command((*groups, "--model", "diagnosis=distinct_l:3")),
@@ -184,21 +184,21 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
             ),
             'The column "diagnoses" is never below 3.',
         ),
-        Step(
+        TutorialStep(
             "A refusal",
-            "What cannot be kept is refused, and nothing is published.",
+            "If a requirement cannot be met, the run is refused, and nothing is published.",
             (
                 Command(
                     (*groups, "--model", "diagnosis=distinct_l:500", "--if-exists", "replace"), 3
                 ),
                 Command(("verify", url, "release.groups")),
             ),
-            "The exit code is 3, and the release of the last step is still in its place.",
+            "The exit code is 3, and the release of the last step is still there.",
         ),
-        Step(
+        TutorialStep(
             "A report for others",
-            "The report as a page with a line to sign, for the recipient of the release, and"
-            " a list of all releases in this database.",
+            "An HTML report for the recipient of the release, with a line to sign, and a list of"
+            " all releases in this database.",
             (
                 Command(
                     (
@@ -220,7 +220,7 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
 
 NEXT = """Where to go from here:
 
-  dbanon advise URL --table T       looks at your own table, and proposes where to start
+  dbanon advise URL --table T       examines your own table, and proposes where to start
   dbanon init URL --table T         proposes a job file, for releases that run each month
   dbanon COMMAND --help             all options of a command
   docs/what-k-means.md              what k means, and what a release does not say"""

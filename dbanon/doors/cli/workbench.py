@@ -51,18 +51,18 @@ def workbench(
         from dbanon.doors.cli.run import save_report
         from dbanon.doors.workbench.open import ENDINGS, open_job_file
         from dbanon.doors.workbench.program import run_workbench
-        from dbanon.doors.workbench.state import Commands, Start
+        from dbanon.doors.workbench.state import JobFileCommands, Start
 
         def ready(address: str) -> None:
             click.echo(address)
-            say("Open it in a browser of this machine. Ctrl-C ends it.", "info")
+            say("Open it in a browser on this machine. Ctrl-C ends it.", "info")
 
-        commands = Commands(partial(open_jobs, inline_password=False), save_report)
+        commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         written = make(Reading, values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
             if table or target or key or written.asked:
                 raise click.UsageError(
-                    "A job file says itself which table is read, and how: leave out --table,"
+                    "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."
                 )
             start = open_job_file(Path(url), commands, half_of_memory())

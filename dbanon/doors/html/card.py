@@ -39,7 +39,7 @@ _RULE = re.compile(r"([^{}]+)(\{[^{}]*\})")
 _CARD = ".dbanon-card"
 
 # The losses of a sweep, as reports name them.
-LOSSES = {"sse_loss": "SSE/SST", "iloss": "iloss a cell"}
+LOSSES = {"sse_loss": "SSE/SST", "iloss": "iloss per cell"}
 
 
 @singledispatch
@@ -60,7 +60,7 @@ def _report(result: Report) -> str:
         _paragraph("guarantee", result.guarantee),
         *(_paragraph("warning", text) for text in result.warned),
         _sizes(bins, result.median_class),
-        _details("All that the report says", _pairs(result.pairs())),
+        _details("The complete report", _pairs(result.pairs())),
     )
 
 
@@ -78,7 +78,7 @@ def _attributes(result: AttributePartition) -> str:
         + _sizes(size_bins(Counter(part.sizes.tolist())), None)
         for position, part in enumerate(result.partitions, 1)
     ]
-    return _card("partition, each attribute by itself", "", *parts)
+    return _card("partition, each attribute separately", "", *parts)
 
 
 def _counts(result: Partition) -> str:
@@ -116,7 +116,7 @@ def _attacks(result: Attacks) -> str:
         if risk is not None
     ]
     without_risk = [
-        (attack.note, [name]) for name, attack in result.found.items() if attack.risk is None
+        (attack.note, [name]) for name, attack in result.results.items() if attack.risk is None
     ]
     counts = [
         ("originals", f"{result.originals:,}", "records"),
@@ -155,7 +155,7 @@ def _certificate(result: Certificate) -> str:
         "certificate",
         "",
         _figures([bound, ("k", f"{result.k:,}", f"{len(result.prices):,} records")]),
-        f"<figure>{svg.share_bar(result.share)}<figcaption>From 0 to all that can be lost."
+        f"<figure>{svg.share_bar(result.share)}<figcaption>From 0 to the maximum loss."
         "</figcaption></figure>",
         _pairs(result.pairs()),
     )

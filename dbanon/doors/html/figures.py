@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dbanon.data.words import read_renamed
 from dbanon.doors.html.svg import share_bar
 from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
@@ -63,7 +64,7 @@ def attacks(evaluation: Mapping[str, Any]) -> Row | None:
     if "failed" in result:
         return {"rows": [], "failed": result["failed"]}
     rows = []
-    for name, attack in result["found"].items():
+    for name, attack in read_renamed(result, "results").items():
         ends = attack["interval"]
         rows.append(
             (

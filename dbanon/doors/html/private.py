@@ -12,13 +12,14 @@ from dbanon.doors.html.page import policy_of_page, style_of_page, template
 from dbanon.release.private_report import PrivateReport
 
 _SAYS_NOT = (
-    "The promise is of this release and of those that spend of the same budget, together. Releases"
-    " of the source that spend of none are not counted in it.",
-    "What is true of most persons of a group can be read off, also by those who are not in the"
-    " source: differential privacy protects what one of them adds.",
-    "Rows are drawn. None stands for a row of the source, and no class can be counted.",
-    "Nothing here says how near the release is to the source: a figure of that would have to spend"
-    " of the budget, too.",
+    "The guarantee covers this release together with all releases that draw on the same budget."
+    " Releases of the source without a budget are not included.",
+    "Facts that hold for most members of a group can be learned, even about people who are not in"
+    " the source: differential privacy protects what a single member adds.",
+    "Rows are synthetic. None corresponds to a row of the source, and there are no classes to"
+    " count.",
+    "Nothing here says how close the release is to the source: such a figure would also have to"
+    " draw on the budget.",
 )
 
 
@@ -60,17 +61,17 @@ def _headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
             f"The smaller, the less one {report.neighbours} of the source can change in the chance"
             " of any result.",
         ),
-        ("protects", f"one {report.neighbours}", "of the source", "The unit of the promise."),
+        ("protects", f"one {report.neighbours}", "of the source", "The unit of protection."),
         (
             "rows released",
             f"{report.rows_out:,}",
             "all of them drawn",
-            "None stands for a row of the source.",
+            "None corresponds to a row of the source.",
         ),
         (
             "budget",
             report.budget_words(),
             printable(report.budget),
-            "Spent by all releases that are charged to it. This page spent nothing.",
+            "Spent by all releases that draw on it. This page spent nothing.",
         ),
     ]

@@ -19,10 +19,8 @@ from dbanon.errors.base import Way, in_python
 from dbanon.release.words import now
 from dbanon.version import version
 
-_NOTHING = (
-    "This run published nothing. An earlier release of this name, if there is one, stays as it was."
-)
-_UNKNOWN = "Whether this run published a release is not known: look before it is run again."
+_NOTHING = "This run published nothing. An earlier release of this name, if any, is unchanged."
+_UNKNOWN = "It is unknown whether this run published a release: check before you run it again."
 # By this a file is known to be a refusal that dbanon wrote, whatever its form.
 _MARK = "dbanon refusal "
 _MARKED = re.compile(rf"{_MARK}[0-9A-Za-z-]+")

@@ -70,7 +70,8 @@ def histogram(distribution: Distribution, number: int | str) -> str:
     ]
     title = f"Released values of {printable(distribution.name)}"
     desc = (
-        f"{len(distribution.bars)} bins. The area of a bar stands for its rows; the table has them."
+        f"{len(distribution.bars)} bins. The area of a bar shows its rows; the table has the"
+        " numbers."
     )
     return _histogram(title, desc, bars, steps, list(distribution.edges), number)
 

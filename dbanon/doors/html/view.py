@@ -19,8 +19,8 @@ from dbanon.run.verify import Verification
 
 _METHOD_LOSS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
-    "iloss": ("iloss a cell", "on the classes' own ranges"),
-    "gower": ("Gower's distance a cell", "before rounding to the columns' types"),
+    "iloss": ("iloss per cell", "on the classes' own ranges"),
+    "gower": ("Gower's distance per cell", "before rounding to the columns' types"),
 }
 
 
@@ -41,8 +41,8 @@ def view(
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
-        "telling": [finding.describe(report.k_requested) for finding in report.findings],
-        "lost": report.lost_told(),
+        "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
+        "lost_columns": report.lost_told(),
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
@@ -92,8 +92,8 @@ def describe_recount(report: Report, recount: Verification | None) -> str:
     """When the counts on the page were made."""
     if recount is None:
         return (
-            f"Counted on {_minute(report.created_at)} on what was written, before anyone could see"
-            " it. It was not recounted for this page."
+            f"Counted on {_minute(report.created_at)} on the written rows, before anyone could see"
+            " them. It was not recounted for this page."
         )
     same = (
         "Columns, types, rows and class sizes are as they were released."
@@ -101,7 +101,7 @@ def describe_recount(report: Report, recount: Verification | None) -> str:
         else f"Columns and class sizes are as they were released; rows: digest {recount.digest}."
     )
     return (
-        f"Recounted for this page on {_minute(now())}: the smallest class holds"
+        f"Recounted for this page on {_minute(now())}: the smallest class has"
         f" {recount.smallest_class:,} ({recount.counted}). {same}"
     )
 
@@ -139,20 +139,20 @@ def headline(
         (
             "k of each column" if verdict.of_rows else "k counted",
             f"{report.k_achieved:,}",
-            f"{report.k_requested:,} asked for",
-            f"Smallest number that share released values: {guarantee.unit}.",
+            f"{report.k_requested:,} requested",
+            f"{guarantee.unit.capitalize()} in the smallest class.",
         ),
         (
             "rows released",
             f"{report.rows_out:,}",
             f"{withheld} withheld",
-            "Figures of loss and risk do not include withheld rows.",
+            "Figures of loss and risk do not include suppressed rows.",
         ),
         (
             verdict.classes,
             f"{report.classes:,}",
             f"of {report.smallest_class:,} to {report.largest_class:,} rows",
-            "Groups of rows that are released alike"
+            "Groups of rows with the same released values"
             + ("." if guarantee.bounds_rows else ", by column."),
         ),
         (
@@ -169,7 +169,7 @@ def headline(
                 "homogeneous classes",
                 f"{worst.classes:,}",
                 f'of {worst.of_classes:,}, by "{printable(worst.name)}"',
-                "All rows of such a class have one sensitive value: k does not hide it.",
+                "All rows of such a class have the same sensitive value: k does not hide it.",
             )
         )
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
@@ -178,7 +178,7 @@ def headline(
                 "linkage risk",
                 f"{100 * evaluation['risks']['linkage_risk']:.1f} %",
                 "of an attacker with the originals",
-                "The share of records that someone who holds all originals finds again.",
+                "The share of records that someone with all originals can re-identify.",
             )
         )
     return rows
@@ -311,7 +311,7 @@ def _roles(report: Report, look: Look | None) -> list[tuple[str, str, str]]:
             (
                 column.name,
                 column.sql_type,
-                "stratum: copied as it is, classes do not cross it"
+                "stratum: copied as it is; strata are anonymized separately"
                 if column.name in strata
                 else words[column.role],
             )
@@ -348,11 +348,11 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
         *((name.replace("_", " "), str(text), True) for name, text in remarks.items()),
         ("seed policy", report.seed_policy, False),
         ("earlier releases", report.earlier_releases, False),
-        ("digest of the rows", report.digest or "none was taken", False),
+        ("digest of the rows", report.digest or "none", False),
     ]
     if look is not None:
         recorded = look.recorded
-        facts.append(("published by", recorded.published_by or "no role is known here", True))
+        facts.append(("published by", recorded.published_by or "not known", True))
         is_current = recorded.superseded_at is None
         facts.append(
             ("current", "yes" if is_current else f"no: superseded {recorded.superseded_at}", False)
@@ -372,7 +372,7 @@ def _nulls(report: Report) -> str:
         cells = sum(report.suppressed_cells.values())
         merged = f"; {few(cells, report.k_requested)} values of rare patterns" if cells else ""
         return f"{count}, each NULL released as a value{merged}"
-    return f"{count}, in strata" if report.null_rows else "none: they would have been refused"
+    return f"{count}, in strata" if report.null_rows else "none: such rows would have been refused"
 
 
 def _files(report: Report) -> list[tuple[str, str]]:
@@ -390,23 +390,9 @@ def _files(report: Report) -> list[tuple[str, str]]:
 def _options(report: Report) -> list[tuple[str, str]]:
     """The options of the policy that are set, as the ledger has them."""
     results = {
-        "also_k",
-        "exports",
-        "telling",
-        "linking",
-        "few_persons",
-        "kept_identifiers",
-        "models",
-        "entity_spellings",
-        "hierarchies",
-        "orders",
-        "k",
-        "method",
-        "levels",
-        "told",
-        "intersects",
-        "suppressed_cells",
-        "homogeneity",
+        *("also_k", "disclosive_columns", "entity_spellings", "exports", "few_persons"),
+        *("hierarchies", "homogeneity", "intersects", "k", "kept_identifiers", "levels", "linking"),
+        *("method", "method_counts", "models", "orders", "suppressed_cells", "telling", "told"),
     }
     return [
         (name, value if isinstance(value, str) else json_text(value))

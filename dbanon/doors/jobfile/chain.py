@@ -11,7 +11,7 @@ from dbanon.chain.manage import create, list_chains
 from dbanon.chain.staging import keeper
 from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
-from dbanon.job.chain import Chain, Rules
+from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
 from dbanon.run.history import chain_name, create_command
 from dbanon.run.key import key_path
@@ -67,8 +67,8 @@ class ChainProposal:
         person_column = self.entity or self.person
         if person_column is None:
             return comment(
-                f"{_WHY}. A chain needs entity, a number that stays with its person. This table has"
-                " none for sure: name it, or each run but the first warns"
+                f"{_WHY}. A chain needs an entity, a person identifier. None was recognized in"
+                " this table: name it, or every run except the first will warn"
             )
         name = chain_name(parse_relation(table).name)
         command = f"    #   {escape(create_command(table, person_column, url, file_url))}"
@@ -76,7 +76,7 @@ class ChainProposal:
         chain = f"chain: {{{chain_keys}}}\n"
         created = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
         if not self.is_kept:
-            reason = f"{_WHY}, but MariaDB keeps no chains"
+            reason = f"{_WHY}, but MariaDB cannot store chains"
             return comment(f"{reason}: with entity, {_REFUSED}")
         if self.entity:
             return (
@@ -90,15 +90,15 @@ class ChainProposal:
         if commented:
             return (
                 comment(
-                    f"{_WHY}. For a schedule, name a chain. The first run makes it. A chain takes"
-                    " no report that is a page"
+                    f"{_WHY}. For a schedule, name a chain. The first run makes it. HTML reports"
+                    " are not available for chains"
                 )
                 + f"    # entity: {quoted(person_column)}\n    # {created}"
             )
         return (
             comment(
-                f"{_WHY}. The first run makes the chain, and its key in the folder of this file."
-                " Keep the key: without it the chain ends"
+                f"{_WHY}. The first run creates the chain, with its key in the folder of this"
+                " file. Keep the key: the chain ends without it"
             )
             + f"    entity: {quoted(person_column)}\n    {created}"
         )
@@ -148,7 +148,7 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
     database, file = keeper(source, target)
     assert job.chain is not None
     assert job.entity is not None
-    rules = Rules(**job.chain.rules)
+    rules = ChainRules(**job.chain.rules)
     key = key_path(job.chain.key)
     create(database, job.chain.name, job.table, job.entity, rules, key, file=file)
 

@@ -33,7 +33,7 @@ def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
     [kind] = kinds
     if kind == "file":
         if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
-            raise refused("a file takes no other key, and must be a path")
+            raise refused("a file must be a path, without other keys")
         return value
     keys = {kind: KINDS[kind].key, **KINDS[kind].options}
     for key, part in value.items():
@@ -94,7 +94,7 @@ class ModelSpec(Strict):
     """A privacy model that every class keeps to."""
 
     kind: Literal[model_kinds()]  # type: ignore[valid-type]
-    level: number_type("The level that is wanted.", 0, above=True)  # type: ignore[valid-type]
+    level: number_type("The required level.", 0, above=True)  # type: ignore[valid-type]
     l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
     distance: Annotated[
         Any,
@@ -119,7 +119,7 @@ def _order(value: list[str]) -> list[str]:
 
 
 class IdentifierColumn(Strict):
-    """Says whose a row is: never released."""
+    """Identifies persons, and is never released."""
 
     role: Literal["identifier"]
 

@@ -36,13 +36,13 @@ _TRAPS = (
     (re.compile(r"[-+]?0[bx][0-9a-fA-F_]+|0o[0-7]+"), "a number to some programs, text to others"),
     (re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?"), "a number to base 60 to some programs"),
     (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?"), "a date to some programs"),
-    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), "no number that can be used"),
-    (re.compile(r"=|<<"), "of a meaning of its own to some programs"),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), "not a usable number"),
+    (re.compile(r"=|<<"), "special to some programs"),
 )
 
 
 @dataclass(frozen=True, order=True)
-class Problem:
+class JobFileProblem:
     """A problem in a job file, without any value of it.
 
     Parameters
@@ -73,11 +73,11 @@ class Document:
     file: Path
     value: Any = None
     lines: dict[Path_, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[JobFileProblem] = field(default_factory=list)
 
     def refuse(self, path: Path_, text: str, line: int | None = None) -> None:
         """Record a problem at a path."""
-        self.problems.append(Problem(line or self.line(path), describe_path(path), text))
+        self.problems.append(JobFileProblem(line or self.line(path), describe_path(path), text))
 
     def line(self, path: Path_) -> int:
         """Return the line of a path, or of its nearest known ancestor."""
@@ -149,9 +149,7 @@ def _describe_yaml_error(error: yaml.YAMLError) -> str:
     if not re.fullmatch(r"while (parsing|scanning) (an? )?[a-z -]+", context):
         context = ""
     context_note = f", found {context}" if context else ""
-    return (
-        f"is no YAML{context_note}: look at brackets, quotes, colons and how far lines are indented"
-    )
+    return f"is not YAML{context_note}: check brackets, quotes, colons and indentation"
 
 
 class _Reader:
@@ -181,12 +179,12 @@ class _Reader:
         if len(path) > _MAX_DEPTH:
             raise yaml.MarkedYAMLError("nested too deeply", None, None, event.start_mark)
         if isinstance(event, yaml.AliasEvent):
-            self._document.refuse(path, "an alias (*) is not taken: write it out", line)
+            self._document.refuse(path, "aliases (*) are not allowed: write the value out", line)
             return None
         if event.anchor is not None:
-            self._document.refuse(path, "an anchor (&) is not taken: write it out", line)
+            self._document.refuse(path, "anchors (&) are not allowed: write the value out", line)
         if event.tag is not None:
-            self._document.refuse(path, "a tag (!) is not taken", line)
+            self._document.refuse(path, "tags (!) are not allowed", line)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -220,14 +218,16 @@ class _Reader:
             self._document.refuse(path, "a key must be text", line)
             return f"{NO_KEY}{line}"
         if event.anchor is not None or event.tag is not None:
-            self._document.refuse(path, "a key takes neither anchor (&) nor tag (!)", line)
+            self._document.refuse(path, "a key must not have an anchor (&) or tag (!)", line)
         key = str(event.value)
         if event.style is None:
             if key == "<<":
-                self._document.refuse((*path, key), "a merge (<<) is not taken: write it out", line)
+                self._document.refuse(
+                    (*path, key), "merges (<<) are not allowed: write the keys out", line
+                )
             elif any(pattern.fullmatch(key) for pattern in (_NULL, _BOOL, _INT, _BASED, _FLOAT)):
                 self._document.refuse(
-                    (*path, key), "this key is no text to YAML: put it in quotes", line
+                    (*path, key), "YAML does not read this key as text: put it in quotes", line
                 )
         return key
 

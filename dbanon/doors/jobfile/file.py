@@ -378,17 +378,17 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
         an evaluation, or expectations on a cluster.
     """
     if on_cluster and job.expect is not None:
-        raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
+        raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
     is_page = job_spec.report is not None and job_spec.report.endswith(".html")
     if job.chain is not None and is_page:
         raise InvalidParameter(
-            "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
+            "HTML reports are not available for chains, which are not evaluated: report must be"
+            " .json or .txt"
         )
     of_files = bool(spec.source.path) or is_of_files(str(spec.source.url))
     if job.chain is not None and of_files and spec.target.url is None:
         raise InvalidParameter(
-            "A chain keeps its state in a database, and a file is not a database: name a database"
-            " (target.url)"
+            "A chain keeps its state in a database, not in a file: name a database (target.url)"
         )
     require_evaluation((job.evaluated() if is_page else job).policy)
 

@@ -19,7 +19,7 @@ from dbanon.advice.request import (
     AdviceRequest,
     usual_methods,
 )
-from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
+from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, with_kinds
 from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
@@ -65,7 +65,7 @@ class Proposal:
     comment: str
 
 
-def proposal(attribute: Attribute, role: Role | None) -> Proposal:
+def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
     """The role of a column; None for one of a table without rows, of which nothing can be said."""
     kind = attribute.sql_type or attribute.kind.value
     if role is None:
@@ -102,7 +102,7 @@ class Decided:
     target: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    def proposal(self, attribute: Attribute, role: Role | None) -> Proposal:
+    def proposal(self, attribute: Attribute, role: RoleProposal | None) -> Proposal:
         """The role of a column: as decided, else as proposed."""
         found = proposal(attribute, role)
         decided = self.roles.get(attribute.name, found.role)
@@ -142,10 +142,10 @@ _DECIDED = """\
 _HEAD = """\
 {made}#
 # role: identifier         identifies a person; never released
-#       quasi_identifier   with others it could re-identify a person: released as its class's value
+#       quasi_identifier   could re-identify a person together with others: generalized or averaged
 #       sensitive          released as it is, and counted as sensitive
 #       keep               released as it is; needs a reason: "…"
-#       by                 makes strata, which no class crosses; released as it is
+#       by                 groups that are anonymized separately; released as it is
 #       drop               not released
 version: 1
 source:
@@ -165,7 +165,7 @@ _METHOD = f"""\
 {{}}  method: {{}}
 """
 _PLACE = """\
-  # Releases of a file go to a database of their own, which the first release creates
+  # Releases of a file go to a separate database, which the first release creates
   url: {}
 """
 _TAIL = """\
@@ -286,7 +286,7 @@ class _Seen:
 
     Parameters
     ----------
-    entity : the column that says whose a row is; None where a row is a person.
+    entity : the column that identifies persons; None if each row is a person.
     nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
     rows : of the table.
     kinds : of quasi-identifiers that look like codes.
@@ -296,7 +296,7 @@ class _Seen:
     """
 
     attributes: tuple[Attribute, ...]
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    roles: Mapping[str, RoleProposal] = field(default_factory=dict)
     entity: str | None = None
     nulls: NullChoice | None = None
     rows: int = 0
@@ -319,7 +319,7 @@ class _Seen:
             budget = self.nulls.max_suppression
             told = f"NULLs in quasi-identifiers: {self.nulls}"
             if budget:
-                told += f". With it up to {budget:.0%} of the rows are withheld"
+                told += f". With it up to {budget:.0%} of the rows are suppressed"
             found += _comment(told) + f"    nulls: {self.nulls.nulls}\n"
             found += f"    max_suppression: {budget}\n" if budget else ""
         return found

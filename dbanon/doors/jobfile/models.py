@@ -45,7 +45,7 @@ from dbanon.doors.jobfile.field_types import (
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.doors.jobfile.schedule import require_schedule
-from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
+from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import BY_RULES
@@ -58,7 +58,7 @@ _REQUIRED_FIELDS: Any = {
 }
 _OPTIONAL_FIELDS: Any = {
     option.name: (option_type(option), None)
-    for option in (*parameters(Chain), *parameters(Rules))
+    for option in (*parameters(Chain), *parameters(ChainRules))
     if option.name not in _REQUIRED_FIELDS
 }
 # The first run creates the chain, if neither the chain nor its key file exists.
@@ -145,7 +145,7 @@ class Output(Strict):
         if (self.table is None) == (self.view is None):
             raise refused("must have exactly one of table and view")
         if self.keep_last is not None and self.view is None:
-            raise refused("keep_last is for a view: a table has no earlier releases beside it")
+            raise refused("keep_last needs a view: a table has no earlier releases")
         return self
 
 
@@ -178,7 +178,9 @@ def _command(value: list[str]) -> list[str]:
 def _no_unknown_place(word: str) -> None:
     require_no_variable(word)
     if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
-        raise refused("takes no other places than " + ", ".join(f"{{{name}}}" for name in FIELDS))
+        raise refused(
+            "allows no placeholders except " + ", ".join(f"{{{name}}}" for name in FIELDS)
+        )
 
 
 def _webhook(value: str) -> None:
@@ -250,7 +252,7 @@ def _or_declared(schema: dict[str, Any]) -> None:
 
 
 class EntitySpec(Strict):
-    """The column that says whose a row is, and how its texts are compared."""
+    """The column that identifies persons, and how its texts are compared."""
 
     column: ColumnName
     normalize: Literal[NORMALIZE] | None = None  # type: ignore[valid-type]
@@ -326,20 +328,20 @@ def find_misfits(
     if not set(key) <= set(roles):
         yield "key must name columns of the job"
     if chained and not entity_columns:
-        yield "chain needs entity: the column that says whose a row is"
+        yield "chain needs entity: the column that identifies persons"
 
 
 def _version(value: int) -> int:
     if value not in VERSIONS:
         versions = " or ".join(map(str, VERSIONS))
-        raise refused(f"must be {versions}: the version of this form of file, not of dbanon")
+        raise refused(f"must be {versions}: the version of the file format, not of dbanon")
     return value
 
 
 def _metrics(value: str) -> None:
     _of_this_machine(value)
     if PurePath(value).suffix != ".prom":
-        raise refused("must end in .prom, as the collector of textfiles wants it")
+        raise refused("must end in .prom, as required by the textfile collector")
 
 
 class JobFileSpec(Strict):

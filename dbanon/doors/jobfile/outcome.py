@@ -154,7 +154,8 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             cause = f"{type(error).__name__}{f': {reason}' if reason else ''}"
             warn_caller(
                 NotTold(
-                    f"The {channel} of job {outcome.job} was not informed of its end ({cause})."
+                    f"The {channel} of job {outcome.job} could not be notified of its end"
+                    f" ({cause})."
                 )
             )
 
@@ -213,11 +214,12 @@ if TYPE_CHECKING:
 _PREFIX = "dbanon_job_"
 # Help by name, in the order of the file.
 METRICS = {
-    "last_success_timestamp_seconds": "When the job last ended well: done, or nothing to do.",
-    "last_begin_timestamp_seconds": "When the job last began: with its lock, before it reads.",
+    "last_success_timestamp_seconds": "When the job last succeeded: done, or nothing to do.",
+    "last_begin_timestamp_seconds": "When the job last started: after taking its lock, before"
+    " reading.",
     "last_end_timestamp_seconds": (
-        "When the job last ended, with or without success. It is earlier than the begin while the"
-        " job runs, and if it was killed."
+        "When the job last ended, with or without success. It is earlier than the start while the"
+        " job runs, or if it was killed."
     ),
     "last_exit_code": "Exit code of the job's last run: 0 done, 99 nothing to do.",
     "duration_seconds": "Seconds of the last release, by phase.",
@@ -225,7 +227,7 @@ METRICS = {
     "k_counted": "The smallest class that was counted in the last release.",
     "information_loss": "Information loss of the last release, 0 to 1.",
     "suppressed_ratio": (
-        "Share of rows that the last release withholds. Fewer than k rows count as k."
+        "Share of rows that the last release suppresses. Fewer than k rows count as k."
     ),
 }
 _BEGIN = "last_begin_timestamp_seconds"

@@ -87,7 +87,7 @@ def note_names(document: Document) -> None:
         # Job names become file names, and some file systems ignore case.
         first = seen.setdefault(name.casefold(), index)
         if first != index:
-            document.refuse(("jobs", index, "name"), f"jobs.{first} has this name already")
+            document.refuse(("jobs", index, "name"), f"jobs.{first} already has this name")
 
 
 def note_passwords(document: Document) -> None:
@@ -141,7 +141,7 @@ def _text(document: Document, path: Sequence[str | int], refusal: Any) -> str:
     for limit, word in (("ge", "{:g} or more"), ("gt", "above {:g}"), ("le", "{:g} or less")):
         if limit in context:
             return "must be " + word.format(context[limit])
-    return _TEXTS.get(kind, "is not as it must be")
+    return _TEXTS.get(kind, "is not valid")
 
 
 def _allowed_keys(document: Document, path: Sequence[str | int]) -> list[str]:

@@ -130,7 +130,7 @@ def run_file_job(
         job.job.require_takes("skip_unchanged")
         if job.engine is not None:
             raise InvalidParameter(
-                "A job of a cluster is never skipped: what it reads has no fingerprint.",
+                "A job on a cluster is never skipped, because its input has no fingerprint.",
                 hint="Run it whether or not something changed.",
             )
     job = replace(job, job=_with_accepted(job.job, accept_types, accept_counts))
@@ -422,7 +422,11 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
             causes.append(error.strerror or type(error).__name__)
     if causes:
         reasons = ", ".join(dict.fromkeys(causes))
-        warn_caller(TablesLeft(f"{len(causes)} reports of earlier releases stay ({reasons})."))
+        warn_caller(
+            TablesLeft(
+                f"{len(causes)} reports of earlier releases could not be removed ({reasons})."
+            )
+        )
 
 
 def _reports(template: str) -> dict[str, Path]:

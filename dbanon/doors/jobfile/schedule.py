@@ -29,7 +29,7 @@ def require_schedule(value: str) -> None:
     fields = value.split(" ")
     fields = [field for field in fields if field]
     if len(fields) != len(_FIELDS) or value != value.strip():
-        raise refused('must be five fields as cron has them: "0 3 1 * *"')
+        raise refused('must be five fields as in cron: "0 3 1 * *"')
     numbers = [_numbers(field, *kind) for field, kind in zip(fields, _FIELDS, strict=True)]
     days, months = numbers[2], numbers[3]
     is_any_week_day = fields[4].startswith("*")
@@ -60,7 +60,7 @@ def _numbers(field: str, name: str, least: int, largest: int, names: tuple[str, 
     for part in field.lower().split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise refused('must be five fields as cron has them: "0 3 1 * *"')
+            raise refused('must be five fields as in cron: "0 3 1 * *"')
         first = number(match["first"]) if match["first"] else least
         last = number(match["last"]) if match["last"] else first
         # A step without an end continues to the largest number.

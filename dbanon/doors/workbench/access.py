@@ -22,7 +22,7 @@ KEY, FORM_KEY = "key", "form"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedRequest:
     """A refused request.
 
     Parameters
@@ -77,7 +77,7 @@ class Access:
         """Whether this is the key of the address."""
         return _same(key, self.key)
 
-    def refused(self, headers: Mapping[str, Sequence[str]], path: str) -> Refusal | None:
+    def refused(self, headers: Mapping[str, Sequence[str]], path: str) -> RefusedRequest | None:
         """The reason to refuse a request, whoever sends it; None if there is none.
 
         Parameters
@@ -87,11 +87,11 @@ class Access:
         """
         hosts = headers.get("host", ())
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return Refusal(421, "Another host was asked for.")
+            return RefusedRequest(421, "Another host was requested.")
         if any(site not in ("same-origin", "none") for site in headers.get("sec-fetch-site", ())):
-            return Refusal(403, "Another page asked for this one.")
+            return RefusedRequest(403, "This page was requested by another page.")
         if not path.startswith(f"{self.path}/"):
-            return Refusal(404, "There is no such page.")
+            return RefusedRequest(404, "There is no such page.")
         return None
 
     def knows(self, headers: Mapping[str, Sequence[str]]) -> bool:
@@ -103,7 +103,9 @@ class Access:
             return False
         return COOKIE in sent and _same(sent[COOKIE].value, self.cookie)
 
-    def refused_form(self, headers: Mapping[str, Sequence[str]], form_key: str) -> Refusal | None:
+    def refused_form(
+        self, headers: Mapping[str, Sequence[str]], form_key: str
+    ) -> RefusedRequest | None:
         """The reason to refuse a form of a browser that has the cookie; None if there is none."""
         origins = headers.get("origin", ())
         allowed = {f"http://{host}" for host in headers.get("host", ())}
@@ -111,9 +113,11 @@ class Access:
             # Pages without a referrer send their forms with the origin "null".
             allowed.add("null")
         if len(origins) > 1 or any(origin not in allowed for origin in origins):
-            return Refusal(403, "Another page sent this form.")
+            return RefusedRequest(403, "Another page sent this form.")
         if not _same(form_key, self.form):
-            return Refusal(403, "This form is not of this workbench, or of an earlier one.")
+            return RefusedRequest(
+                403, "This form belongs to another workbench, or to an earlier one."
+            )
         return None
 
 

@@ -291,7 +291,8 @@ def _require_own(path: Path, bench: Workbench) -> None:
         digest = bench.files.get(path)
         if path.is_symlink() or digest is None or _digest(path.read_text("utf-8")) != digest:
             raise OutputExists(
-                f"There is a file {path.name} already, which this workbench did not write, or"
+                f"There is already a file {path.name}, which this workbench did not write,"
+                " or"
                 " which was changed since.",
                 hint="Choose another name for the job file, or say that it is to be replaced.",
             )

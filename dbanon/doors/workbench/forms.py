@@ -152,13 +152,13 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
         role = roles[name] = first_value(fields, f"role-{index}")
         if role not in roles_for(bench, name):
             errors[f"role-{index}"] = InvalidParameter(
-                f'Column "{name}" must have one of the roles that are offered.'
+                f'Column "{name}" must have one of the listed roles.'
             )
         if role == KEEP:
             reasons[name] = first_value(fields, f"reason-{index}")[:200]
             if not reasons[name]:
                 errors[f"reason-{index}"] = InvalidParameter(
-                    f'Column "{name}" is kept as it is, and has no reason.',
+                    f'Column "{name}" is kept as it is, but has no reason.',
                     hint="Write why it reveals nothing about a person, or give it another role.",
                 )
     if QUASI_IDENTIFIER not in roles.values():
@@ -231,12 +231,12 @@ def _tree_of(bench: Workbench, fields: Fields, name: str, index: int) -> TreeCho
     if not kind:
         return None
     if kind not in trees_for(bench, name):
-        raise InvalidParameter(f'Column "{name}" takes no tree of this kind.')
+        raise InvalidParameter(f'Column "{name}" cannot have a hierarchy of this kind.')
     offered = {"name": bench.stored, "file": files_for(bench.start.directory)}
     more = first_value(fields, f"{kind}-{index}")
     choice = TreeChoice(kind, more if kind in ("intervals", *offered) else "")
     if kind in offered and choice.more not in offered[kind]:
-        raise InvalidParameter(f'Column "{name}": choose one of the trees that are there.')
+        raise InvalidParameter(f'Column "{name}": choose one of the existing hierarchies.')
     try:
         choice.plain("")
     except (ValueError, OverflowError):
@@ -262,7 +262,7 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
     low, high = number("from", 2, 10_000), number("to", 2, 10_000)
     if low and high and (low > high or high - low > 40):
         checks.errors["to"] = InvalidParameter(
-            "The sizes of classes must run from a smaller to a larger one, 41 at most."
+            "The smallest k must not exceed the largest, and at most 41 values of k can be tried."
         )
     sample, limit = number("sample", 100, 10_000_000), number("limit", 1, 86_400)
     seed = number("seed", 0, 2**31)
@@ -273,7 +273,7 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
         )
     methods = tuple(dict.fromkeys(fields.get("method", ())))
     if any(name not in (*OF_NUMBERS, *OF_CATEGORIES) for name in methods):
-        checks.errors["method"] = InvalidParameter("Choose methods of those that are offered.")
+        checks.errors["method"] = InvalidParameter("Choose from the listed methods.")
     checks.require()
     return SweepChoice(
         k=tuple(range(low, high + 1)),
@@ -352,7 +352,7 @@ def _require_name(name: str) -> None:
 def _require_output(name: str) -> None:
     if parse_relation(name).schema is not None:
         raise InvalidParameter(
-            "The release's name is one without a schema.", hint="It goes into the schema release."
+            "The release's name must not have a schema.", hint="It goes into the schema release."
         )
 
 

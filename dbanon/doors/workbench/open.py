@@ -17,9 +17,9 @@ from dbanon.doors.workbench.state import (
     DATE_STEPS,
     KEEP,
     ROLES,
-    Commands,
     JobChoice,
     JobDecisions,
+    JobFileCommands,
     Start,
     TreeChoice,
 )
@@ -60,7 +60,7 @@ _KEPT_VIEWS = 2
 _DUCKDB = "duckdb:///"
 
 
-def open_job_file(file: Path, commands: Commands, memory: int) -> Start:
+def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
     """The start of a workbench that continues with a job file.
 
     Parameters

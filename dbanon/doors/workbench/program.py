@@ -38,7 +38,7 @@ def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> b
         server = Server(port)
     except OSError:
         raise InvalidParameter(
-            f"Port {port} of {HOST} cannot be listened on.",
+            f"Port {port} of {HOST} is not available.",
             hint="Another program has it. Leave the port out, or name another one.",
         ) from None
     access = Access(server.port)

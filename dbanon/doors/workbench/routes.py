@@ -163,7 +163,7 @@ class Routes:
     def _posted(self, name: str, request: HttpRequest) -> HttpResponse:
         kinds = request.headers.get("content-type", [""])
         if kinds[0].partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-            return HttpResponse(415, "Only forms are taken.")
+            return HttpResponse(415, "Only forms are accepted.")
         step = {
             "choose": "sweep",
             "cancel": "columns",
@@ -189,7 +189,7 @@ class Routes:
             return self._page(step, {}, _conflict(form), 409)
         except BusyError:
             busy = InvalidParameter(
-                "Something else is running. Wait for its end, or cancel it.",
+                "Another step is running. Wait until it ends, or cancel it.",
                 hint="Nothing was changed.",
             )
             return self._page(step, {}, FormState(form, {"": busy}), 409)
@@ -233,7 +233,7 @@ class Routes:
 
     def look(self, request: FormRequest = NO_FORM) -> None:
         """Begin to look at the table."""
-        self._begin("Look at the columns", "columns", database.propose, request=request)
+        self._begin("Examine the columns", "columns", database.propose, request=request)
 
     def _look(self, request: FormRequest) -> str:
         self._require_current(request)
@@ -284,7 +284,7 @@ class Routes:
             first_value(fields, "tried"), first_value(fields, "point"), request.page
         ):
             raise InvalidParameter(
-                "Choose one of the releases that were tried.",
+                "Choose one of the trial releases.",
                 hint="The page shows those of the columns and trees that are decided on now.",
             )
         return "compare" if first_value(fields, "next") == "compare" else "job"
@@ -306,7 +306,7 @@ class Routes:
 
     def _plan(self, request: FormRequest) -> str:
         self._require_current(request)
-        self._begin("Say what a run would do", "job", database.plan, request=request)
+        self._begin("Preview a run", "job", database.plan, request=request)
         return "job"
 
     def _run(self, request: FormRequest) -> str:
@@ -317,7 +317,7 @@ class Routes:
     def _list(self, request: FormRequest) -> str:
         self._require_current(request)
         self.bench.looks.clear()
-        self._begin("Look which releases there are", "compare", database.list_releases)
+        self._begin("List the releases", "compare", database.list_releases)
         return "compare"
 
     def _cancel(self, request: FormRequest) -> str:
@@ -349,7 +349,7 @@ class Routes:
             return
         try:
             if bench.listed is None:
-                self._begin("Look which releases there are", "compare", database.list_releases)
+                self._begin("List the releases", "compare", database.list_releases)
             names = [first_value(query, side) for side in ("a", "b")]
             listed = [listed.output for listed in bench.listed or ()]
             outputs = [name[2:] for name in names if name.startswith("r/") and name[2:] in listed]
@@ -373,7 +373,7 @@ def _conflict(request: FormRequest) -> FormState:
     """The answer to a form that would replace another page's change."""
     is_shown = request.name in _FORMS
     error = InvalidParameter(
-        "Something else was decided since this page was shown, perhaps in another tab.",
+        "Your settings have changed since this page was shown, perhaps in another tab.",
         hint="Your values are still below, with the saved ones beside them where they differ."
         " Nothing was changed. Save again to replace the saved values."
         if is_shown

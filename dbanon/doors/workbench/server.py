@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuse what http.server cannot parse, without any part of the request."""
         # For an unknown version http.server would send a body without headers.
         self.request_version = "HTTP/1.0"
-        self._send(HttpResponse(int(code), "The request was not understood."))
+        self._send(HttpResponse(int(code), "The request could not be read."))
 
     def do_GET(self) -> None:
         self._send(self.server.answer(self._request()))
@@ -177,9 +177,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get_all("Transfer-Encoding") or len(lengths) != 1:
             return HttpResponse(411, "The length is missing.")
         if not (lengths[0].isascii() and lengths[0].isdigit()):
-            return HttpResponse(400, "The length is no number.")
+            return HttpResponse(400, "The length is not a number.")
         if len(lengths[0]) > 9 or int(lengths[0]) > MOST_BYTES:
-            return HttpResponse(413, "This is too long.")
+            return HttpResponse(413, "The request is too long.")
         return int(lengths[0])
 
     def _request(self, body: bytes = b"") -> HttpRequest:

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 KEEP, DROP = "keep", "drop"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
-# Ways to a tree, as job files have them; ``suggest`` becomes a file beside the job file.
+# Ways to a tree, as job files have them; ``suggest`` becomes a file next to the job file.
 TREES = ("dates", "intervals", "mask", "suggest", "name", "file")
 DATE_STEPS = ("month", "year", "decade")
 
 
 @dataclass(frozen=True)
-class Commands:
+class JobFileCommands:
     """The command line's own functions on a job file, so that the workbench does the same.
 
     Parameters
@@ -89,7 +89,7 @@ class Start:
 
     url: str
     table: str
-    commands: Commands
+    commands: JobFileCommands
     key: tuple[str, ...] = ()
     reading: Reading = USUAL
     target: str | None = None

@@ -33,15 +33,15 @@ from dbanon.doors.workbench.state import (
 )
 from dbanon.doors.workbench.tasks import Task
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
 
 Row = dict[str, Any]
 
 STEPS = (
-    ("columns", "Columns", "What each column is"),
+    ("columns", "Columns", "The role of each column"),
     ("trees", "Hierarchies", "The labels that values are generalized to"),
-    ("sweep", "Loss against risk", "Releases that are tried in memory and written nowhere"),
+    ("sweep", "Loss against risk", "Trial releases in memory; nothing is written"),
     ("compare", "Compare", "Two releases side by side"),
     ("job", "Job file", "Saved, checked, planned"),
     ("run", "Run", "The release and its report"),
@@ -56,10 +56,10 @@ ROLE_WORDS = {
 TREE_WORDS = {
     "dates": "calendar: month, year, decade",
     "intervals": "intervals of these widths",
-    "mask": "codes, hidden from the right",
-    "suggest": "as suggested by its values, kept as a file",
+    "mask": "codes, masked from the right",
+    "suggest": "suggested from its values, saved as a file",
     "name": "stored in this database",
-    "file": "a file beside the job file",
+    "file": "a file next to the job file",
 }
 
 
@@ -88,7 +88,9 @@ def _problem_texts(error: DbanonError) -> list[str]:
     if isinstance(error, JobFileInvalid):
         return list(map(str, error.problems))
     if isinstance(error, HierarchyBroken):
-        return [problem.located for problem in error.problems if isinstance(problem, Problem)]
+        return [
+            problem.located for problem in error.problems if isinstance(problem, HierarchyProblem)
+        ]
     return []
 
 

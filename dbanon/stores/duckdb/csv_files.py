@@ -103,7 +103,7 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
         ]
         if renamed:
             warn_caller(
-                ColumnsRenamed(f"Columns of one name in {path} were renamed: {', '.join(renamed)}.")
+                ColumnsRenamed(f"Duplicate columns in {path} were renamed: {', '.join(renamed)}.")
             )
     _require_names(names, path, skipped + 1)
     header = CsvHeader(delimiter, cells, names, skipped, has_header)
@@ -181,7 +181,7 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
         if first != position:
             # The line may be a row of a file without a header, so do not quote it.
             raise FileMalformed(
-                f"Line {line} of the file {path} names two columns alike: columns"
+                f"Line {line} of the file {path} names two columns the same: columns"
                 f" {first + 1} and {position + 1}.",
                 hint="Rename one of them; capitals make no difference. To number the later ones:"
                 ' `duplicate_columns="rename"`. If the first line is a row: `header=false`.',
@@ -206,7 +206,7 @@ def open_as_utf8(
         return
     if sys.platform != "linux":
         raise InvalidParameter(
-            "Only files in UTF-8 are read on this system.", hint="Write the file in UTF-8."
+            "Only UTF-8 files can be read on this system.", hint="Write the file in UTF-8."
         )
     decoder = codecs.getincrementaldecoder(_codec(reading))()
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
@@ -221,7 +221,7 @@ def open_as_utf8(
             raise malformed_file_error(file, path, reading, csv_header) from None
         if misread is not None and misread.is_utf8():
             raise FileMalformed(
-                f"The file {path} is written in UTF-8, and not in {reading.encoding}.",
+                f"The file {path} is written in UTF-8, not in {reading.encoding}.",
                 hint=f'Say `encoding="{UTF_8}"`.',
             )
         memory_file.flush()
@@ -259,7 +259,7 @@ def malformed_file_error(
     """Build the error for an unreadable file; names the first bad line and its column."""
     for line, problem, hint in _problems(file, reading, csv_header):
         return FileMalformed(f"Line {line} of the file {path}{problem}", hint=hint)
-    return FileMalformed(f"The file {path} cannot be read as what its name says.", hint=_FORM)
+    return FileMalformed(f"The file {path} is not of the kind that its name says.", hint=_FORM)
 
 
 def repeated_header_error(
@@ -275,8 +275,8 @@ def repeated_header_error(
                 where = f"Line {line}"
                 break
     error = FileMalformed(
-        f"{where} of the file {path} is its header again: columns 1 to {len(csv_header.names)} hold"
-        " their own names.",
+        f"{where} of the file {path} repeats its header: columns 1 to {len(csv_header.names)}"
+        " contain their own names.",
         hint="Files were put one behind the other: remove the line.",
     )
     return error, where != "A line"

@@ -56,7 +56,7 @@ _MONTH_NAMES, _NAME_MARKS = ("%d{0}%b{0}%{1}", "%d{0}%B{0}%{1}"), "-/ ."
 
 
 @dataclass(frozen=True)
-class Form:
+class ValueFormat:
     """A format of values.
 
     Parameters
@@ -103,20 +103,20 @@ def decimal_of(reading: Reading) -> str:
     return reading.decimal
 
 
-def usual_forms(column: str, reading: Reading) -> list[Form]:
+def usual_forms(column: str, reading: Reading) -> list[ValueFormat]:
     """The formats that need no option, the narrowest first."""
     mark = decimal_of(reading)
     number = f"-?{_WHOLE}({_MARKS[mark]}([0-9]+))?"
     plain = f"replace({column}, ',', '.')" if mark == COMMA else column
     option, argument = ("decimal", mark) if mark == COMMA else ("", "")
     return [
-        Form(
+        ValueFormat(
             INTEGER,
             "whole numbers",
             f"{fits(column, f'-?{_WHOLE}')} AND length({column}) <= 18",
             column,
         ),
-        Form(
+        ValueFormat(
             DECIMAL,
             "numbers",
             f"{fits(column, number)} AND length({column}) <= 30",
@@ -125,7 +125,7 @@ def usual_forms(column: str, reading: Reading) -> list[Form]:
             argument,
             decimal=mark,
         ),
-        Form(
+        ValueFormat(
             DOUBLE,
             "numbers",
             fits(column, f"{number}([eE][-+]?[0-9]+)?"),
@@ -139,17 +139,17 @@ def usual_forms(column: str, reading: Reading) -> list[Form]:
         _iso(
             column, TIMESTAMPTZ, "yyyy-mm-dd hh:mm with a time zone", f"{_ISO}[ T]{_CLOCK}{_ZONE}"
         ),
-        Form(BOOLEAN, "true and false", f"lower({column}) IN ('true', 'false')", column),
+        ValueFormat(BOOLEAN, "true and false", f"lower({column}) IN ('true', 'false')", column),
     ]
 
 
-def _iso(column: str, kind: str, name: str, pattern: str) -> Form:
+def _iso(column: str, kind: str, name: str, pattern: str) -> ValueFormat:
     text = f"replace({column}, ' +', '+')" if kind == TIMESTAMPTZ else column
     right = f"TRY_CAST({text} AS {SQL_TYPES[kind]}) IS NOT NULL"
-    return Form(kind, name, _both(fits(column, pattern), right), text)
+    return ValueFormat(kind, name, _both(fits(column, pattern), right), text)
 
 
-def other_forms(column: str, reading: Reading) -> list[Form]:
+def other_forms(column: str, reading: Reading) -> list[ValueFormat]:
     """The formats of numbers and dates that are used only if no other one fits."""
     return [*_numbers(column, reading), *_days(column, reading)]
 
@@ -157,17 +157,17 @@ def other_forms(column: str, reading: Reading) -> list[Form]:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def _numbers(column: str, reading: Reading) -> Iterator[Form]:
+def _numbers(column: str, reading: Reading) -> Iterator[ValueFormat]:
     for mark in (POINT, COMMA):
         if reading.decimal in (mark, None) and reading.thousands != mark:
             yield from _of_mark(column, reading, mark)
 
 
-def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
+def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[ValueFormat]:
     tail = f"({_MARKS[mark]}([0-9]+))?"
     plain = f"replace({column}, ',', '.')" if mark == COMMA else column
     if mark != decimal_of(reading):
-        yield Form(
+        yield ValueFormat(
             DECIMAL,
             f"numbers with a decimal {_MARK_NAMES[mark]}",
             f"{fits(column, f'-?{_WHOLE}{tail}')} AND length({column}) <= 30",
@@ -176,7 +176,7 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
             mark,
             decimal=mark,
         )
-    yield Form(
+    yield ValueFormat(
         DECIMAL,
         "numbers with a plus sign",
         fits(column, f"({_WITH_PLUS}|0|[1-9][0-9]{{0,5}}){tail}"),
@@ -192,7 +192,7 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
         grouped = f"-?(0|[1-9][0-9]*|{group}){tail}"
         if thousands != SPACE:
             grouped += f"|({_WITH_PLUS}|[-+]{group}){tail}"
-        yield Form(
+        yield ValueFormat(
             DECIMAL,
             f"numbers with a {_MARK_NAMES[thousands]} between thousands",
             f"{fits(column, grouped)} AND length({column}) <= 40",
@@ -203,15 +203,17 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
             thousands=thousands,
         )
     percent = fits(column, f"[-+]?{_WHOLE}{tail} ?%")
-    yield Form(
+    yield ValueFormat(
         PERCENT, "numbers with %", percent, f"rtrim(ltrim({plain}, '+'), '% ')", decimal=mark
     )
 
 
-def lenient_integers(column: str, reading: Reading) -> list[Form]:
+def lenient_integers(column: str, reading: Reading) -> list[ValueFormat]:
     """The formats that are accepted for a column declared as integer."""
     forms = [
-        Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"), f"ltrim({column}, '+')")
+        ValueFormat(
+            INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"), f"ltrim({column}, '+')"
+        )
     ]
     for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
         # A comma or a point could also be the decimal mark of a number that is not an integer.
@@ -223,7 +225,7 @@ def lenient_integers(column: str, reading: Reading) -> list[Form]:
             pattern = f"-?[1-9][0-9]{{0,2}}({between}[0-9]{{3}})*"
             value = f"regexp_replace({column}, {literal(between)}, '', 'g')"
             forms.append(
-                Form(
+                ValueFormat(
                     INTEGER,
                     "whole numbers",
                     fits(column, pattern),
@@ -239,7 +241,7 @@ def lenient_integers(column: str, reading: Reading) -> list[Form]:
 # -- days -----------------------------------------------------------------------------------------
 
 
-def pattern_forms(column: str, pattern: str, option: str = "dates") -> list[Form]:
+def pattern_forms(column: str, pattern: str, option: str = "dates") -> list[ValueFormat]:
     """The format of a ``strptime`` pattern."""
     kind = DATE
     if any(f"%{letter}" in pattern for letter in "HIMSfp"):
@@ -247,10 +249,10 @@ def pattern_forms(column: str, pattern: str, option: str = "dates") -> list[Form
     if "%z" in pattern:
         kind = TIMESTAMPTZ
     value = f"try_strptime({column}, {literal(pattern)})"
-    return [Form(kind, pattern, f"{value} IS NOT NULL", value, option, pattern)]
+    return [ValueFormat(kind, pattern, f"{value} IS NOT NULL", value, option, pattern)]
 
 
-def _days(column: str, reading: Reading) -> Iterator[Form]:
+def _days(column: str, reading: Reading) -> Iterator[ValueFormat]:
     dates = reading.dates
     if dates is not None and "%" in dates:
         yield from pattern_forms(column, dates)
@@ -264,14 +266,14 @@ def _days(column: str, reading: Reading) -> Iterator[Form]:
     yield from _named_months(column, dates)
 
 
-def day_forms(column: str, order: str, separator: str) -> Iterator[Form]:
+def day_forms(column: str, order: str, separator: str) -> Iterator[ValueFormat]:
     """The formats of dates in an order with one separator, with and without a time of day."""
     yield from _of_order(column, order, _ORDERS[order], separator)
 
 
 def _of_order(
     column: str, order: str, parts: tuple[str, ...], separators: Iterable[str]
-) -> Iterator[Form]:
+) -> Iterator[ValueFormat]:
     is_short = "y" in parts
     for end, (clock, times) in _TIMES.items():
         if is_short and end:
@@ -284,7 +286,7 @@ def _of_order(
         text = f"replace({column}, 'T', ' ')" if clock else column
         value = f"try_strptime({text}, [{', '.join(map(literal, formats))}])"
         name = next(iter(separators)).join(_LETTERS[part] for part in parts) + end
-        yield Form(
+        yield ValueFormat(
             TIMESTAMP if clock else DATE,
             name,
             _both(fits(column, "|".join(patterns)), f"{value} IS NOT NULL"),
@@ -295,20 +297,22 @@ def _of_order(
         )
 
 
-def _named_months(column: str, dates: str | None) -> Iterator[Form]:
+def _named_months(column: str, dates: str | None) -> Iterator[ValueFormat]:
     day, month = "[0-9]{1,2}", "[A-Za-z]{3,9}"
     names = [name.format(mark, "Y") for name in _MONTH_NAMES for mark in _NAME_MARKS]
     names += [f"{name} %d, %Y" for name in ("%b", "%B")]
     value = f"try_strptime({column}, [{', '.join(map(literal, names))}])"
     year = "[0-9]{4}"
     pattern = f"{day}[-/ .]{month}[-/ .]{year}|{month} {day}, {year}"
-    yield Form(DATE, "dd-mon-yyyy", _both(fits(column, pattern), f"{value} IS NOT NULL"), value)
+    yield ValueFormat(
+        DATE, "dd-mon-yyyy", _both(fits(column, pattern), f"{value} IS NOT NULL"), value
+    )
     for mark in _NAME_MARKS if dates is None else ():
         for name in _MONTH_NAMES:
             form = name.format(mark, "y")
             value = f"try_strptime({column}, {literal(form)})"
             pattern = f"{day}[{mark}]{month}[{mark}][0-9]{{2}}"
-            yield Form(
+            yield ValueFormat(
                 DATE,
                 f"dd{mark}mon{mark}yy",
                 _both(fits(column, pattern), f"{value} IS NOT NULL"),

@@ -14,7 +14,7 @@ from dbanon.errors import AmbiguousValues, FileMalformed
 from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb.csv_files import CsvHeader, records
-from dbanon.stores.duckdb.csv_types import TEXT, InferredType, Problem, type_option
+from dbanon.stores.duckdb.csv_types import TEXT, InferredType, TypeProblem, type_option
 from dbanon.stores.folders import FileLocation
 
 
@@ -35,7 +35,7 @@ class LoadedFile:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class UntypedColumn:
     """The error for a column without a type."""
 
     name: str
@@ -51,7 +51,7 @@ class Refusal:
         return kind(self.message, detail=detail, hint=self.hint)
 
 
-def require_types(refusals: Mapping[str, Refusal], names: Iterable[str]) -> None:
+def require_types(refusals: Mapping[str, UntypedColumn], names: Iterable[str]) -> None:
     """Check that these columns have a type.
 
     Raises
@@ -70,7 +70,7 @@ def refusals_of(
     types: Mapping[str, InferredType],
     files: Sequence[LoadedFile],
     reading: Reading,
-) -> dict[str, Refusal]:
+) -> dict[str, UntypedColumn]:
     """Build the errors of the columns without a type, by name.
 
     Parameters
@@ -92,7 +92,7 @@ def refusals_of(
     return refusals
 
 
-def _ambiguous(name: str, problem: Problem) -> Refusal:
+def _ambiguous(name: str, problem: TypeProblem) -> UntypedColumn:
     ways = [words for words, _ in problem.readings]
     options = [option for _, option in problem.readings]
     if len(ways) == 1:
@@ -100,18 +100,18 @@ def _ambiguous(name: str, problem: Problem) -> Refusal:
     else:
         message = f'Column "{name}" can be read in {_COUNT[len(ways)]} ways: {"; or ".join(ways)}.'
     hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
-    return Refusal(name, message, hint, True)
+    return UntypedColumn(name, message, hint, True)
 
 
 _COUNT = {2: "two", 3: "three", 4: "four"}
 
 
-def _malformed(name: str, problem: Problem, location: str) -> Refusal:
+def _malformed(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
     hint = (
         'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
         f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
     )
-    return Refusal(name, f"{location} is not {problem.expected}.", hint, False)
+    return UntypedColumn(name, f"{location} is not {problem.expected}.", hint, False)
 
 
 def _line_and_column(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:

@@ -45,8 +45,8 @@ def require_header(
     if has_header or skipped > csv_header.skipped:
         return
     raise FileMalformed(
-        f"Line {csv_header.skipped + 1} of the file {path} looks like a row, not like names of"
-        " columns.",
+        f"Line {csv_header.skipped + 1} of the file {path} looks like a row, not like column"
+        " names.",
         hint="If it is one: `header=false`; the columns are column0, column1 and so on. If it names"
         " the columns: `header=true`.",
     )
@@ -90,7 +90,8 @@ def without_blanks(
     """
     if sys.platform != "linux":
         raise FileMalformed(
-            f"The file {path} has blanks around its quotes, which this system cannot remove.",
+            f"The file {path} has blanks around its quotes, which cannot be removed on this"
+            " system.",
             hint="Write it without them.",
         )
     size = os.fstat(number).st_size

@@ -23,7 +23,7 @@ from dbanon.stores.duckdb.csv_forms import (
     PERCENT,
     TIMESTAMP,
     TIMESTAMPTZ,
-    Form,
+    ValueFormat,
     fits,
     other_forms,
     usual_forms,
@@ -44,7 +44,7 @@ _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
 @dataclass(frozen=True)
-class Problem:
+class TypeProblem:
     """The reason why a column has no type.
 
     Parameters
@@ -80,7 +80,7 @@ class InferredType:
     by: str = ""
     kind: str = TEXT
     decided: tuple[str, str] | None = None
-    problem: Problem | None = None
+    problem: TypeProblem | None = None
 
 
 class ColumnTypes:
@@ -138,7 +138,7 @@ class ColumnTypes:
             best = forms[max(range(len(forms)), key=lambda i: counts_of_forms[i])]
             wider = DECIMAL if kind == INTEGER and self._fits_all(name, DECIMAL) else TEXT
             expected = f"of the type that was stated ({kind})"
-            problem = Problem(expected, best.condition, other_type=wider)
+            problem = TypeProblem(expected, best.condition, other_type=wider)
             return InferredType("VARCHAR", column, problem=problem)
         base_kind = kind.partition("(")[0]
         return replace(self._resolve(name, fitting, kind), by=f"types: {kind}", kind=base_kind)
@@ -179,12 +179,12 @@ class ColumnTypes:
                 )
         return types_by_name
 
-    def _first_forms(self, column: str) -> list[Form]:
+    def _first_forms(self, column: str) -> list[ValueFormat]:
         dates = self._reading.dates
         pattern = csv_forms.pattern_forms(column, dates) if dates and "%" in dates else []
         return [*pattern, *usual_forms(column, self._reading)]
 
-    def _type_unless_ambiguous(self, name: str, form: Form) -> InferredType:
+    def _type_unless_ambiguous(self, name: str, form: ValueFormat) -> InferredType:
         """Return the type of a format that fits, unless the values have another reading."""
         column = quote(name)
         if form.kind == INTEGER:
@@ -253,12 +253,12 @@ class ColumnTypes:
             and (bad == 1 or 20 * bad < n_values)
         ):
             form = likely[counts.index(max(counts))]
-            problem = Problem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
+            problem = TypeProblem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
         if problem is None:
             return self._text_or_mixed_forms(name, forms)
         return InferredType("VARCHAR", column, problem=problem)
 
-    def _text_or_mixed_forms(self, name: str, forms: Sequence[Form]) -> InferredType:
+    def _text_or_mixed_forms(self, name: str, forms: Sequence[ValueFormat]) -> InferredType:
         """Return text; with a problem if all values are numbers, or dates, in mixed formats."""
         column = quote(name)
         for kinds in (NUMBERS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
@@ -270,7 +270,7 @@ class ColumnTypes:
             expressions = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
             counts = [int(str(count)) for count in self._row(expressions)]
             form = family[counts.index(max(counts))]
-            problem = Problem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
+            problem = TypeProblem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
             return InferredType("VARCHAR", column, problem=problem)
         return InferredType("VARCHAR", column)
 
@@ -300,7 +300,7 @@ class ColumnTypes:
 
     # -- choosing among formats that fit ----------------------------------------------------------
 
-    def _resolve(self, name: str, forms: Sequence[Form], kind: str = "") -> InferredType:
+    def _resolve(self, name: str, forms: Sequence[ValueFormat], kind: str = "") -> InferredType:
         """Return the type of a column that several formats fit; with a problem if they differ.
 
         Parameters
@@ -355,7 +355,7 @@ class ColumnTypes:
                     )
         return self._type_with_form(column, first, kind)
 
-    def _type_with_form(self, column: str, form: Form, kind: str = "") -> InferredType:
+    def _type_with_form(self, column: str, form: ValueFormat, kind: str = "") -> InferredType:
         by = f"{form.option}: {_in_job_file(form.argument)}" if form.argument else ""
         decided = (form.option, form.argument) if form.argument else None
         if form.kind == DECIMAL and decided is None and form.decimal == POINT:
@@ -384,7 +384,7 @@ class ColumnTypes:
         return InferredType(sql_type, value, by, DECIMAL, decided)
 
 
-def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
+def _forms_of(column: str, kind: str, reading: Reading) -> list[ValueFormat]:
     """The formats that a declared type allows, the usual ones first."""
     if "%" in kind:
         return csv_forms.pattern_forms(column, kind, "types")
@@ -412,7 +412,7 @@ def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
 
 
 def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
-    return InferredType("VARCHAR", column, problem=Problem(readings=readings))
+    return InferredType("VARCHAR", column, problem=TypeProblem(readings=readings))
 
 
 def _option(name: str, value: object) -> str:

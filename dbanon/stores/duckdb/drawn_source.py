@@ -144,11 +144,11 @@ class DrawnStore(DuckdbStore):
                     connection.execute(f"SELECT * FROM {_BATCH}")
                 except duckdb.Error:
                     return UnsupportedType(
-                        f'Column "{field.name}" is of type {field.type}, which cannot be drawn.',
+                        f'Column "{field.name}" is of type {field.type}, which cannot be read.',
                         hint="Cast it to a number, text, date, timestamp or boolean in a view, or"
                         " in the stream.",
                     )
-        return UnsupportedType("A column is of a type that cannot be drawn.")
+        return UnsupportedType("A column is of a type that cannot be read.")
 
     def _report_progress(self, rows: int, flow: Flow) -> None:
         if ending().asked_to_end:

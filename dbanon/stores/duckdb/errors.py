@@ -82,13 +82,13 @@ def translated(message: str = "The database refused a statement.") -> Iterator[N
     except duckdb.OutOfMemoryException as error:
         if "max_temp_directory_size" in str(error):
             raise DiskFull(
-                "The disk is full where the database spills to; nothing was published.",
+                "The disk to which the database spills is full; nothing was published.",
                 detail=type(error).__name__,
                 hint="Make room in the directory (`spill`), name one on another disk, or raise the"
                 " limit (`memory_limit`).",
             ) from None
         raise OutOfMemory(
-            "The database has run out of memory, or of disk space where it spills to.",
+            "The database ran out of memory, or out of disk space for spilling.",
             hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
         ) from None
     except duckdb.Error as error:

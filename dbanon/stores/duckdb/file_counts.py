@@ -102,8 +102,8 @@ def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
             f" WHERE regexp_matches({quote(column.name)}, {literal(UNESCAPED)}) LIMIT 1"
         ):
             raise RecountFailed(
-                f'Column "{column.name}" of the file holds texts that spreadsheets run; nothing was'
-                " published.",
+                f'Column "{column.name}" of the file contains texts that spreadsheets run'
+                " as formulas; nothing was published.",
                 hint="Export Parquet, which no spreadsheet runs.",
             )
 

@@ -73,7 +73,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
         return
     if sys.platform != "linux":
         raise InvalidParameter(
-            "Packed files and spreadsheets are not read on this system.",
+            "Compressed files and spreadsheets cannot be read on this system.",
             hint="Write the file as plain CSV.",
         )
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
@@ -89,7 +89,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
                 _unpack(file, path.suffix, memory_file, memory)
         except _NOT_READ as error:
             raise FileMalformed(
-                f"The file {name} cannot be read as what its name says.",
+                f"The file {name} is not of the kind that its name says.",
                 detail=type(error).__name__,
                 hint="It may be cut off: write it anew.",
             ) from None
@@ -99,7 +99,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
 
 def _not_a_workbook(name: str, detail: str) -> FileMalformed:
     return FileMalformed(
-        f"The file {name} cannot be read as what its name says.",
+        f"The file {name} is not of the kind that its name says.",
         detail=detail,
         hint="Save it as .xlsx without a password.",
     )

@@ -21,7 +21,7 @@ from dbanon.stores.duckdb.csv_files import (
     read_csv_header,
     repeated_header_error,
 )
-from dbanon.stores.duckdb.csv_problems import LoadedFile, Refusal, refusals_of
+from dbanon.stores.duckdb.csv_problems import LoadedFile, UntypedColumn, refusals_of
 from dbanon.stores.duckdb.csv_reading import (
     has_blanks,
     has_quotes,
@@ -64,7 +64,7 @@ class FileRows:
     ) -> None:
         self._connection, self._name, self._reading = connection, name, reading
         self._memory = memory
-        self.refusals: Mapping[str, Refusal] = {}
+        self.refusals: Mapping[str, UntypedColumn] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
         """Load all rows; returns the inferred types of columns from untyped files.
@@ -301,7 +301,7 @@ def _as_column(name: str, text: str | None) -> str:
 @contextmanager
 def _read(path: FileLocation) -> Iterator[None]:
     """Translate DuckDB's errors into errors about a file."""
-    refused = f"The file {path} cannot be read as what its name says."
+    refused = f"The file {path} is not of the kind that its name says."
     with translated(refused):
         try:
             yield

@@ -16,7 +16,7 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import ColumnReading, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb.csv_problems import Refusal, require_types
+from dbanon.stores.duckdb.csv_problems import UntypedColumn, require_types
 from dbanon.stores.duckdb.csv_summary import describe_texts, description_query
 from dbanon.stores.duckdb.csv_types import InferredType
 from dbanon.stores.duckdb.errors import OutOfMemory, translated
@@ -78,7 +78,7 @@ class FileStore(DuckdbStore):
         super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, InferredType] = {}
-        self._refusals: Mapping[str, Refusal] = {}
+        self._refusals: Mapping[str, UntypedColumn] = {}
         file_name = Path(root_of(path).name)
         stem = file_name.with_suffix("").stem if file_name.suffix in PACKED else file_name.stem
         self._name = parse_relation(table) if table else RelationName(None, stem)
@@ -163,7 +163,7 @@ class _FileSession(DuckdbSession):
         on_sql: OnSql | None,
         types: Mapping[str, InferredType],
         reading: Reading,
-        refusals: Mapping[str, Refusal],
+        refusals: Mapping[str, UntypedColumn],
     ) -> None:
         super().__init__(connection, on_sql)
         self._types, self._reading, self._refusals = types, reading, refusals

@@ -231,8 +231,9 @@ class DuckdbSession(FileSession):
         for name, has_nanoseconds in zip(fine, row, strict=True):
             if has_nanoseconds:
                 raise UnsupportedType(
-                    f'Column "{name}" holds nanoseconds, which other databases and files do not'
-                    " take: they would be cut off.",
+                    f'Column "{name}"'
+                    " has nanoseconds, which other databases and files cannot store: they would be"
+                    " cut off.",
                     hint="Cast it to TIMESTAMP in a view, or in the stream.",
                 )
 

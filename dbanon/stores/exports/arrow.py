@@ -29,7 +29,7 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
     if kind is Kind.DECIMAL:
         if attribute.precision > 38 or attribute.scale > 38:
             raise UnsupportedType(
-                f'Column "{attribute.name}" has more than 38 digits, which files do not hold.',
+                f'Column "{attribute.name}" has more than 38 digits, which files cannot store.',
                 hint="Cast it to fewer digits in a view.",
             )
         return pa.decimal128(attribute.precision or 38, attribute.scale)

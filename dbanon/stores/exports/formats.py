@@ -132,8 +132,8 @@ def _refuse_formulas(export: Export, where: str, is_formula: Any) -> None:
     count = pc.sum(is_formula).as_py() or 0
     if count and (export.formulas == "error" or where == "the header"):
         raise FormulaInText(
-            f"Spreadsheets would run texts of {where} as formulas: {count} of those that were"
-            " looked at begin with =, +, -, @, a tab or a line's end, or do so behind a comma,"
+            f"Spreadsheets would run texts of {where} as formulas: {count} of the examined texts"
+            " begin with =, +, -, @, a tab or a line's end, or do so behind a comma,"
             " semicolon, tab or line's end in them. Nothing was published.",
             hint=(
                 "Set formulas of the export to escape, which puts an apostrophe before them, or"

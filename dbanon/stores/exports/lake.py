@@ -69,8 +69,9 @@ class IcebergTable:
             )
         if any(_FORBIDDEN_IN_NAMES.search(part) for part in (name.schema, name.name)):
             raise InvalidParameter(
-                "Namespace and table of an export to Iceberg have no dots, slashes, question marks,"
-                " number signs or control characters in them: catalogs make directories of them."
+                "Namespace and table of an export to Iceberg must not contain dots, slashes,"
+                " question marks, number signs or control characters, because catalogs use them as"
+                " directory names."
             )
         return cls(catalog, (name.schema, name.name))
 
@@ -188,7 +189,7 @@ class IcebergTable:
             return
         if table is not None:
             if over is None or not self._holds_release(table):
-                raise OutputExists(f"The table {self} exists already, and is not to be replaced.")
+                raise OutputExists(f"The table {self} already exists, and must not be replaced.")
             if str(table.metadata_location) != over.st_ino:
                 raise lake_commit.commit_conflict(self)
         with translate_client_errors(), file.open() as stream:

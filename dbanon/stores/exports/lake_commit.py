@@ -77,8 +77,8 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
             ):
                 return stable_location
     raise InvalidParameter(
-        f"The catalog gives the table {table}, while it is new, another directory each time, and"
-        " takes none that it is given: files that a crash leaves would not be found again.",
+        f"The catalog gives the table {table}, while it is new, a different directory each time,"
+        " and does not accept one: files left by a crash would not be found again.",
         hint="Use a catalog that names directories after tables or takes a table's location, or"
         " export a Parquet file.",
     )
@@ -153,8 +153,8 @@ def confirm_commit(table: object, error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         warn_caller(
             CommitConfirmed(
-                f"The run was interrupted when the release was being committed to {table}: it was"
-                " committed, and all is as it should be."
+                f"The run was interrupted while the release was being committed to {table}: it was"
+                " committed successfully."
             )
         )
 
@@ -162,7 +162,7 @@ def confirm_commit(table: object, error: BaseException) -> None:
 def unknown_outcome(table: object, error: BaseException) -> OutcomeUnknown:
     """Return the error for a commit that the catalog did not confirm."""
     return OutcomeUnknown(
-        f"The commit to {table} was not answered: it is not known whether the table shows the"
+        f"The commit to {table} got no answer, so it is unknown whether the table shows the"
         " release. Its file stays.",
         detail=type(error).__name__,
         hint="Look at the table before you run it again: its newest snapshot names the file.",

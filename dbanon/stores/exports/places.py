@@ -65,7 +65,7 @@ def file_for(path: str, release_id: str) -> Path:
     destination = resolve_destination(path, release_id)
     if not isinstance(destination, Path):
         raise InvalidParameter(
-            f"{destination} is no file of this machine.",
+            f"{destination} is not a file on this machine.",
             hint="Only releases can be exported to object stores and to Iceberg. Write a report to"
             " a disk.",
         )
@@ -141,7 +141,7 @@ def require_free(destination: Destination) -> None:
     """Check that nothing exists at a destination; raises OutputExists."""
     if status_of(destination) is not None:
         raise OutputExists(
-            f"The {kind_of(destination)} {destination} exists already.",
+            f"The {kind_of(destination)} {destination} already exists.",
             hint='Choose another name, write {release} in it, or use `if_exists="replace"`.',
         )
 

@@ -43,7 +43,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     if isinstance(data, pd.DataFrame):
         return data, _identity
     if isinstance(data, pd.Series):
-        raise InvalidParameter("One column is no table.", hint="Write series.to_frame().")
+        raise InvalidParameter("A single column is not a table.", hint="Write series.to_frame().")
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(data)
     if isinstance(data, Mapping) or _is_rows(data):
@@ -57,12 +57,14 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         if broken is not None:
             raise broken_text(str(broken))
         raise InvalidParameter(
-            "The columns do not make a table.",
+            "The columns do not form a table.",
             hint="Every column is a list, and all are equally long.",
         )
     if _package(data) == "polars" and hasattr(data, "collect_schema"):
-        raise InvalidParameter("The table is still to be computed.", hint="Write frame.collect().")
-    raise InvalidParameter("The data is no table with named columns.", hint=_FORMS)
+        raise InvalidParameter(
+            "The table has not been computed yet.", hint="Write frame.collect()."
+        )
+    raise InvalidParameter("The data is not a table with named columns.", hint=_FORMS)
 
 
 def is_broken(values: Iterable[Any]) -> bool:
@@ -143,7 +145,7 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
             except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
                 kind = table.schema.field(name).type
                 raise UnsupportedType(
-                    f'Column "{name}" is of type {kind}, of which there is no data frame.',
+                    f'Column "{name}" is of type {kind}, which a data frame cannot hold.',
                     hint="Cast it to another type, or leave it out.",
                 ) from None
         raise
@@ -214,7 +216,7 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
     marks = released.attrs.get(_ATTRS)
     if isinstance(marks, Mapping) and marks.get("rows") == SHUFFLED:
         raise RowsNotAligned(
-            "The released rows are in random order: that is what anonymize_frame does.",
+            "The released rows are in random order, because anonymize_frame shuffles them.",
             hint="Give the `report` of the same call, name a `key` of both tables, or release rows"
             " in the order of the input.",
         )
@@ -264,7 +266,7 @@ def rows_by_report(
         digests = _digests(table, names)
         if len(table) != n or any(digests[name] != then.get(name) for name in names):
             raise RowsNotAligned(
-                f"The {title} is not as it was in the run of this report: rows, their order or"
+                f"The {title} has changed since the run of this report: rows, their order or"
                 " values of its quasi-identifiers differ.",
                 hint="Give both frames as they were then, or name a `key` of both tables.",
             )

@@ -56,7 +56,7 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
         )
     if any(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
         raise UnsupportedType(
-            f'Column "{name}" holds bytes, which have neither an order nor a text.',
+            f'Column "{name}" holds bytes, which have neither an order nor a text form.',
             hint=f'Make them text: frame["{name}"].map(bytes.hex, na_action="ignore") in pandas,'
             f' pl.col("{name}").bin.encode("hex") in polars.',
         )

@@ -20,7 +20,7 @@ from dbanon.advice.persons import (
     find_person_identifiers,
     suspects,
 )
-from dbanon.advice.profile import Column, Profile
+from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.advice.roles import identifying
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import Coded, ColumnRoles, Microdata
@@ -302,7 +302,7 @@ def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
         return Attribute(name, Kind.OTHER, sql_type=str(series.dtype))
 
 
-def _profile_column(name: str, series: pd.Series[Any]) -> Column:
+def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
     """Profile a column by counts; unsupported types get the kind ``other``."""
     attribute = _attribute_of(name, series)
     present = series[series.notna()]
@@ -313,10 +313,10 @@ def _profile_column(name: str, series: pd.Series[Any]) -> Column:
         texts = [str(value) for value in present.astype(object)]
         length = sum(map(len, texts)) / len(texts)
         worded = sum(" " in text for text in texts) / len(texts)
-    return Column(attribute, len(present), distinct, False, length, worded)
+    return ColumnProfile(attribute, len(present), distinct, False, length, worded)
 
 
-def _form(column: Column, series: pd.Series[Any]) -> str:
+def _form(column: ColumnProfile, series: pd.Series[Any]) -> str:
     """Detect the form of the first values."""
     if not may_have(column.attribute):
         return ""

@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Cells, Counts, EntityCount, JointHistories, Questions, Recount
+from dbanon.data.counts import (
+    ClassValueCounts,
+    Counts,
+    EntityCount,
+    JointHistories,
+    Questions,
+    Recount,
+)
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
@@ -225,7 +232,7 @@ class FrameTarget:
         entities = written.draft.microdata.entities
         ones = np.ones(len(frame), np.int64)
         cells = {
-            name: Cells(classes, coded(frame[name], name in questions.leaves), ones)
+            name: ClassValueCounts(classes, coded(frame[name], name in questions.leaves), ones)
             for name in questions.sensitive
         }
         persons = {}
@@ -305,7 +312,7 @@ def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64
         for column in released_here:
             key = name if column.source_name is None else column.attribute.name
             if key in columns or (column.source_name is not None and key in frame.columns):
-                raise InvalidParameter(f'The data frame has a column named "{key}" already.')
+                raise InvalidParameter(f'The data frame already has a column named "{key}".')
             if column.attribute.sql_type == GENERALIZED:
                 before = frame[name].iloc[positions]
                 columns[key] = labels_as(before, column.values, column.missing, labels)
@@ -367,7 +374,7 @@ def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
 
 
 def _persons(
-    classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, Cells]
+    classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, ClassValueCounts]
 ) -> EntityCount:
     """Count the persons in each class; all arguments have one entry per row."""
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
@@ -383,7 +390,7 @@ def _persons(
     )
 
 
-def _mark_first_rows(cells: Cells, persons: NDArray[np.int32]) -> Cells:
+def _mark_first_rows(cells: ClassValueCounts, persons: NDArray[np.int32]) -> ClassValueCounts:
     """Mark each row with 1 if it is its person's first in its cell, and 0 otherwise."""
     key = np.column_stack((cells.classes, cells.column.codes, persons))
     first = np.zeros(len(key), np.int64)

@@ -82,7 +82,7 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
         if program.text is None:
             raise ForeignCode(
                 f"The definition of the {program.kind} {program.schema}.{program.name} is not shown"
-                " to this account, so nobody can tell what it runs.",
+                " to this account, so dbanon cannot check what it runs.",
                 hint="Grant SHOW VIEW on it, or release from a table.",
             )
         named = [p for p in programs if p not in reached and program.names(p)]

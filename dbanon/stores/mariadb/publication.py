@@ -155,8 +155,8 @@ def _swap(
                 return
             if time.monotonic() >= until:
                 raise OutputBusy(
-                    f"Readers kept {output.name} for {session.swap_seconds:g} s, so the release"
-                    " could not take its place; nothing was published.",
+                    f"Readers held {output.name} for {session.swap_seconds:g} s, so the release"
+                    " could not replace it; nothing was published.",
                     hint="End their transactions (SHOW PROCESSLIST), try again, or wait longer:"
                     " `swap_timeout`.",
                 ) from None

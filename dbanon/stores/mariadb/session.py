@@ -204,8 +204,8 @@ class MariadbSession(MariadbStaging):
             column = f"s.{quote(a.name)}"
             if a.sql_type.startswith("float"):
                 raise UnsupportedType(
-                    f'Column "{a.name}" of {source.name} is FLOAT, of which values that print alike'
-                    " are several.",
+                    f'Column "{a.name}"'
+                    f" of {source.name} is FLOAT, where different values can print the same.",
                     hint="Give it the type DOUBLE or DECIMAL, or cast it in a view.",
                 )
             if a.kind is Kind.BOOLEAN:
@@ -275,7 +275,7 @@ class MariadbSession(MariadbStaging):
         """Check that the release can be published; ``publication`` does so at the end."""
         assert self.pending is not None
         if output.replaces is None and self.find_existing(output.name) is not None:
-            raise OutputExists(f"The output {output.name} exists already.")
+            raise OutputExists(f"The output {output.name} already exists.")
         self.require_trusted_ledger()
 
     def have_release_recorded(

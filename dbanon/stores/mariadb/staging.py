@@ -91,7 +91,7 @@ class MariadbStaging(MariadbCatalog):
         self._execute(cursor, sql)
         [(value,)] = cursor.fetchall()
         if cursor.warning_count:
-            raise DatabaseFailure("The server cut an answer off.")
+            raise DatabaseFailure("The server truncated an answer.")
         return value
 
     def _execute(self, cursor: Any, sql: str) -> None:

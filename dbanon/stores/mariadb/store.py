@@ -110,7 +110,7 @@ class MariadbStore:
                 [(version, database)] = cursor.fetchall()
                 if "mariadb" not in version.lower():
                     raise InvalidParameter(
-                        "The server is no MariaDB.",
+                        "The server is not MariaDB.",
                         hint=(
                             "MySQL lacks what dbanon needs to compare texts, and it was not tested."
                         ),
@@ -159,8 +159,8 @@ class MariadbStore:
             is_shown = self._look(session.connection, pending)
             if is_shown is None:
                 raise OutcomeUnknown(
-                    "The connection was lost while the release was being shown: whether it is, the"
-                    " next run that writes here finds out, and notes.",
+                    "The connection was lost while the release was being published. The next run"
+                    " that writes here will find out whether it was, and record it.",
                     detail=getattr(error, "detail", None),
                     hint=f"Look at the comment of {pending.output.name}: it names its release.",
                 ) from None
@@ -168,8 +168,8 @@ class MariadbStore:
                 raise
             warn_caller(
                 CommitConfirmed(
-                    "The run was interrupted when the release was being shown: it was shown, and"
-                    " all is as it should be."
+                    "The run was interrupted while the release was being published: it was"
+                    " published successfully."
                 )
             )
 

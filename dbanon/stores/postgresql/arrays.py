@@ -51,7 +51,7 @@ _PIECE = 65_536
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ArrayColumn:
     """An array: name, SQL type of its elements or ``jsonb``, and values of shape (m,)."""
 
     name: str
@@ -114,19 +114,19 @@ class Arrays:
     slots: Slots
     order: NDArray[np.int32] | NDArray[np.int64]
     shift: int
-    values: tuple[Column, ...]
+    values: tuple[ArrayColumn, ...]
 
     def without_order(self) -> Arrays:
         """Return a copy without the largest array, which is not needed once it was sent."""
         return replace(self, order=self.order[:0])
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[ArrayColumn, ...]:
         """All arrays, the order first."""
         ends = self.slots.ends
         kind = "integer" if self.order.dtype == np.int32 else "bigint"
-        arrays = (Column("place", kind, self.order), *self.values)
-        return arrays if ends is None else (*arrays, Column("ends", "bigint", ends))
+        arrays = (ArrayColumn("place", kind, self.order), *self.values)
+        return arrays if ends is None else (*arrays, ArrayColumn("ends", "bigint", ends))
 
 
 def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[np.int64]] | None:
@@ -179,13 +179,13 @@ def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
     return Slots(blocks * width, f"tidsend({address})", number, condition)
 
 
-def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column, ...] | None:
+def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[ArrayColumn, ...] | None:
     """Return arrays for the columns of class values; None if texts are too long."""
     columns = []
     for name, kind, values in staged:
         if kind == "text" and sum(len(str(value).encode()) + 8 for value in values) > _LONGEST_TEXT:
             return None
-        columns.append(Column(name, "jsonb" if kind == "text" else kind, values))
+        columns.append(ArrayColumn(name, "jsonb" if kind == "text" else kind, values))
     return tuple(columns)
 
 
@@ -224,7 +224,7 @@ def insert(
     source: Relation,
     reads: Sequence[str],
     arrays: Arrays,
-    array: Callable[[int, Column], str],
+    array: Callable[[int, ArrayColumn], str],
     joins: str,
 ) -> str:
     """Return the INSERT of all released rows, as ``statements.write_from_source`` does.
@@ -276,7 +276,7 @@ def create(arrays: Arrays, suffix: str) -> list[str]:
     ]
 
 
-def array_query(column: Column) -> str:
+def array_query(column: ArrayColumn) -> str:
     """SQL of an array of that table; it is read once and stays in memory."""
     return f"(SELECT {quote(column.name)} || {column.nothing} FROM {quote(PLACES)})"
 
@@ -347,7 +347,7 @@ class PostgresqlArraySession(Session):
         """Send arrays to where statements can read them."""
 
     @abstractmethod
-    def array_sql(self, index: int, column: Column) -> str:
+    def array_sql(self, index: int, column: ArrayColumn) -> str:
         """SQL of the loaded array with this index in ``Arrays.columns``."""
 
     def run_with_arrays(self, sql: str) -> None:

@@ -277,7 +277,7 @@ class PlpySession(PostgresqlSession):
     def load_arrays(self, loaded: arrays.Arrays) -> None:
         self._arrays = loaded
 
-    def array_sql(self, index: int, column: arrays.Column) -> str:
+    def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return given_sql(index, column.sql_type)
 
     def run_with_arrays(self, sql: str) -> None:
@@ -376,7 +376,7 @@ def _values(pairs: list[tuple[str, Any]]) -> Any:
     return tuple(value for _, value in pairs)
 
 
-def _text_of(column: arrays.Column) -> str:
+def _text_of(column: arrays.ArrayColumn) -> str:
     return column.as_json() if column.kind == "jsonb" else array_text(column.values)
 
 

@@ -219,7 +219,7 @@ class PsycopgSession(PassthroughSession):
         self._copy_binary(arrays.PLACES, arrays.copy_data(loaded))
         self._arrays = loaded.without_order()
 
-    def array_sql(self, index: int, column: arrays.Column) -> str:
+    def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return arrays.array_query(column)
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
@@ -394,6 +394,6 @@ class PsycopgSession(PassthroughSession):
                 make_or_migrate(self, self._connection, self._revokes())
         except OutputExists:
             raise SourceChanged(
-                "Another session made the ledger meanwhile; nothing was published.",
+                "Another session created the ledger meanwhile; nothing was published.",
                 hint="Try again.",
             ) from None

@@ -144,7 +144,7 @@ class PassthroughSession(PostgresqlSession):
         for name, sql_type, is_domain in self.rows(catalog.NOT_CARRIED, (oid, names)):
             why = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
-                f'Column "{name}" cannot travel through the client: {sql_type} {why}.',
+                f'Column "{name}" cannot pass through the client: {sql_type} {why}.',
                 hint="Leave out `kept_columns`: its values stay in the database then.",
             )
 
@@ -221,8 +221,8 @@ class PassthroughSession(PostgresqlSession):
             if not str(error.detail).startswith(_CHECKED):
                 raise
             raise DatabaseFailure(
-                "A kept column holds a value that the check of its type refuses, as values are"
-                " checked when they come back.",
+                "A kept column has a value that violates a check of its type, which is applied"
+                " when values are written back.",
                 detail=error.detail,
                 hint="Leave out `kept_columns`: its values stay in the database then.",
             ) from None

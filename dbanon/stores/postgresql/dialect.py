@@ -146,7 +146,7 @@ def type_of(attribute: Attribute) -> str:
     """
     if attribute.name in _SYSTEM_COLUMNS:
         raise InvalidName(
-            f'Every table of PostgreSQL has a column "{attribute.name}" of its own.',
+            f'Every table of PostgreSQL has a system column "{attribute.name}" of its own.',
             hint="Rename the column in a view, and anonymize the view.",
         )
     if attribute.kind is Kind.INTEGER:

@@ -36,14 +36,14 @@ _POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
         "statement pooling mode",
         lambda: PoolerUnsuitable(
             "The pooler in front of the database ends each transaction after one statement"
-            " (pool_mode = statement): no run is possible through it.",
+            " (pool_mode = statement), so runs are impossible through it.",
             hint="Use pool_mode = transaction or session, or connect to the server itself.",
         ),
     ),
     (
         "unsupported startup parameter",
         lambda: PoolerUnsuitable(
-            "The pooler in front of the database does not take a setting of the connection, such as"
+            "The pooler in front of the database does not accept a connection setting, such as"
             " options in the URL or PGOPTIONS.",
             hint="Leave it out, name it in ignore_startup_parameters of the pooler, or connect to"
             " the server itself.",
@@ -52,7 +52,7 @@ _POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     (
         "query_wait_timeout",
         lambda: DatabaseUnreachable(
-            "The pooler in front of the database had no connection to the server left.",
+            "The pooler in front of the database had no free connection to the server.",
             hint="A run has one for as long as it takes, a job another one for its lock:"
             " default_pool_size of the pooler must have room for them. Or try again later.",
         ),

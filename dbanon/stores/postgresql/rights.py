@@ -49,7 +49,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         )
     if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         raise InsufficientRights(
-            "This role may not create temporary tables, which staging needs.",
+            "This role may not create temporary tables, which are needed for staging.",
             hint="GRANT TEMPORARY ON DATABASE … to it.",
         )
 
@@ -70,8 +70,9 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
         except UnsupportedType as error:
             attribute = source.attribute(column)
             raise UnsupportedType(
-                f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
-                " values PostgreSQL cannot tell apart.",
+                f'Column "{column}"'
+                f" of {source.name} is of type {attribute.sql_type}, whose values PostgreSQL"
+                " cannot compare.",
                 detail=error.detail,
                 hint="Strata, entities and keys need a type with an equality: cast it in a"
                 " view, as json to jsonb.",

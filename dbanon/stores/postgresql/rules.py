@@ -93,7 +93,7 @@ class PostgresqlRules(RuledSession):
         owners = self.rows(_OWNER, (source.schema, source.name))
         if owners and not owners[0][2]:
             raise InsufficientRights(
-                f"Rules of {source} are declared by its owner.",
+                f"Rules of {source} can only be declared by its owner.",
                 hint=f'Ask role "{owners[0][1]}", or a member of it.',
             )
 

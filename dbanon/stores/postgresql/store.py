@@ -104,7 +104,7 @@ def commit(
     warn_caller(
         CommitConfirmed(
             "The connection to the database was lost while the transaction was committed. The"
-            " database was asked: it was committed, and all is as it should be."
+            " database confirmed that it was committed."
         )
     )
 
@@ -189,13 +189,13 @@ def _driver(connection: Connection) -> Any:
 def _outcome_unknown(number: str, release_id: str | None) -> OutcomeUnknown:
     if release_id is None:
         return OutcomeUnknown(
-            f"The connection was lost while transaction {number} was committed: it is not known"
+            f"The connection was lost while transaction {number} was committed: it is unknown"
             " whether its changes were made.",
             hint=f"Run: SELECT pg_xact_status('{number}'); it says committed or aborted.",
         )
     return OutcomeUnknown(
-        f"The connection was lost while release {release_id} was committed: it is not known"
-        " whether it was published.",
+        f"The connection was lost while release {release_id} was committed: it is unknown whether"
+        " it was published.",
         hint="Look before you run it again. Run: SELECT created_at, output_schema, output_name,"
         f" superseded_at FROM dbanon.release WHERE release_id = '{release_id}'; one row: it was"
         " published; none: nothing was.",

@@ -124,7 +124,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
     output = session.resolve_output(output)
     if if_exists == "error" and session.find_existing(output) is not None:
         raise OutputExists(
-            f"The output {output} exists already.",
+            f"The output {output} already exists.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     name = entries.summary_name(output)
@@ -134,12 +134,12 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         return PlannedSummary(name)
     if if_exists == "error":
         raise OutputExists(
-            f"The summary {name} exists already.",
+            f"The summary {name} already exists.",
             hint='Choose another output, or replace it: `if_exists="replace"`.',
         )
     if not entries.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
-            f"The summary's name {name} is taken by a relation that dbanon did not make.",
+            f"The summary's name {name} is taken by a table or view that dbanon did not make.",
             hint="Choose another output, or drop it yourself.",
         )
     columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]

@@ -89,7 +89,7 @@ def translated() -> Iterator[None]:
             # Only the progress handler interrupts, when a signal handler raised in it.
             raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
-            raise InsufficientRights("The database file may not be written.", detail=name) from None
+            raise InsufficientRights("The database file cannot be written.", detail=name) from None
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
             raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
         if "already" in str(error):

@@ -210,11 +210,11 @@ def test_a_release_without_evaluation(whole: Made) -> None:
     text = page(replace(whole.report, evaluated=Evaluated()), look=whole.look)
     said = Outline(text).said("h2")
     assert "Loss against risk" not in said
-    assert "It was not evaluated further" in text
+    assert "No further evaluation" in text
     assert "All measures of" not in text
     why = Evaluated(failed="there was too little memory for it")
     failed = page(replace(whole.report, evaluated=why), look=whole.look)
-    assert "It was not evaluated further: there was too little memory for it." in failed
+    assert "No further evaluation: there was too little memory for it." in failed
 
 
 def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:

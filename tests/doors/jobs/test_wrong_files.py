@@ -182,7 +182,7 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
         (b"- a\n", "must be keys with values"),
         (b"version: \xff\n", "no UTF-8"),
         (b"a: " + b"x" * MAX_BYTES, "larger than 1 MiB"),
-        (b"[" * 50_000, "is no YAML"),
+        (b"[" * 50_000, "is not YAML"),
         (b"a: " + b"9" * 5000, "unknown key"),
     ],
     ids=["empty", "comment", "scalar", "list", "encoding", "large", "deep", "digits"],

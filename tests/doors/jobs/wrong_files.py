@@ -86,13 +86,13 @@ def _sensitive(inner: str) -> str:
 
 WRONG = [
     # -- YAML -------------------------------------------------------------------------------------
-    Wrong("open bracket", "{role: drop}", "{role: [drop}", "", "is no YAML"),
-    Wrong("open quote", '"age > 1"', f'"{SECRET}', "", "is no YAML", 27),
-    Wrong("tab", "  url:", "\turl:", "", "is no YAML"),
-    Wrong("colon", "table: people", f"table: a: {SECRET}", "", "is no YAML"),
-    Wrong("at sign", "table: people", f"table: @{SECRET}", "", "is no YAML"),
-    Wrong("control character", "table: people", "table: a\x07b", "", "is no YAML"),
-    Wrong("directive", "version: 1", f"%YAML 9.{SECRET}\n---\nversion: 1", "", "is no YAML"),
+    Wrong("open bracket", "{role: drop}", "{role: [drop}", "", "is not YAML"),
+    Wrong("open quote", '"age > 1"', f'"{SECRET}', "", "is not YAML", 27),
+    Wrong("tab", "  url:", "\turl:", "", "is not YAML"),
+    Wrong("colon", "table: people", f"table: a: {SECRET}", "", "is not YAML"),
+    Wrong("at sign", "table: people", f"table: @{SECRET}", "", "is not YAML"),
+    Wrong("control character", "table: people", "table: a\x07b", "", "is not YAML"),
+    Wrong("directive", "version: 1", f"%YAML 9.{SECRET}\n---\nversion: 1", "", "is not YAML"),
     Wrong("second document", "keep_last: 2\n", f"keep_last: 2\n---\n{SECRET}: 1\n", "", "second document"),
     Wrong("anchor", "table: people", "table: &a people", f"{_JOB}.table", "anchor"),
     Wrong("anchor of a mapping", "{role: drop}", "&a {role: drop}", f"{_JOB}.columns.id", "anchor"),
@@ -296,7 +296,7 @@ WRONG = [
           "must name columns of the job", 10),
     Wrong("counts on a cluster", "table: people",
           "table: people\n    expect: {rows: 30 %}\n    engine: {name: spark, master: a}", _JOB,
-          "is not counted on a cluster", 10),
+          "is not available on a cluster", 10),
     # -- notices, schedule, metrics ---------------------------------------------------------------
     Wrong("event that there is not", "table: people", f"table: people\n    notify: [{{on: [{SECRET}], command: [a]}}]",
           f"{_JOB}.notify.0.on.0", "must be failure, success, skipped, or the code of an error"),
@@ -305,7 +305,7 @@ WRONG = [
     Wrong("command as one text", "table: people", f"table: people\n    notify: [{{on: [failure], command: {SECRET}}}]",
           f"{_JOB}.notify.0.command", "must be a list"),
     Wrong("unknown place", "table: people", f'table: people\n    notify: [{{on: [failure], command: [a, "{{{SECRET[:4]}}}"]}}]',
-          f"{_JOB}.notify.0.command", "takes no other places than {job}"),
+          f"{_JOB}.notify.0.command", "allows no placeholders except {job}"),
     Wrong("variable in a command", "table: people", f'table: people\n    notify: [{{on: [failure], command: ["${{{SECRET[:4]}}}"]}}]',
           f"{_JOB}.notify.0.command", "takes no ${"),
     Wrong("webhook in the file", "table: people", f'table: people\n    notify: [{{on: [failure], webhook: "https://hook/{SECRET}"}}]',
@@ -337,9 +337,9 @@ WRONG = [
           f"{_JOB}.report", "must be a file of this machine"),
     # -- what each run would refuse ---------------------------------------------------------------
     Wrong("chain with a page", "table: people", f'table: people\n    chain: {{name: a, key: "file:{SECRET}"}}\n    report: a.html',
-          _JOB, "A release of a chain has no page", 10),
+          _JOB, "HTML reports are not available for chains", 10),
     Wrong("attacks without an evaluation", "table: people", "table: people\n    attacks: true", _JOB,
-          "Attacks are a part of an evaluation", 10),
+          "Attacks are part of an evaluation", 10),
     Wrong("metrics of another name", "version: 1", f"version: 1\nmetrics: {SECRET}.txt", "metrics",
           "must end in .prom", 2),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from dbanon.doors.cli.run import save_report
 from dbanon.doors.workbench.access import Access
 from dbanon.doors.workbench.routes import Routes
 from dbanon.doors.workbench.server import HttpRequest, HttpResponse
-from dbanon.doors.workbench.state import Commands, Start, Workbench
+from dbanon.doors.workbench.state import JobFileCommands, Start, Workbench
 
 PORT = 4711
 STEPS = ("columns", "trees", "sweep", "compare", "job", "run")
@@ -117,7 +117,7 @@ def said(page: str) -> str:
 @contextmanager
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
     """A workbench whose tasks run in a thread of the test's."""
-    commands = Commands(lambda path: open_jobs(path, False), save_report)
+    commands = JobFileCommands(lambda path: open_jobs(path, False), save_report)
     bench = Workbench(Start(url, table, commands, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()
@@ -130,7 +130,7 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
 
 def idle(directory: Path) -> Client:
     """A workbench that looks at nothing: of who may ask."""
-    commands = Commands(_none, _none)
+    commands = JobFileCommands(_none, _none)
     bench = Workbench(Start("sqlite:///none.db", "people", commands, directory=directory))
     return Client(Routes(bench, Access(PORT)))
 

@@ -114,7 +114,7 @@ def test_from_a_csv_file_to_a_monthly_run(
     sound()
     tab.press("a[href=sweep].on")
     tab.press("form[action=sweep] button")
-    assert "the bend of gaa_cp" in tab.text()
+    assert "the knee of the curve for gaa_cp" in tab.text()
     assert tab.page.locator("svg.map").count() == 1
     sound()
     tab.tab_to("input[name=point]")
@@ -181,7 +181,7 @@ def looks(browser: Any, axe: Any, bench: Process) -> None:
         unfold(tab.page)
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360, step
         assert axe(tab.page) == ""
-    assert "Each bin holds no row or many" in tab.text()
+    assert "Each bin is empty or contains many rows" in tab.text()
     assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(20, 24, 30)"
     )

@@ -209,7 +209,7 @@ def test_a_form_beside_a_task_keeps_its_values(
     answer = client.post("columns", sent)
     monkeypatch.undo()
     assert answer.status == 409
-    assert "Something else is running" in answer.body
+    assert "Another step is running" in answer.body
     assert sent.items() <= client.form(answer.body, "columns").items()
 
 

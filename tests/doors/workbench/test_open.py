@@ -67,7 +67,7 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         assert bench.trees["pay"].choice.more == "100, 500"
         page = again.page("job")
         assert "k = 4, method = gaa_cp" in said(page)
-        assert "Something was decided since" not in page
+        assert "Your settings changed after this file was saved" not in page
         shown = again.form(page, "job")
         assert {name: shown[name] for name in form if name != "report"} == {
             name: text for name, text in form.items() if name != "report"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dbanon.advice.answer import ColumnAdvice
-from dbanon.advice.profile import Column
-from dbanon.advice.roles import IDENTIFIER, Role
+from dbanon.advice.profile import ColumnProfile
+from dbanon.advice.roles import IDENTIFIER, RoleProposal
 from dbanon.data.schema import Attribute, Kind
 
 
 def test_different_values_do_not_tell_how_many_rows_have_none() -> None:
     for present, distinct in ((998, 500), (998, 998), (997, 3)):
-        column = Column(Attribute("id", Kind.INTEGER), present, distinct)
-        advice = ColumnAdvice(column, Role(IDENTIFIER, "given"), rows=1000, small=5)
+        column = ColumnProfile(Attribute("id", Kind.INTEGER), present, distinct)
+        advice = ColumnAdvice(column, RoleProposal(IDENTIFIER, "given"), rows=1000, small=5)
         assert advice.nulls.to_dict() == {"rows": "1..4", "share": None}
         told = advice.distinct.to_dict()
         assert str(present) not in told["rows"]

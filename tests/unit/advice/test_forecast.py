@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dbanon.advice.forecast import Rates, describe_forecast, forecast
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 
 
 def two_releases(
@@ -32,7 +32,7 @@ def test_rates_are_those_of_the_releases() -> None:
     assert (rates.leave, rates.join) == (pytest.approx(0.05), pytest.approx(0.02))
     assert rates.change == pytest.approx(0.03, rel=0.01)
     assert Rates.of(two_releases(0.05, 0.02, 0.03)[:1]) is None
-    assert forecast(Rules(changes="show"), 5, two_releases(0.05, 0.02, 0.03)[:1]) is None
+    assert forecast(ChainRules(changes="show"), 5, two_releases(0.05, 0.02, 0.03)[:1]) is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_rates_are_those_of_the_releases() -> None:
 def test_it_comes_near_to_what_was_measured(
     rules: dict[str, Any], churn: float, held: float, absent: float
 ) -> None:
-    found = forecast(Rules(**rules), 5, two_releases(churn, churn, churn / 2), horizon=10)
+    found = forecast(ChainRules(**rules), 5, two_releases(churn, churn, churn / 2), horizon=10)
     assert found is not None
     assert found.held == pytest.approx(held, abs=0.05)
     assert found.absent == pytest.approx(absent, abs=0.02)
@@ -57,35 +57,40 @@ def test_it_comes_near_to_what_was_measured(
 
 def test_withdrawing_and_freezing_have_their_price() -> None:
     withdrawn = forecast(
-        Rules(changes="show", departures="withdraw"), 5, two_releases(0.01, 0.01, 0), horizon=11
+        ChainRules(changes="show", departures="withdraw"),
+        5,
+        two_releases(0.01, 0.01, 0),
+        horizon=11,
     )
     assert withdrawn is not None
     assert withdrawn.held == withdrawn.absent == 0
     assert 0.3 < withdrawn.missing < 0.45
-    frozen = forecast(Rules(changes="freeze"), 5, two_releases(0.0, 0.0, 0.03))
+    frozen = forecast(ChainRules(changes="freeze"), 5, two_releases(0.0, 0.0, 0.03))
     assert frozen is not None
     assert frozen.drifted == pytest.approx(1 - 0.97**13, abs=0.02)
 
 
 def test_advice_is_given_where_it_helps() -> None:
-    much = forecast(Rules(changes="show"), 5, two_releases(0.05, 0.05, 0.03))
+    much = forecast(ChainRules(changes="show"), 5, two_releases(0.05, 0.05, 0.03))
     assert much is not None
     assert any("class_size 50" in text for text in much.advice)
     assert any("at several times the loss" in text for text in much.advice)
     # A second chain over the same persons exposes them.
     assert not any("new chain" in text for text in much.advice)
-    little = forecast(Rules(changes="show"), 5, two_releases(0.0, 0.05, 0.0))
+    little = forecast(ChainRules(changes="show"), 5, two_releases(0.0, 0.05, 0.0))
     assert little is not None
     assert (little.advice, little.held) == ((), 0)
     assert [label for label, _ in describe_forecast(much)].count("advice") == len(much.advice)
 
 
 def test_with_models_nobody_leaves_in_a_group_and_no_wider_class_is_advised() -> None:
-    wide, churn = Rules(changes="show", class_size=50), two_releases(0.05, 0.05, 0.03)
+    wide, churn = ChainRules(changes="show", class_size=50), two_releases(0.05, 0.05, 0.03)
     groups, alone = (forecast(wide, 5, churn, models=models) for models in (False, True))
     assert groups is not None
     assert alone is not None
     assert alone.held > groups.held + 0.2
-    narrow = (forecast(Rules(changes="show"), 5, churn, models=models) for models in (False, True))
+    narrow = (
+        forecast(ChainRules(changes="show"), 5, churn, models=models) for models in (False, True)
+    )
     advised = [any("class_size" in text for text in found.advice) for found in narrow if found]
     assert advised == [True, False]

@@ -1,4 +1,4 @@
-"""Numbers of persons: told by names of several languages, and by what does not vary within."""
+"""Person identifiers: recognized by names in several languages, and by constant values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbanon.advice.persons import (
     many_values,
     suspects,
 )
-from dbanon.advice.profile import Column
+from dbanon.advice.profile import ColumnProfile
 from dbanon.data.schema import Attribute, Kind
 
 PERSONS = [
@@ -199,8 +199,8 @@ def test_what_is_worth_looking_at() -> None:
     assert suspects([Attribute("mrn", Kind.CATEGORY, order=("a", "b"))]) == ()
 
 
-def column(name: str, present: int, distinct: int, **more: object) -> Column:
-    return Column(Attribute(name, Kind.CATEGORY), present, distinct, **more)  # type: ignore[arg-type]
+def column(name: str, present: int, distinct: int, **more: object) -> ColumnProfile:
+    return ColumnProfile(Attribute(name, Kind.CATEGORY), present, distinct, **more)  # type: ignore[arg-type]
 
 
 def test_as_many_values_as_persons() -> None:

@@ -63,7 +63,7 @@ def test_the_refined_point_of_no_more_risk_is_taken() -> None:
     assert (found.point.curve, found.point.k) == ("mdav+fast", 6)
     assert found.runner_up is not None
     assert (found.runner_up.curve, found.runner_up.k) == ("mdav", 5)
-    assert "mdav+fast with k = 6 has no more risk there and less loss" in found.rule
+    assert "mdav+fast with k = 6 has less loss at no more risk" in found.rule
 
 
 def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.advice.profile import Column, Profile
-from dbanon.advice.roles import REASONS, ROLES, Role, propose
+from dbanon.advice.profile import ColumnProfile, Profile
+from dbanon.advice.roles import REASONS, ROLES, RoleProposal, propose
 from dbanon.data.schema import Attribute, Kind
 
 ROWS = 10_000
 
 
-def column(name: str, kind: str, distinct: int, **more: object) -> Column:
+def column(name: str, kind: str, distinct: int, **more: object) -> ColumnProfile:
     sql_type = str(more.pop("sql_type", kind))
-    return Column(Attribute(name, Kind(kind), sql_type=sql_type), ROWS, distinct, **more)  # type: ignore[arg-type]
+    return ColumnProfile(Attribute(name, Kind(kind), sql_type=sql_type), ROWS, distinct, **more)  # type: ignore[arg-type]
 
 
 # Name, kind, values, what more was counted; role, reason and second role.
@@ -69,17 +69,17 @@ PROPOSALS = [
     ("given_column", "role", "reason", "also"), PROPOSALS, ids=[p[0].name for p in PROPOSALS]
 )
 def test_what_a_statistician_would_say(
-    given_column: Column, role: str, reason: str, also: str
+    given_column: ColumnProfile, role: str, reason: str, also: str
 ) -> None:
     found = propose(Profile(ROWS, (given_column,)))[given_column.name]
-    assert found == Role(role, reason, also)
+    assert found == RoleProposal(role, reason, also)
     assert role in ROLES
     assert REASONS[reason] in str(found)
 
 
 counts = st.integers(0, 200)
 columns = st.builds(
-    lambda name, kind, present, distinct, key, length, worded: Column(
+    lambda name, kind, present, distinct, key, length, worded: ColumnProfile(
         Attribute(name, kind), present, min(distinct, present), key, length, worded
     ),
     st.text(max_size=12),
@@ -93,7 +93,7 @@ columns = st.builds(
 
 
 @given(st.lists(columns, min_size=1, max_size=6, unique_by=lambda one: one.name))
-def test_every_column_has_one_role_whatever_stands_beside_it(found: list[Column]) -> None:
+def test_every_column_has_one_role_whatever_stands_beside_it(found: list[ColumnProfile]) -> None:
     together = propose(Profile(200, tuple(found)))
     assert list(together) == [one.name for one in found]
     for one in found:

@@ -217,7 +217,7 @@ def test_neighbours_are_those_of_all_distances(search: Any) -> None:
 def test_repricing_by_another_search_finds_no_class_below_its_prices(k: int) -> None:
     points = make_points(7, 120, 3, "clusters")
     result = certificate(points, k, [_thirds(120, k)], seconds=60)
-    assert result.way == ("pairs" if k == 7 else "classes")
+    assert result.method == ("pairs" if k == 7 else "classes")
     assert result.complete
     total = float(exact_total(points))
     assert (
@@ -266,7 +266,7 @@ def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
 def test_tolls_close_most_of_the_gap() -> None:
     points = make_points(2, 90, 2, "normal")
     result = certificate(points, 3, [_thirds(90, 3)], seconds=60)
-    assert (result.way, result.complete) == ("classes", True)
+    assert (result.method, result.complete) == ("classes", True)
     classes = dbanon.partition(points, 3, refine="thorough", refine_iterations=200_000)
     loss = dbanon.information_loss(points, classes)
     paid = result.tolls.tolls.sum()
@@ -284,11 +284,11 @@ def test_methods_improve_on_each_other_until_time_runs_out() -> None:
     points = make_points(11, 400, 4, "normal")
     classes = _thirds(400, 4)
     short = certificate(points, 4, [classes], seconds=1e-9)
-    assert (short.way, short.complete) == ("neighbours", False)
+    assert (short.method, short.complete) == ("neighbours", False)
     assert short.share == short.simple > 0
     pairs = certificate(points, 4, seconds=60)
     best = certificate(points, 4, [classes], seconds=60)
-    assert (pairs.way, best.way) == ("pairs", "classes")
+    assert (pairs.method, best.method) == ("pairs", "classes")
     assert short.share < pairs.share < best.share
     loss = dbanon.information_loss(points, dbanon.partition(points, 4, refine="fast"))
     assert best.share <= loss
@@ -299,7 +299,7 @@ def test_without_the_solver_the_bound_is_that_of_fitting(monkeypatch: Any) -> No
     best = dbanon.certificate(make_points(1, 50, 2, "normal"), 3)
     monkeypatch.setattr("dbanon.bounds.program.find_spec", lambda name: None)
     result = dbanon.certificate(make_points(1, 50, 2, "normal"), 3)
-    assert (result.way, result.complete) == ("fitting", True)
+    assert (result.method, result.complete) == ("fitting", True)
     assert result.simple < result.share < best.share
 
 

@@ -109,7 +109,7 @@ def test_prices_of_smaller_classes_are_prices_of_larger_ones(size: int, k: int, 
 def test_the_bound_is_near_the_loss_and_a_raised_price_is_caught(k: int, kind: str) -> None:
     points = records(5, 90, 2, kind)
     result = bounds.certificate(points, k, seconds=60)
-    assert (result.way, result.complete) == ("fitting", True)
+    assert (result.method, result.complete) == ("fitting", True)
     loss = dbanon.information_loss(points, dbanon.partition(points, k, refine="fast"))
     assert 1.2 * result.simple < 0.85 * loss < result.share <= loss
     total = float(exact_total(points))

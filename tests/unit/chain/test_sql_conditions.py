@@ -12,7 +12,7 @@ import pytest
 from dbanon.chain import recount
 from dbanon.chain.membership import CellState
 from dbanon.data.schema import Attribute, Kind
-from dbanon.job.chain import Rules
+from dbanon.job.chain import ChainRules
 from dbanon.measures import Model
 from dbanon.run.open import open_store
 from dbanon.sessions.pseudonym_session import COUNTED, VERDICT
@@ -39,7 +39,7 @@ def decide(
         f"CREATE TEMPORARY TABLE {COUNTED} AS"
         f" WITH c (cell, members, present, same) AS (VALUES {values}) SELECT * FROM c"
     )
-    chain: Any = SimpleNamespace(rules=Rules.of_plain(rules))
+    chain: Any = SimpleNamespace(rules=ChainRules.of_plain(rules))
     matched: Any = object()
     CellState(session, chain, sequence=2, k=K, matched=matched).decide(whole, batches=True)
     return [state for (state,) in session.rows(f"SELECT state FROM {VERDICT} ORDER BY cell")]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.data.grid import Cells, Grid, around, grid_for, held_width, unit_of
+from dbanon.data.grid import Grid, GridCells, around, grid_for, held_width, unit_of
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 
@@ -118,7 +118,7 @@ def test_a_step_of_one_is_kept_for_few_values():
     for most, step in ((20, 1), (21, 2), (100, 2), (101, 5), (260, 10), (1000, 20)):
         assert grid_for(AGE, Scale.of(np.array([0.0, most])), None).finest.step == step
     cents = Scale.of(np.array([0.5, 0.6]))
-    assert grid_for(PRICE, cents, None) == Grid(Cells(0.01))
+    assert grid_for(PRICE, cents, None) == Grid(GridCells(0.01))
 
 
 @given(

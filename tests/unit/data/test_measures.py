@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.measures import Distribution, Measures
+from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import STANDARDIZATIONS, Scale, Standardization, whitening
@@ -176,7 +176,7 @@ def test_dictionaries_are_the_values_with_their_counts(microdata: Microdata) -> 
 def test_distributions_are_what_models_measured(codes: list[int], seed: int) -> None:
     every = np.array(codes, np.int32)
     labels = np.random.default_rng(seed).integers(-1, 3, len(every))
-    table = Distribution.of(every)
+    table = ValueFrequencies.of(every)
     for _ in range(2):
         places, shares, values = reference.released_shares(every, labels)
         left = table.without(every[labels < 0])
@@ -187,11 +187,11 @@ def test_distributions_are_what_models_measured(codes: list[int], seed: int) -> 
 
 
 def test_a_distribution_knows_leaves_without_records_and_texts() -> None:
-    found = Distribution.of(np.array([1, 1, -1, 3], np.int32), ["a", "b", "c", "d"], 6)
+    found = ValueFrequencies.of(np.array([1, 1, -1, 3], np.int32), ["a", "b", "c", "d"], 6)
     assert found.counts.tolist() == [0, 2, 0, 1, 0, 0]
     assert found.occurring().values == ("b", "d")
     assert found.shares.tolist() == [0, 2 / 3, 0, 1 / 3, 0, 0]
-    assert Distribution.of(np.empty(0, np.int32)).shares.tolist() == []
+    assert ValueFrequencies.of(np.empty(0, np.int32)).shares.tolist() == []
 
 
 def test_nothing_and_one_value_have_a_scale() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.data.grid import Cells, grid_for, released_ends
+from dbanon.data.grid import GridCells, grid_for, released_ends
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.scales import Scale
 from tests.number_columns import ATTRIBUTES, column
@@ -70,7 +70,7 @@ def test_levels_of_ages():
 
 def test_levels_of_dates_are_those_of_the_calendar():
     levels = levels_of("date", 10_000, 20_000)
-    assert [level.cells for level in levels.levels] == [Cells(months=m) for m in (12, 60, 120)]
+    assert [level.cells for level in levels.levels] == [GridCells(months=m) for m in (12, 60, 120)]
 
 
 def test_a_column_in_one_cell_has_one_level():

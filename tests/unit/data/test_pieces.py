@@ -85,7 +85,7 @@ def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
         parts.append((records, Partition(labels, {"turns": 2})))
     found = combine(parts, 100, each)
     np.testing.assert_array_equal(found.labels, expected)
-    assert found.told == {"turns": 12}
+    assert found.method_counts == {"turns": 12}
     assert found.n_suppressed == int((expected < 0).sum())
     # Of all records in their order there is nothing to put anywhere.
     alone = combine([(np.arange(100), found)], 100)

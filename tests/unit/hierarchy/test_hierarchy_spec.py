@@ -13,7 +13,7 @@ import pytest
 import dbanon
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy import builders as hierarchy_builders
-from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.hierarchy.spec import KINDS, HierarchySource, HierarchySpec, build, parse, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 
@@ -145,7 +145,9 @@ def test_the_error_of_a_broken_tree_lists_all_problems_without_labels() -> None:
     with pytest.raises(HierarchyBroken) as caught:
         parse_all({"x": {"levels": [["a", "b", "*"], ["a", "c", "*"], ["d", "e"]]}}, files=False)
     assert str(caught.value).startswith('Column "x": The hierarchy is not a tree: 2 problems.')
-    kinds = {problem.kind for problem in caught.value.problems if isinstance(problem, Problem)}
+    kinds = {
+        problem.kind for problem in caught.value.problems if isinstance(problem, HierarchyProblem)
+    }
     assert kinds == {"second parent", "second root"}
 
 
@@ -215,7 +217,7 @@ def test_hierarchies_of_unknown_columns_are_refused(tmp_path: Path) -> None:
 
 def test_a_models_hierarchy_must_be_known_when_it_is_measured() -> None:
     model = dbanon.Model("t_closeness", "cost", 0.5, distance="name:cost")
-    with pytest.raises(InvalidParameter, match="still to be read"):
+    with pytest.raises(InvalidParameter, match="not been read"):
         model.satisfied(np.array([[1, 2]]), np.array([0.5, 0.5]))
     with pytest.raises(InvalidParameter, match="does not exist"):
         dbanon.Model("t_closeness", "cost", 0.5, distance="orderd")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
@@ -127,7 +127,9 @@ def test_persons() -> None:
     assert (check(smallest=4).k, check(smallest=4).persons) == (4, 7)
     with pytest.raises(RecountFailed, match='holds 2 distinct values of "who", fewer than k = 3'):
         check(smallest=2)
-    with pytest.raises(RecountFailed, match="not those of the rows whose persons were counted"):
+    with pytest.raises(
+        RecountFailed, match="differ from those of the rows whose persons were counted"
+    ):
         check(histogram={10: 1})
 
 
@@ -147,7 +149,7 @@ def test_models_are_part_of_the_verdict() -> None:
 
     def check(values: list[int]) -> Any:
         column = Coded(np.array(values, np.int32), ("a", "b"))
-        cells = Cells(np.repeat(np.arange(2), 3), column, np.ones(6, np.int64))
+        cells = ClassValueCounts(np.repeat(np.arange(2), 3), column, np.ones(6, np.int64))
         return wanted.check(counted(rows, cells={"ill": cells}), needed)
 
     [level] = check([0, 1, 1, 0, 0, 1]).models

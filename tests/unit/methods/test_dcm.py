@@ -116,11 +116,11 @@ def test_a_report_says_what_dbscan_found_and_that_it_was_repaired():
         _, report = dbanon.anonymize_frame(
             frame, **given, **options, options={"radius": 0.1000001}, standardize="none"
         )
-        assert dict(report.rows())["found by the method"] == told
+        assert dict(report.rows())["counted by the method"] == told
         assert f"<p>Found by the method: <bdi>{told}</bdi>.</p>" in page(report)
         assert "as published, DCM does not ensure it; classes were repaired" in report.guarantee
     _, plain = dbanon.anonymize_frame(frame, **given | {"method": "mdav"})
-    assert "found by the method" not in dict(plain.rows())
+    assert "counted by the method" not in dict(plain.rows())
     assert "Found by the method" not in page(plain)
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dbanon
-from dbanon.data.grid import Cells, Grid, grid_for
+from dbanon.data.grid import Grid, GridCells, grid_for
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
@@ -137,7 +137,7 @@ def test_grids_hold_their_classes(values, kind, step):
         numbers = np.rint(numbers)
     # Closer ones are refused.
     assume(np.ptp(numbers) == 0 or np.ptp(numbers) >= 1e-300)
-    for grid in (grid_for(attribute, Scale.of(numbers), None), Grid(Cells(step))):
+    for grid in (grid_for(attribute, Scale.of(numbers), None), Grid(GridCells(step))):
         low, high = grid.around(numbers, numbers)
         assert (low <= numbers).all()
         assert (numbers < high).all()
@@ -149,7 +149,7 @@ def test_grids_hold_their_classes(values, kind, step):
 
 def test_a_member_on_a_border_that_floats_miss():
     """Three times 0.1 exceeds 0.3 in floats, but 0.3 is the border of the next interval."""
-    low, high = Grid(Cells(0.1)).around(np.array([0.3]), np.array([0.3]))
+    low, high = Grid(GridCells(0.1)).around(np.array([0.3]), np.array([0.3]))
     assert (low[0], high[0]) == (0.3, 0.4)
 
 

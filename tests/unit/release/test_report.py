@@ -25,7 +25,7 @@ NAMES = [
     ),
     *("seconds", "seed_policy", "earlier_releases", "verified", "loss_measure", "models"),
     *("entity", "persons", "k_rows", "levels", "telling", "digest", "lost"),
-    *("evaluation", "evaluation_failed"),
+    *("evaluation", "evaluation_failed", "disclosive_columns", "lost_columns"),
 ]
 
 

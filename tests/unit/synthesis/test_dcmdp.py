@@ -83,15 +83,15 @@ def test_rows_keep_their_seed_and_not_their_order():
 @pytest.mark.filterwarnings("ignore::dbanon.errors.NotDifferentiallyPrivate")
 def test_it_says_the_source_s_rule_and_what_it_is_worth():
     """Eight records in one class, centroid .4988: all variance is lost, by hand."""
-    rule, loss_sentence = dbanon.synthesize(EIGHT, **PUBLISHED, radius=0.34).told
+    rule, loss_sentence = dbanon.synthesize(EIGHT, **PUBLISHED, radius=0.34).method_notes
     assert "k >= sqrt(n), here 3, and k = 3 is within it" in rule
     assert "No k makes this private" in rule
     assert loss_sentence.startswith("Classes of DBSCAN: 1, noise: 0; 100% of the variance")
     spread = np.repeat([[0.0], [1.0]], 50, axis=0)
-    rule, loss_sentence = dbanon.synthesize(spread, **PUBLISHED).told
+    rule, loss_sentence = dbanon.synthesize(spread, **PUBLISHED).method_notes
     assert "here 10, and k = 3 is below it" in rule
     assert loss_sentence.startswith("Classes of DBSCAN: 2, noise: 0; 0% of the variance")
-    assert "; 0% of" in dbanon.synthesize(np.ones((9, 2)), **PUBLISHED).told[1]
+    assert "; 0% of" in dbanon.synthesize(np.ones((9, 2)), **PUBLISHED).method_notes[1]
 
 
 def test_noise_is_laplace_of_the_reading():

@@ -171,4 +171,4 @@ def test_a_person_s_value_is_the_most_frequent():
         epsilon=20.0,
     )
     assert released.n_rows == frame["person"].nunique()
-    assert "2000" not in f"{released.guarantee} {released.told}"
+    assert "2000" not in f"{released.guarantee} {released.method_notes}"

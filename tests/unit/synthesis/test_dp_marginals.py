@@ -242,8 +242,8 @@ ZCDP = {"accounting": "zcdp", "delta": 1e-9}
     ("more", "words"),
     [
         ({"margins": "quantiles"}, "margins is of method dp_ranks"),
-        ({"accounting": "zcdp"}, "epsilon with a delta"),
-        ({"delta": 1e-9}, "epsilon with a delta"),
+        ({"accounting": "zcdp"}, "epsilon and a delta"),
+        ({"delta": 1e-9}, "epsilon and a delta"),
         ({"accounting": "zcdp", "delta": 0.0}, "delta must be"),
         ({"accounting": "zcdp", "delta": float("nan")}, "delta must be"),
         ({"accounting": "renyi"}, "accounting must be"),
@@ -304,7 +304,7 @@ def test_a_budget_of_rho_adds_up_both():
 
 def test_a_budget_of_epsilon_takes_no_delta():
     budget = dbanon.Budget(9.0)
-    with pytest.raises(errors.InvalidParameter, match="has an epsilon and no delta"):
+    with pytest.raises(errors.InvalidParameter, match="has an epsilon but no delta"):
         dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS, **ZCDP)
     assert budget.spent == 0.0
     with pytest.raises(errors.InvalidParameter):
@@ -321,7 +321,7 @@ def test_dependence_is_released(more):
     synthetic = dbanon.synthesize(table, budget=budget, **{**OPTIONS, "epsilon": 10.0}, **more)
     assert (synthetic.method, synthetic.n_rows) == ("dp_marginals", 1000)
     assert ((synthetic.columns["job"] == "nurse") == synthetic.columns["ill"]).mean() > 0.95
-    assert "graphical model of up to 1 two-way counts" in synthetic.told[1]
+    assert "graphical model of up to 1 two-way counts" in synthetic.method_notes[1]
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)

@@ -316,7 +316,7 @@ def test_a_person_of_many_rows_is_one_row():
     synthetic = synthesize(frame, bounds={"age": (0, 1)}, entity="person", epsilon=4.0)
     assert synthetic.n_rows == 600
     assert "for one person" in synthetic.guarantee
-    assert str(len(frame)) not in f"{synthetic.guarantee} {synthetic.told}"
+    assert str(len(frame)) not in f"{synthetic.guarantee} {synthetic.method_notes}"
     np.testing.assert_allclose(np.sort(synthetic.columns["age"]), np.arange(600) / 600.0, atol=0.08)
     with pytest.raises(errors.UnsupportedType, match="whose"):
         synthesize(frame.astype({"person": "Int64"}), bounds={"age": (0, 1)}, entity="person")

@@ -187,7 +187,7 @@ def test_a_release_says_so():
     values = np.random.default_rng(0).normal(size=(5000, 2))
     options = {"epsilon": 2.0, "bounds": {f"column {j}": (-4, 4) for j in range(2)}}
     released = synthesize(values, margins="quantiles", **options)
-    assert any("noisy quantiles" in line for line in released.told)
+    assert any("noisy quantiles" in line for line in released.method_notes)
     with pytest.raises(errors.InvalidParameter, match="margins"):
         synthesize(values, margins="edges", **options)
 

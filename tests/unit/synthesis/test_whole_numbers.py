@@ -167,6 +167,6 @@ def test_ages_are_released_near_their_counts():
         budget=dbanon.Budget(1.0),
     )
     released_shares = pd.Series(released.columns["age"]).value_counts(normalize=True)
-    assert "Margins of 1 columns: counts of their whole numbers." in released.told
+    assert "Margins of 1 columns: counts of their whole numbers." in released.method_notes
     assert abs(released_shares[40] - (frame["age"] == 40).mean()) < 0.01
     assert set(released_shares.index) <= set(range(17, 91))
