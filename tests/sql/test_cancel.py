@@ -85,7 +85,7 @@ def test_a_cancel_that_a_notice_sees_is_told_as_one(run_sql: Run, connect: Conne
         """CREATE FUNCTION app.cancel_at_notice() RETURNS void LANGUAGE plpython3u AS $$
 import os, signal
 from dbanon.doors import plpython
-made = plpython._released
+release = plpython._release
 class Cancelled:
     def __init__(self, plpy):
         self._plpy = plpy
@@ -94,7 +94,7 @@ class Cancelled:
     def notice(self, text):
         os.kill(os.getpid(), signal.SIGINT)
         self._plpy.notice(text)
-plpython._released = lambda plpy, *rest: made(Cancelled(plpy), *rest)
+plpython._release = lambda plpy, *rest: release(Cancelled(plpy), *rest)
 $$"""
     )
     connection = connect()
