@@ -138,7 +138,10 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
     if call_options is None:
         call_options = {}
     if not isinstance(call_options, Mapping):
-        raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
+        raise InvalidParameter(
+            "options must be a JSON object.",
+            hint="Write an object, as in options => '{\"seed\": 1}'.",
+        )
     allowed = keys(method, call, writes=writes, job=job)
     method_options = {option.name for option in find_method(method).options}
     argument_parameters = [
@@ -163,18 +166,20 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
         elif name == CONDITION:
             raise NotBuilt(
                 "A call in SQL takes no condition: options hold values, and no SQL.",
-                hint="Anonymize a view of the rows: CREATE VIEW … AS SELECT … WHERE …, with its"
-                ' key in options: {"key": ["…"]}.',
+                hint="Create a view of the rows (CREATE VIEW … AS SELECT … WHERE …), and anonymize"
+                """ it with its key: options => '{"key": ["…"]}'.""",
             )
         elif name == CHAIN:
             raise NotBuilt(
                 "A call in SQL makes no release of a chain: its key is no argument of SQL.",
-                hint="Run it from a client: the command line, Python or a job file.",
+                hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
+                " file.",
             )
         elif name in PSEUDONYMS:
             raise NotBuilt(
                 "A call in SQL makes no pseudonyms: their key is no argument of SQL.",
-                hint="Run it from a client: the command line, Python or a job file.",
+                hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
+                " file.",
             )
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(allowed))
@@ -198,7 +203,7 @@ def require_of_sql(job: Job) -> None:
         if getattr(job, name):
             raise NotBuilt(
                 f"A call in SQL takes no {name}, which the release was made with.",
-                hint="Make it again from a client: dbanon refresh.",
+                hint=f"Refresh it from a client: dbanon refresh URL {job.output}",
             )
 
 
@@ -206,7 +211,10 @@ def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[
     """Check options against the allowed keys."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
-        raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
+        raise InvalidParameter(
+            "options must be a JSON object.",
+            hint="Write an object, as in options => '{\"seed\": 1}'.",
+        )
     for name in call_options:
         if name not in allowed:
             raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
@@ -248,7 +256,7 @@ def require_version(sql_version: str) -> None:
     if sql_version != version():
         raise VersionMismatch(
             f"The SQL functions are of version {sql_version}, Python has {version()}.",
-            hint="Ask a superuser to run: dbanon upgrade",
+            hint="A superuser runs: dbanon upgrade URL",
         )
 
 

@@ -172,7 +172,7 @@ class _Call:
             if state == _TERMINATION:
                 raise TransactionOpen(
                     "A transaction is open: it could be rolled back after a look at the release.",
-                    hint=f"CALL dbanon.{self._method} outside of BEGIN, and of functions.",
+                    hint=f"CALL dbanon.{self._method} without BEGIN, and not inside a function.",
                 ) from None
             if hasattr(error, "spidata"):
                 raise spi_error(error) from None
