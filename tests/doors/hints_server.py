@@ -97,18 +97,18 @@ RIGHTS = (
           table="s$t.p"), ["$statement", anonymize(role="anna: ", table="s$t.p")],
           ["CREATE SCHEMA s$t", "CREATE TABLE s$t.p AS TABLE app.$t",
            "GRANT SELECT ON s$t.p TO anna"]),
-    Trial("The owner of the database runs: GRANT TEMPORARY", anonymize(role="anna: "),
-          ["$statement", anonymize(role="anna: ")],
+    Trial("The owner of the database runs: GRANT TEMPORARY", "anna: " + mdav(),
+          ["$statement", "anna: " + mdav()],
           ["REVOKE TEMPORARY ON DATABASE $db FROM PUBLIC"],
           ["GRANT TEMPORARY ON DATABASE $db TO PUBLIC"]),
     Trial("Strata, entities and keys need a type with", anonymize("--by doc"),
           ["CREATE VIEW app.v$t AS SELECT id, age, doc::jsonb AS doc FROM app.$t",
            anonymize("--by doc --key id", table="app.v$t")],
           ["ALTER TABLE app.$t ADD doc json DEFAULT '{}'"]),
-    Trial("The owner of the database runs: CREATE SCHEMA", anonymize("--output no$t.p", "anna: "),
-          ["$statement", anonymize("--output no$t.p", "anna: ")]),
-    Trial("The owner of the schema runs: GRANT USAGE, CREATE", anonymize("--output c$t.p",
-          "anna: "), ["$statement", anonymize("--output c$t.p", "anna: ")],
+    Trial("The owner of the database runs: CREATE SCHEMA", "anna: " + mdav(output="no$t.p"),
+          ["$statement", "anna: " + mdav(output="no$t.p")]),
+    Trial("The owner of the schema runs: GRANT USAGE, CREATE", "anna: " + mdav(output="c$t.p"),
+          ["$statement", "anna: " + mdav(output="c$t.p")],
           ["CREATE SCHEMA c$t"]),
     Trial("If the name is right, create it first:", anonymize("--output m$t.p --strict -q size"),
           ["$statement", anonymize("--output m$t.p --strict -q size")]),
@@ -133,9 +133,8 @@ RIGHTS = (
           anonymize(f"--output-kind view {_REPLACE}"),
           anonymize(f"--output-kind view {_REPLACE} --output release.a$t", "anna: ")],
           [anonymize("--output-kind view")]),
-    Trial("Use a role that sees all rows: the table's owner", anonymize(role="anna: "),
-          [anonymize(), "ALTER ROLE anna BYPASSRLS", anonymize(_REPLACE.replace("replace",
-           "replace --output release.a$t"), "anna: ")],
+    Trial("Use a role that sees all rows: the table's owner", "anna: " + mdav(),
+          [mdav(), "ALTER ROLE anna BYPASSRLS", "anna: " + mdav(output="release.a$t")],
           ["ALTER TABLE app.$t ENABLE ROW LEVEL SECURITY", "CREATE POLICY y ON app.$t USING"
            " (age < 30)"], ["ALTER ROLE anna NOBYPASSRLS"]),
     Trial("Release a copy of your own in which the column", anonymize("--keep word"),
@@ -148,15 +147,16 @@ RIGHTS = (
     Trial('Run it as role "{}", or as a member of it.', declare(_AGE, "anna: "),
           [declare(_AGE), "GRANT bob TO anna", declare(_AGE, "anna: ")],
           [_OWNER + "bob"], ["REVOKE bob FROM anna"]),
-    Trial("Its owner runs: GRANT SELECT ON {} TO {}; Or", "SELECT dbanon.mdav('app.$t',"
+    Trial("Its owner runs: GRANT USAGE ON SCHEMA {} TO {}; GRANT", "SELECT dbanon.mdav('app.$t',"
           " 'release.$t', k => 5, options => '{\"recoding\": \"generalization\"}')", [
-          "$statement", "SELECT dbanon.mdav('app.$t', 'release.$t', k => 5, options =>"
+          lambda s: [s.take(text) for text in re.findall("GRANT [^;]*", s.hint)],
+          "SELECT dbanon.mdav('app.$t', 'release.$t', k => 5, options =>"
           " '{\"recoding\": \"generalization\"}')"],
           ["CREATE TABLE app.h$t AS SELECT 'n' || g AS leaf, '*' AS level1"
            " FROM generate_series(1, 120) AS g", declare(
            '{"age": "quasi_identifier", "size": "drop", "id": "drop", "ill": "drop", "name":'
            ' {"role": "quasi_identifier", "hierarchy": {"table": "app.h$t"}}}'), _OWNER + "bob",
-           "GRANT USAGE ON SCHEMA app TO bob"]),
+           "REVOKE USAGE ON SCHEMA app FROM bob"], ["GRANT USAGE ON SCHEMA app TO bob"]),
 )  # fmt: skip
 
 SQL = (

@@ -99,7 +99,8 @@ class PostgresqlRules(RuledSession):
             raise InsufficientRights(
                 f"A rule of {source} would release labels of {table}, which the owner of {source}"
                 " may not read.",
-                hint=f"Its owner runs: GRANT SELECT ON {table.quoted} TO {quote(owner)}; Or name"
+                hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(table.schema))} TO"
+                f" {quote(owner)}; GRANT SELECT ON {table.quoted} TO {quote(owner)}; Or name"
                 " `quasi_identifiers`, `hierarchies` and all other roles in the call.",
             )
 
