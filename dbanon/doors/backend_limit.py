@@ -68,8 +68,9 @@ def memory_of_call(plpy: Any, call_options: Mapping[str, Any]) -> int:
     if allowed is not None and requested > allowed:
         raise InvalidParameter(
             f"memory_limit is {requested} bytes, and a call in this database may use {allowed}.",
-            hint="Ask for less (`memory_limit`), or ask an administrator for more: docs/sql.md has"
-            " the settings.",
+            hint=f"Use `memory_limit={allowed}` or less. An administrator can raise the limit of"
+            " the database (ALTER DATABASE … SET dbanon.memory_limit) and of all roles (ALTER ROLE"
+            " ALL SET dbanon.memory_limit).",
         )
     return requested
 

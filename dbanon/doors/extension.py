@@ -82,7 +82,8 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     except OSError as error:
         raise InsufficientRights(
             f"The extension's files cannot be written to {directory} ({type(error).__name__}).",
-            hint="Run it as root on the server, or run dbanon install without --extension.",
+            hint="Run it as root on the server's machine, or run dbanon install without"
+            " --extension.",
         ) from None
     return written
 
@@ -101,5 +102,5 @@ def _require_own(directory: Path, files: Mapping[str, str]) -> None:
         if path.exists() and not path.read_text(errors="replace").startswith(first_line):
             raise InstallRefused(
                 f"{path} exists and was not written by dbanon, so it is not replaced.",
-                hint="Remove the other extension, or run dbanon install without --extension.",
+                hint=f"Run dbanon install without --extension, or remove {path} first.",
             )

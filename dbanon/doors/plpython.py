@@ -303,7 +303,7 @@ def _call(arguments: str) -> dict[str, Any]:
         if len(digits) > _DIGITS:
             raise InvalidParameter(
                 f"A whole number has more than {_DIGITS} digits.",
-                hint="If it is a label, write it as text.",
+                hint='If it is a label, write it as text, in double quotes: "…".',
             )
         return int(digits)
 

@@ -138,7 +138,10 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
     if call_options is None:
         call_options = {}
     if not isinstance(call_options, Mapping):
-        raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
+        raise InvalidParameter(
+            "options must be a JSON object.",
+            hint="Write an object, as in options => '{\"seed\": 1}'.",
+        )
     allowed = keys(method, call, writes=writes, job=job)
     method_options = {option.name for option in find_method(method).options}
     argument_parameters = [
@@ -163,19 +166,21 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
         elif name == CONDITION:
             raise NotBuilt(
                 "A call in SQL does not accept a condition: options contain values, not SQL.",
-                hint="Anonymize a view of the rows: CREATE VIEW … AS SELECT … WHERE …, with its"
-                ' key in options: {"key": ["…"]}.',
+                hint="Create a view of the rows (CREATE VIEW … AS SELECT … WHERE …), and anonymize"
+                """ it with its key: options => '{"key": ["…"]}'.""",
             )
         elif name == CHAIN:
             raise NotBuilt(
                 "A call in SQL cannot make a release of a chain, because the key must not appear"
                 " in SQL.",
-                hint="Run it from a client: the command line, Python or a job file.",
+                hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
+                " file.",
             )
         elif name in PSEUDONYMS:
             raise NotBuilt(
                 "A call in SQL cannot make pseudonyms, because the key must not appear in SQL.",
-                hint="Run it from a client: the command line, Python or a job file.",
+                hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
+                " file.",
             )
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not implemented yet.', hint=_hint(allowed))
@@ -199,7 +204,7 @@ def require_of_sql(job: Job) -> None:
         if getattr(job, name):
             raise NotBuilt(
                 f"A call in SQL does not take {name}, with which the release was made.",
-                hint="Make it again from a client: dbanon refresh.",
+                hint=f"Refresh it from a client: dbanon refresh URL {job.output}",
             )
 
 
@@ -207,7 +212,10 @@ def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[
     """Check options against the allowed keys."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
-        raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
+        raise InvalidParameter(
+            "options must be a JSON object.",
+            hint="Write an object, as in options => '{\"seed\": 1}'.",
+        )
     for name in call_options:
         if name not in allowed:
             raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
@@ -249,7 +257,7 @@ def require_version(sql_version: str) -> None:
     if sql_version != version():
         raise VersionMismatch(
             f"The SQL functions are of version {sql_version}, Python has {version()}.",
-            hint="Ask a superuser to run: dbanon upgrade",
+            hint="A superuser runs: dbanon upgrade URL",
         )
 
 

@@ -173,7 +173,7 @@ class _Call:
                 raise TransactionOpen(
                     "A transaction is open, and could be rolled back after someone has read the"
                     " release.",
-                    hint=f"CALL dbanon.{self._method} outside of BEGIN, and of functions.",
+                    hint=f"CALL dbanon.{self._method} without BEGIN, and not inside a function.",
                 ) from None
             if hasattr(error, "spidata"):
                 raise spi_error(error) from None

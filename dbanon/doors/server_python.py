@@ -158,8 +158,8 @@ def _in_python(connection: Any, body: str) -> Any:
         major = int(connection.execute("SHOW server_version_num").fetchall()[0][0]) // 10_000
         raise InstallRefused(
             "The server has no PL/Python (plpython3u).",
-            hint=f"On the server's machine run, where it is Debian: sudo apt-get install"
-            f" postgresql-plpython3-{major}; or dbanon install --sql-only.",
+            hint=f"On Debian, run on the server's machine: sudo apt-get install"
+            f" postgresql-plpython3-{major}. Or install without Python: dbanon install --sql-only.",
         )
     connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
     connection.execute(

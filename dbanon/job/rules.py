@@ -175,7 +175,7 @@ def require_one_entity(rules: TableRules) -> None:
     if len(rules.of_role(ENTITY)) > 1:
         raise InvalidParameter(
             "More than one column has the role entity.",
-            hint="One says whose a row is; others that name persons are identifiers.",
+            hint="Give the role entity to one column, and the role identifier to the others.",
         )
 
 
@@ -190,7 +190,8 @@ def require_no_columns(*objects: Any) -> None:
         if any(getattr(item, name, None) for item in objects):
             raise InvalidParameter(
                 f"{name} cannot be combined with rules, which already give each column its role.",
-                hint="Leave it out, or name `quasi_identifiers` and all else of the columns.",
+                hint=f"Leave out `{name}`, or name `quasi_identifiers` and all other roles in the"
+                " call.",
             )
 
 
@@ -215,7 +216,8 @@ def in_comments(comments: Mapping[str, str]) -> dict[str, Any]:
         if len(lines) > 1 or rules[name] is None:
             raise InvalidParameter(
                 f'The comment on column "{name}" states no rule.',
-                hint="Write one line, dbanon: quasi_identifier, or dbanon: and a rule as JSON.",
+                hint="Write one line, as in dbanon: quasi_identifier, or with JSON, as in"
+                ' dbanon: {"role": "quasi_identifier"}.',
             )
     return rules
 
@@ -239,7 +241,7 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
             keys = ", ".join(("role", *ROLES[role]))
             raise InvalidParameter(
                 f'The rule of column "{name}" has a key that the role {role} does not have.',
-                hint=f"It takes: {keys}.",
+                hint=f"The role {role} takes these keys: {keys}.",
             )
         fits, expected = _VALUES[key]
         if not fits(value):
@@ -247,7 +249,7 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
     if role == "keep" and "reason" not in rule:
         raise InvalidParameter(
             f'Column "{name}" is kept without a reason.',
-            hint='A rule that copies a column says why: {"role": "keep", "reason": "…"}.',
+            hint='Give the reason: {"role": "keep", "reason": "…"}.',
         )
     try:
         plain = json_text(rule, allow_nan=False)
@@ -256,7 +258,8 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
     if len(plain.encode("utf-8", "surrogatepass")) > LARGEST:
         raise InvalidParameter(
             f'The rule of column "{name}" is longer than {LARGEST} bytes.',
-            hint="Store its hierarchy by name, or keep it in a table.",
+            hint='Store the hierarchy (dbanon hierarchy store), and name it: {"hierarchy":'
+            ' "NAME"}.',
         )
     canonical: dict[str, Any] = json.loads(plain)
     return canonical
@@ -278,7 +281,7 @@ def _models(name: str, rule: Mapping[str, Any]) -> list[Model]:
         if kind not in _SHORT and kind not in model_kinds():
             raise InvalidParameter(
                 f'The rule of column "{name}" has an unknown privacy model.',
-                hint=f"Kinds: {', '.join((*_SHORT, *model_kinds()))}.",
+                hint=f"Known privacy models: {', '.join((*_SHORT, *model_kinds()))}.",
             )
         details = level if isinstance(level, Mapping) else {"level": level}
         listed.append({**details, "kind": _SHORT.get(kind, kind)})

@@ -135,7 +135,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Kep
     if new_budget.name in [b.name for b in budgets]:
         raise BudgetExists(
             f"There is a budget {new_budget.name} already.",
-            hint="What was spent stays spent: a larger total is another budget, which raises it.",
+            hint="Spend from it, or create a larger one under another name that raises"
+            f" {new_budget.name} (dbanon budget create).",
         )
     if new_budget.raises is not None:
         old = next((b for b in open_now if b.name == new_budget.raises), None)
@@ -148,9 +149,10 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Kep
             )
         spent = old.spent
         if total < old.total or (total == old.total and old.source == str(source)):
+            limit = "above" if old.source == str(source) else "of at least"
             raise BudgetExhausted(
                 f"Budget {old.name} has a total of {plain(old.total)} already.",
-                hint="A total can only be raised.",
+                hint=f"Choose a total {limit} {plain(old.total)}.",
             )
         _close(session, old.name, len([b for b in budgets if b.source == old.source]))
     elif open_now:
@@ -160,7 +162,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Kep
         raise BudgetExists(
             f"{source} has the open budget {old.name} of {old.unit}s already: all releases of a"
             " source draw on one budget.",
-            hint="Spend of that one. A larger total is another budget, which raises that one.",
+            hint=f"Spend from {old.name}, or create a larger one that raises {old.name} (dbanon"
+            " budget create).",
         )
     row = {
         "name": new_budget.name,
@@ -209,8 +212,8 @@ def _renamed_table_error(old: KeptBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
         f"Budget {old.name} is of {old.source}, which no longer exists. {source} has all"
         " columns of its releases, and may be that table under another name.",
-        hint=f"Make one that raises {old.name}, with a total of {plain(old.total)} or more: it goes"
-        " on with what was spent of that one.",
+        hint=f"Create one that raises {old.name}, with a total of {plain(old.total)} or more"
+        f" (dbanon budget create). It continues with what was spent from {old.name}.",
     )
 
 
@@ -238,7 +241,7 @@ def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
 def _not_owner_error() -> InsufficientRights:
     return InsufficientRights(
         "Only the owner of the ledger can write budgets.",
-        hint="Ask an administrator of the database to make it.",
+        hint="The owner of the ledger, schema dbanon, runs dbanon budget create.",
     )
 
 
@@ -251,8 +254,7 @@ def list_budgets(session: Session) -> list[KeptBudget]:
     names = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
     rows = session.rows(
         f"SELECT {as_text('budget', names)}, {optional_column(session, 'delta', 'budget')}"
-        f" FROM {table}"
-        " ORDER BY created_at, name"
+        f" FROM {table} ORDER BY created_at, name"
     )
     budgets = []
     for *named, total, spent, created_at, created_by, raises, closed, delta in rows:
@@ -277,7 +279,7 @@ def find(session: Session, name: str) -> KeptBudget:
     raise BudgetNotFound(
         f"The ledger of this database has no budget {name}.",
         hint=nearest_names(name, [b.name for b in budgets])
-        or "Make one for all releases of the source, once: dbanon budget create.",
+        or "Create one for all releases of the source: dbanon budget create.",
     )
 
 
@@ -361,7 +363,8 @@ def require_spent(session: Session, spending_id: str) -> None:
     if rows != [("spent",)]:
         raise SourceChanged(
             "The recorded spending is no longer in the ledger; no noise was drawn.",
-            hint="Somebody changed the ledger meanwhile: find out who.",
+            hint="Another program removed it. Find out which one writes to the ledger, then run"
+            " this again.",
         )
 
 
@@ -379,7 +382,7 @@ def _exhausted_error(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
     if budget.closed:
         return BudgetExhausted(
             f"Budget {budget.name} is closed: another budget replaced it.",
-            hint="dbanon budget list says which.",
+            hint="dbanon budget list shows the open ones.",
         )
     return BudgetExhausted(
         f"Budget {budget.name} has {plain(budget.left)} of {plain(budget.total)} left, less than"

@@ -308,12 +308,14 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         raise InsufficientRights(
             "This role may not read the ledger, schema dbanon.",
             detail=error.detail,
-            hint="GRANT dbanon_runner to it, or name quasi-identifiers and k.",
+            hint="An administrator runs: GRANT dbanon_runner TO …; Or name quasi-identifiers and"
+            " k.",
         ) from None
     if release_id is None and existing is None and _names_output(session, name):
         raise TableNotFound(
             f"The ledger has release {name}, but there is no table or view of this name now.",
-            hint="It was dropped or renamed. dbanon releases has the present names of all.",
+            hint="It was dropped or renamed. dbanon releases shows the present names of all"
+            " releases.",
         )
     if release_id is None and existing is not None and names_entry(session, existing):
         raise ReleaseNotFound(

@@ -30,8 +30,8 @@ def reading_entry(name: object) -> Iterator[None]:
             " writes.",
             # The text of the exception may quote the entry.
             detail=type(error).__name__,
-            hint="Somebody changed it. Name quasi-identifiers and k to recount the relation, and"
-            " release the source again.",
+            hint="Another program changed it. Name quasi-identifiers and k to recount the relation,"
+            " and release the source again.",
         ) from None
 
 

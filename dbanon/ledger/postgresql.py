@@ -274,7 +274,8 @@ def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str) and _CONTROLS.search(value):
             raise InvalidName(
                 f"The {name} of the ledger's entry would contain a control character.",
-                hint="Rename the table or column whose name has it, or release a view of it.",
+                hint="Rename the table that has it in its name, or release a view with another"
+                " name.",
             )
     return {
         name: json.loads(value) if name in _JSON and isinstance(value, str) else value

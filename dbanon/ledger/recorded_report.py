@@ -90,7 +90,7 @@ def require_classes(entry: LedgerEntry) -> None:
         raise InvalidParameter(
             f"The rows of {entry.name} are synthetic. They belong to no person and have no"
             f" classes.",
-            hint="dbanon verify counts what can be counted of them.",
+            hint="Check them with dbanon verify, which needs no classes.",
         )
 
 

@@ -73,7 +73,7 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
     if not rows:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {release_id}.",
-            hint="dbanon releases lists them.",
+            hint="dbanon releases lists all releases with their current state.",
         )
     [row] = rows
     output = RelationName(row["output_schema"], row["output_name"])

@@ -284,7 +284,7 @@ def _require_droppable(session: Session, name: RelationName, existing: ExistingR
         raise InsufficientRights(
             f"{name} was not dropped: it belongs to role {existing.owner}, or another object"
             " depends on it.",
-            hint="Drop it as that role, and before it what depends on it.",
+            hint=f"Drop it as role {existing.owner}, and first drop the views that show it.",
         )
 
 
@@ -383,6 +383,6 @@ def plan_output(
     if kind == "view" and existing.owner not in (None, session.current_user()):
         raise OutputNotOurs(
             f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
-            hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
+            hint=f"Publish as role {existing.owner}, or choose another name.",
         )
     return output

@@ -128,7 +128,8 @@ def require_of_rows(relation: Relation) -> None:
         raise UnsupportedType(
             f"{relation.name} is a {relation.kind}: only tables and materialized views can be"
             " read, because a view could run a different query each time.",
-            hint="Name the table, or make one of the view's rows.",
+            hint="Name a table, or create one from the rows of this relation with CREATE TABLE … AS"
+            " TABLE …;",
         )
 
 

@@ -95,7 +95,7 @@ def _job(
         if chain_key is None:
             raise InvalidParameter(
                 f"{name} is a release of chain {request['chain']['name']}, which needs its key.",
-                hint="Refresh from a client, and say where the key is: file:PATH or env:NAME.",
+                hint="Refresh it from a client, and name the chain key as file:PATH or env:NAME.",
             )
         with_chain = {"chain": Chain(key=chain_key, **request["chain"])}
     if "pseudonyms" in arguments:
@@ -118,7 +118,8 @@ def _job(
                 difference for differences in others.values() for difference in differences
             )
             + ".",
-            hint=f"Accept intended changes: {', '.join(others)}. Or release the table anew.",
+            hint=f"If these changes are intended: `accept={json.dumps(list(others))}`. Or release"
+            " the table again.",
         )
     earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
     history = SourceHistory(earlier, "chains" not in session.never_here)
@@ -144,28 +145,29 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
             hint=(
-                "The role that published a release can make it again. Or release the source anew."
+                f"Refresh it as role {publisher}, or release the source again under another name."
             ),
         )
     if epsilon is not None:
         raise RefreshRefused(
             f"{name} is differentially private, so making it again would spend epsilon again.",
-            hint="Decide so, and say it: run dp_ranks anew.",
+            hint="To spend epsilon again, release the source again: dbanon anonymize.",
         )
     if request is None:
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
             detail="It was made by an earlier version, on a cluster, or of another database or a"
             " file.",
-            hint="Release it once more with all options. From then on it can be refreshed.",
+            hint="Release it again with all options. If the source is a table of this database,"
+            " that release can be refreshed.",
         )
     request_options: dict[str, Any] = json.loads(request)
     if request_options.get("lacks"):
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
             detail=f"It keeps no values of columns: {', '.join(request_options['lacks'])}.",
-            hint="Declare them as rules of the table, or store hierarchies by name, and release it"
-            " once more.",
+            hint="Declare orders and hierarchies as rules of the table (dbanon declare), or store"
+            " hierarchies by name (dbanon hierarchy store), and release it again.",
         )
     return request_options, str(then), json.loads(arguments)
 
@@ -192,13 +194,15 @@ def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None)
     if where is None:
         raise InvalidParameter(
             f"{name} has pseudonyms, which need their key.",
-            hint="Refresh from a client, and say where the key is: `pseudonym_key`.",
+            hint="Refresh it from a client, and name the file or variable that holds the key:"
+            " `pseudonym_key`.",
         )
     Pseudonymized(pseudonym_key=where)
     if key_of_pseudonyms(where).check != then["key"]:
         raise PseudonymKeyWrong(
             f"This is not the key that the pseudonyms of {name} were made with.",
-            hint="Under another key no row joins any more: release it anew, if that is meant.",
+            hint="Name the key of the release. If pseudonyms need not match it any more, release"
+            " the source again with the new key.",
         )
 
 

@@ -76,7 +76,7 @@ def declare(
         if not requested and from_comments:
             raise InvalidParameter(
                 f"No comment on a column of {relation.name} states a rule.",
-                hint="Write a line in it: dbanon: quasi_identifier",
+                hint="Write a line in the comment on a column: dbanon: quasi_identifier",
             )
         rules = checked(requested)
         columns = [attribute.name for attribute in relation.schema.attributes]
@@ -99,7 +99,7 @@ def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
     """
     if len({rule.source for rule in listing}) > 1:
         raise InvalidParameter(
-            "The rules are for several tables.", hint="Declare those of one table at a time."
+            "The rules are for several tables.", hint="Declare the rules of one table at a time."
         )
     return {
         entry.column: entry.rule
@@ -177,10 +177,10 @@ def with_rules(session: Session, job: Job) -> Job:
         followed = kept.followed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
-            hint=f"The table that had this name is {followed} now, and its rules followed it:"
-            " declare those of this one."
+            hint=f"The rules went with the table that had this name, {followed} now. Declare rules"
+            " for the columns of this table, or name `quasi_identifiers`."
             if followed is not None
-            else "Declare what its columns are, or name `quasi_identifiers`.",
+            else "Declare rules for its columns, or name `quasi_identifiers`.",
         )
     if any(rule.state == kept.ANOTHER_TABLE for rule in declared):
         warn_caller(
@@ -220,7 +220,7 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
         f"Rules of {table} were not declared by its present owner; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
         " that role is no member of the owning role now.",
-        hint="Look at these rules. If they are right, the owner declares them again:"
+        hint="Check these rules. If they are right, the owner declares them again:"
         f" `declare_again()={table_json}`",
     )
 
@@ -236,7 +236,8 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
     if not options["quasi_identifiers"]:
         raise InvalidParameter(
             f"The rules of {job.table} name no quasi-identifier.",
-            hint="Declare which columns together could re-identify a person.",
+            hint="Declare the columns that together could re-identify a person as"
+            " quasi_identifier.",
         )
     of_policy = {
         name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")

@@ -340,7 +340,7 @@ def _read(relation: RelationName) -> Iterator[None]:
         raise InsufficientRights(
             f"This role may not read {relation}.",
             detail=error.detail,
-            hint=f"GRANT SELECT ON {relation.quoted} to it.",
+            hint=f"Its owner runs: GRANT SELECT ON {relation.quoted} TO …;",
         ) from None
 
 

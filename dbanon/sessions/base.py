@@ -372,7 +372,7 @@ def require_years(column: ReleasedColumn, first: int, database: str) -> None:
         raise UnsupportedType(
             f'Column "{column.attribute.name}" would be released with dates outside the years'
             f" {first} to 9999, which {database} does not have.",
-            hint="Write to another database, or withhold such dates in a view.",
+            hint="Write to another database, or exclude these rows in a view.",
         )
 
 
@@ -418,7 +418,7 @@ def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRu
     holder_sentence = "" if holder is None or holder == Holder() else f" It is held by {holder}."
     return JobRunning(
         f'The job "{job}" is already running.{holder_sentence}',
-        hint=f"Wait until it is done. Two runs would do the same work.{ends}",
+        hint=f"Wait until it is done: a second run would do the same work.{ends}",
     )
 
 

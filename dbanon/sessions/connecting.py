@@ -25,6 +25,6 @@ def connected(connect: Callable[[], C]) -> C:
             raise
     raise DatabaseUnreachable(
         "The engine's pool had no free connection within its timeout.",
-        hint="Close connections that are not used, make room in the pool (pool_size,"
-        " max_overflow), or give a URL: then dbanon opens its own connection.",
+        hint="Close unused connections, enlarge the pool (pool_size, max_overflow), or pass a URL"
+        " instead, so that dbanon opens a connection of its own.",
     )

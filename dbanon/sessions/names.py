@@ -109,7 +109,7 @@ def check_length(identifier: str, limit: int | None, label: str) -> None:
     if limit is not None and length > limit:
         raise NameTooLong(
             f"The {label} is {length} bytes long; at most {limit} bytes are allowed.",
-            hint="Choose a shorter name.",
+            hint=f"Choose a name of at most {limit} bytes.",
         )
 
 

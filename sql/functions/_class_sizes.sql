@@ -31,7 +31,8 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = '42501',
                 MESSAGE = format('This role may not read column %I of %s.', column_name,
                                  _class_sizes.relation),
-                HINT = format('GRANT SELECT ON %s to it.', _class_sizes.relation);
+                HINT = format('Its owner runs: GRANT SELECT ON %s TO %I;', _class_sizes.relation,
+                              current_user);
         END IF;
     END LOOP;
     PERFORM dbanon._require_own_code(_class_sizes.relation);

@@ -123,7 +123,7 @@ BEGIN
     IF entities > 1 THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'More than one column has the role entity.',
-            HINT = 'One says whose a row is; others that name persons are identifiers.';
+            HINT = 'Give the role entity to one column, and the role identifier to the others.';
     END IF;
     IF (SELECT count(*) FROM dbanon.rule AS k WHERE k.declarer_oid = declarer::bigint) > 100000 THEN
         RAISE EXCEPTION USING ERRCODE = '53400', CONSTRAINT = 'dbanon_rules_of_role',

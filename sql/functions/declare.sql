@@ -45,7 +45,8 @@ BEGIN
             IF outcome IS NULL THEN
                 RAISE EXCEPTION USING ERRCODE = '22023',
                     MESSAGE = format('The comment on column %I states no rule.', found.attname),
-                    HINT = 'Write one line, dbanon: quasi_identifier, or dbanon: and a rule as JSON.';
+                    HINT = 'Write one line, as in dbanon: quasi_identifier, or with JSON, as in'
+                           ' dbanon: {"role": "quasi_identifier"}.';
             END IF;
             wanted := wanted || jsonb_build_object(found.attname, outcome);
         END LOOP;

@@ -39,7 +39,8 @@ BEGIN
                 AND has_table_privilege('dbanon.release', 'SELECT')) THEN
             RAISE EXCEPTION USING ERRCODE = '42501',
                 MESSAGE = 'This role may not read the ledger, schema dbanon.',
-                HINT = 'GRANT dbanon_runner to it, or name quasi_identifiers and k.';
+                HINT = format('An administrator runs: GRANT dbanon_runner TO %I; Or name quasi_identifiers'
+                              ' and k.', current_user);
         END IF;
         PERFORM dbanon._require_ledger();
         SELECT r.release_id, r.k_requested, r.histogram, r.epsilon,

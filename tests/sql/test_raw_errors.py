@@ -104,7 +104,7 @@ def test_a_reader_without_rights(
     told = refused(reader, named)
     assert told.sqlstate == "42501"
     assert "may not read column age of release.people" in str(told.message_primary)
-    assert told.message_hint == "GRANT SELECT ON release.people to it."
+    assert told.message_hint == "Its owner runs: GRANT SELECT ON release.people TO rita;"
     sql_server.execute("GRANT SELECT ON release.people TO rita", url=sql_url)
     reader.execute(named)
 
@@ -124,6 +124,6 @@ def test_a_reader_without_rights_at_the_client(
 
     assert "GRANT dbanon_runner" in str(told().hint)
     sql_server.execute("GRANT dbanon_runner TO rita", url=sql_url)
-    assert told().hint == 'GRANT SELECT ON "release"."people" to it.'
+    assert told().hint == 'Its owner runs: GRANT SELECT ON "release"."people" TO …;'
     sql_server.execute("GRANT SELECT ON release.people TO rita", url=sql_url)
     assert verify(open_store(url), parse_relation("release.people")).k_achieved == 5

@@ -221,7 +221,7 @@ def test_a_total_is_raised_by_another_budget(budgeted: Database) -> None:
     with pytest.raises(BudgetExhausted, match="closed"):
         release(budgeted, output="release.more")
     release(budgeted, output="release.more", budget="magic2")
-    with pytest.raises(BudgetExhausted, match="only be raised"):
+    with pytest.raises(BudgetExhausted, match="Choose a total above 5"):
         dbanon.create_budget(budgeted.url, "m3", source="magic", epsilon=4, raises="magic2")
     # What the second spends would be forgotten in one that takes the place of the first.
     with pytest.raises(BudgetNotFound, match="no open budget magic of"):

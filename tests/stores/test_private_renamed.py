@@ -23,7 +23,7 @@ def test_a_table_that_is_renamed_has_what_it_spent(database: Database) -> None:
     with pytest.raises(BudgetExists, match="magic, which is not there any more") as caught:
         dbanon.create_budget(url, "fresh", source="magic_2027", epsilon=3)
     assert "one that raises magic, with a total of 3 or more" in str(caught.value.hint)
-    with pytest.raises(BudgetExhausted, match="only be raised"):
+    with pytest.raises(BudgetExhausted, match="Choose a total of at least 3"):
         dbanon.create_budget(url, "fresh", source="magic_2027", epsilon=2, raises="magic")
     # Of persons it is another account, and less would be promised than is said.
     with pytest.raises(BudgetExists, match="under another name"):

@@ -182,10 +182,10 @@ class PlpySession(PostgresqlSession):
 
     def require_no_staging(self) -> None:
         """Check that the caller's session has no tables with the names of staging."""
-        if self._staging():
+        if staging := self._staging():
             raise OutputExists(
                 "This session has a temporary relation whose name starts with dbanon_.",
-                hint="Drop it: these names are needed for staging.",
+                hint=f"Drop or rename pg_temp.{staging[0]}: dbanon stages rows under this name.",
             )
 
     def read_chunks(
@@ -354,7 +354,7 @@ class PlpySession(PostgresqlSession):
         if versions != [(HEAD,)]:
             raise LedgerMissing(
                 "The ledger of this database has another version than dbanon's functions.",
-                hint="Ask a superuser to run: dbanon upgrade",
+                hint="A superuser runs: dbanon upgrade URL",
             )
 
 

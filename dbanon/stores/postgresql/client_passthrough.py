@@ -96,8 +96,8 @@ class Passthrough:
                 limit,
                 detail=f"{self.rows} records were read so far, with {len(self.values)} bytes of"
                 " kept columns.",
-                hint="Raise the limit (`memory_limit`), or leave out `kept_columns`: they stay in"
-                " the database then.",
+                hint="Raise the limit (`memory_limit`), or leave out `kept_columns`, so that they"
+                " stay in the database.",
             )
 
     def places(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -145,7 +145,7 @@ class PassthroughSession(PostgresqlSession):
             why = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
                 f'Column "{name}" cannot pass through the client: {sql_type} {why}.',
-                hint="Leave out `kept_columns`: its values stay in the database then.",
+                hint="Leave out `kept_columns`, so that its values stay in the database.",
             )
 
     def read_passthrough(
@@ -224,7 +224,7 @@ class PassthroughSession(PostgresqlSession):
                 "A kept column has a value that violates a check of its type, which is applied"
                 " when values are written back.",
                 detail=error.detail,
-                hint="Leave out `kept_columns`: its values stay in the database then.",
+                hint="Leave out `kept_columns`, so that its values stay in the database.",
             ) from None
         self._use_stored_encoding(False)
 

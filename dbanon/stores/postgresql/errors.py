@@ -45,16 +45,16 @@ _POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
         lambda: PoolerUnsuitable(
             "The pooler in front of the database does not accept a connection setting, such as"
             " options in the URL or PGOPTIONS.",
-            hint="Leave it out, name it in ignore_startup_parameters of the pooler, or connect to"
-            " the server itself.",
+            hint="Leave the setting out, add it to ignore_startup_parameters of the pooler, or"
+            " connect to the server itself.",
         ),
     ),
     (
         "query_wait_timeout",
         lambda: DatabaseUnreachable(
             "The pooler in front of the database had no free connection to the server.",
-            hint="A run has one for as long as it takes, a job another one for its lock:"
-            " default_pool_size of the pooler must have room for them. Or try again later.",
+            hint="Raise default_pool_size of the pooler: each run needs a connection until its end,"
+            " and each job a second one for its lock. Or try again later.",
         ),
     ),
 )
@@ -231,7 +231,7 @@ def translation(error: Any) -> DbanonError:
         f"The database refused a statement{_object_names(error)}: {kind_of_state}"
         f" (SQLSTATE {state}).",
         detail=detail,
-        hint="The server's log has its own message, which may hold values.",
+        hint="Look up the server's own message in its log. It may contain values of the table.",
     )
 
 

@@ -330,8 +330,8 @@ def type_refusal(name: object, column: str, foreign: str) -> ForeignCode:
     return ForeignCode(
         f'Column "{column}" of {name} is of {foreign}, whose code would run with this role\'s'
         " rights.",
-        hint="Cast the column to a type of PostgreSQL's own in a copy of your own, or let the owner"
-        " release it.",
+        hint="Release a copy of your own in which the column is cast to a built-in type, or let the"
+        " owner release it.",
     )
 
 

@@ -127,7 +127,7 @@ def _busy_error(
         f" transactions.{holders}",
         detail=detail,
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
-        " or try again.",
+        " or try again later.",
     )
 
 

@@ -39,18 +39,20 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         names = ", ".join(f'"{name}"' for (name,) in refused)
         raise InsufficientRights(
             f"This role may not read {names} of {source.name}.",
-            hint=f"GRANT SELECT ON {source.name.quoted} to it.",
+            hint=f"Its owner runs: GRANT SELECT ON {source.name.quoted} TO {_role(session)};",
         )
     schema = source.name.schema
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         raise InsufficientRights(
             f'This role may not use schema "{schema}".',
-            hint=f"GRANT USAGE ON SCHEMA {quote(str(schema))} to it.",
+            hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))} TO {_role(session)};",
         )
     if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
+        [(database,)] = session.rows("SELECT current_database()::text")
         raise InsufficientRights(
             "This role may not create temporary tables, which are needed for staging.",
-            hint="GRANT TEMPORARY ON DATABASE … to it.",
+            hint=f"The owner of the database runs: GRANT TEMPORARY ON DATABASE {quote(database)}"
+            f" TO {_role(session)};",
         )
 
 
@@ -74,8 +76,8 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
                 f" of {source.name} is of type {attribute.sql_type}, whose values PostgreSQL"
                 " cannot compare.",
                 detail=error.detail,
-                hint="Strata, entities and keys need a type with an equality: cast it in a"
-                " view, as json to jsonb.",
+                hint="Strata, entities and keys need a type with an equality operator. Cast the"
+                " column in a view, for instance json to jsonb, and anonymize the view.",
             ) from None
 
 
@@ -91,13 +93,13 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
-            hint="Whoever owns the database may: CREATE SCHEMA"
+            hint="The owner of the database runs: CREATE SCHEMA"
             f" {quote(schema)} AUTHORIZATION {_role(session)};",
         )
     if privileges and not all(privileges[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
-            hint="Whoever owns the schema may: GRANT USAGE, CREATE ON SCHEMA"
+            hint="The owner of the schema runs: GRANT USAGE, CREATE ON SCHEMA"
             f" {quote(schema)} TO {_role(session)};",
         )
     if not privileges and strict:
@@ -132,11 +134,12 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
     """
     missing = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
     if missing:
+        [(user,)] = look_up("SELECT current_user::text")
         raise InsufficientRights(
             "This role may not write into the ledger, schema dbanon.",
             detail="Missing: " + ", ".join(missing) + ".",
-            hint="Ask an administrator to run dbanon install, or dbanon install --sql-only, and"
-            " to GRANT dbanon_runner to it.",
+            hint="An administrator runs dbanon install, or dbanon install --sql-only, and then:"
+            f" GRANT dbanon_runner TO {quote(user)};",
         )
 
 

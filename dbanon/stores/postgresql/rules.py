@@ -11,7 +11,7 @@ from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
 from dbanon.ledger.postgresql_rules import judged_rules, tie_rules
-from dbanon.sessions.names import RelationName
+from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.rules_session import RuledSession
 
 _OWNER = """
@@ -94,17 +94,20 @@ class PostgresqlRules(RuledSession):
         if owners and not owners[0][2]:
             raise InsufficientRights(
                 f"Rules of {source} can only be declared by its owner.",
-                hint=f'Ask role "{owners[0][1]}", or a member of it.',
+                hint=f'Run it as role "{owners[0][1]}", or as a member of it.',
             )
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)
         rows = self.rows(_OWNER_READS, names)
         if rows != [(True,)]:
+            [(_, owner, _)] = self.rows(_OWNER, (source.schema, source.name))
             raise InsufficientRights(
                 f"A rule of {source} would release labels of {table}, which the owner of {source}"
                 " may not read.",
-                hint="Grant that role SELECT on it, or name the hierarchy in a list of your own.",
+                hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(table.schema))} TO"
+                f" {quote(owner)}; GRANT SELECT ON {table.quoted} TO {quote(owner)}; Or name"
+                " `quasi_identifiers`, `hierarchies` and all other roles in the call.",
             )
 
     def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:

@@ -194,8 +194,8 @@ class PostgresqlSession(
         if filtered:
             raise InsufficientRights(
                 f"Row-level security filters {resolved} for this role.",
-                hint="Use a role that sees all rows (BYPASSRLS or the table's owner): a release of"
-                " a part that a policy chose would be taken for the whole.",
+                hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
+                " Otherwise a part that a policy chose would be taken for the whole table.",
             )
         kind = catalog.RELATION_KINDS[relkind]
         if children and relkind == "r":
@@ -355,7 +355,7 @@ class PostgresqlSession(
             if not self._search_path:
                 raise SchemaNotFound(
                     "The search path of this role names no schema that exists.",
-                    hint="Name the schema of the output, as in release.people.",
+                    hint="Name its schema, as in release.people.",
                 )
             name = RelationName(self._search_path[0], name.name)
         if str(name.schema).startswith("pg_"):

@@ -191,7 +191,7 @@ def _outcome_unknown(number: str, release_id: str | None) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"The connection was lost while transaction {number} was committed: it is unknown"
             " whether its changes were made.",
-            hint=f"Run: SELECT pg_xact_status('{number}'); it says committed or aborted.",
+            hint=f"Run: SELECT pg_xact_status('{number}'); it returns committed or aborted.",
         )
     return OutcomeUnknown(
         f"The connection was lost while release {release_id} was committed: it is unknown whether"

@@ -140,7 +140,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
     if not entries.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
             f"The summary's name {name} is taken by a table or view that dbanon did not make.",
-            hint="Choose another output, or drop it yourself.",
+            hint=f"Choose another output, or drop or rename {name} yourself.",
         )
     columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]
     if session.rows(_REPLACEABLE, (columns, name.schema, name.name)) == [(True,)]:
