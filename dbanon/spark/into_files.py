@@ -134,7 +134,7 @@ class ParquetTarget:
     def _output_exists(self) -> OutputExists:
         return OutputExists(
             "The directory that the release was to be written to exists already.",
-            hint="Name another one.",
+            hint="Name a directory that does not exist yet.",
         )
 
     def _write(self, name: str, text: str) -> None:

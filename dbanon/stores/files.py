@@ -105,8 +105,8 @@ def _require_local(path: Path, kind: str) -> None:
     if kind == DUCKDB and _PREFIX.match(str(path)):
         raise NotADatabase(
             "A DuckDB URL must name a file of this machine.",
-            hint="Write duckdb:///file.duckdb; for a file with a colon in its name"
-            " duckdb:///./file.",
+            hint="Write duckdb:///file.duckdb, or duckdb:///./name for a file with a colon in its"
+            " name.",
         )
 
 

@@ -97,7 +97,7 @@ def require_kind(attribute: Attribute) -> None:
         raise UnsupportedType(
             f'Column "{attribute.name}" of type {attribute.sql_type} is no number, truth, date,'
             " timestamp or text, which dp_ranks takes of databases.",
-            hint="Leave it out.",
+            hint="Leave the column out of `quasi_identifiers`.",
         )
 
 
@@ -214,12 +214,13 @@ def require_entity(entity: Attribute) -> None:
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot say whose a row is.',
-            hint="Use a column of whole numbers, text or uuid.",
+            hint="Cast it to text in a view, and anonymize the view.",
         )
     if entity.nullable:
         raise UnsupportedType(
             f'Column "{entity.name}" says whose a row is, and may hold NULL.',
-            hint="Declare it NOT NULL, because nobody knows whose a row without it is.",
+            hint="Declare the column NOT NULL, in a copy without the rows where it is NULL if it"
+            " has any.",
         )
 
 

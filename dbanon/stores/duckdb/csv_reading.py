@@ -91,7 +91,7 @@ def without_blanks(
     if sys.platform != "linux":
         raise FileMalformed(
             f"The file {path} has blanks around its quotes, which this system cannot remove.",
-            hint="Write it without them.",
+            hint="Write the file without blanks around quotes.",
         )
     size = os.fstat(number).st_size
     require_room(2 * size, memory, path)

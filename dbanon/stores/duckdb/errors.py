@@ -66,12 +66,14 @@ def translated(message: str = "The database refused a statement.") -> Iterator[N
             raise DiskFull(
                 "The disk is full where the database spills to; nothing was published.",
                 detail=type(error).__name__,
-                hint="Make room in the directory (`spill`), name one on another disk, or raise the"
+                hint="Make room there, name a directory on another disk (`spill`), or raise the"
                 " limit (`memory_limit`).",
             ) from None
         raise OutOfMemory(
             "The database has run out of memory, or of disk space where it spills to.",
-            hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
+            hint="Raise the limit (`memory_limit`), or make room in the directory that DuckDB"
+            " spills"
+            " to.",
         ) from None
     except duckdb.Error as error:
         if DiskFull.caused_by(error):
@@ -97,7 +99,8 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
     if isinstance(error, duckdb.IOException):
         if "lock" in str(error).lower():
             raise DatabaseBusy(
-                "Another process has the database file open.", hint="Close it, then try again."
+                "Another process has the database file open.",
+                hint="Close the file in that process, then run it again.",
             ) from None
         raise DatabaseUnreachable(message, detail=type(error).__name__) from None
     for of_duckdb, kind, kind_message, hint in _KINDS:
@@ -123,8 +126,8 @@ def source_not_found(
     ):
         return TableNotFound(
             f"{name} is a registered data frame, or another temporary table or view.",
-            hint="Give the frame to dbanon.anonymize_frame, or make a table of it first, as in"
-            " CREATE TABLE kept AS FROM registered.",
+            hint="Give the frame to dbanon.anonymize_frame, or copy it into a table first, as in"
+            f" CREATE TABLE people AS FROM {name.quoted}, and anonymize that table.",
         )
     schemas = [
         schema_name

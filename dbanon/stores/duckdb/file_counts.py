@@ -104,7 +104,7 @@ def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
             raise RecountFailed(
                 f'Column "{column.name}" of the file holds texts that spreadsheets run; nothing was'
                 " published.",
-                hint="Export Parquet, which no spreadsheet runs.",
+                hint="Export to a .parquet file.",
             )
 
 
@@ -117,5 +117,6 @@ def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
 def _other_columns() -> RecountFailed:
     return RecountFailed(
         "The file has other columns than the release. Nothing was published.",
-        hint="Names that differ in case only are one to many readers: rename them in a view.",
+        hint="If names of columns differ only in case, rename them in a view, and anonymize the"
+        " view.",
     )

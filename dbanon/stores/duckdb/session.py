@@ -227,7 +227,7 @@ class DuckdbSession(FileSession):
                 raise UnsupportedType(
                     f'Column "{name}" holds nanoseconds, which other databases and files do not'
                     " take: they would be cut off.",
-                    hint="Cast it to TIMESTAMP in a view, or in the stream.",
+                    hint="Cast it to TIMESTAMP in a view, and anonymize the view.",
                 )
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:

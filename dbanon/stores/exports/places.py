@@ -66,8 +66,8 @@ def file_for(path: str, release_id: str) -> Path:
     if not isinstance(destination, Path):
         raise InvalidParameter(
             f"{destination} is no file of this machine.",
-            hint="Only releases can be exported to object stores and to Iceberg. Write a report to"
-            " a disk.",
+            hint="Name a file on a disk of this machine, as in /data/report.html. Only releases can"
+            " be exported to object stores and to Iceberg.",
         )
     return destination
 

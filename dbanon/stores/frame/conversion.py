@@ -61,7 +61,9 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
             hint="Every column is a list, and all are equally long.",
         )
     if _package(data) == "polars" and hasattr(data, "collect_schema"):
-        raise InvalidParameter("The table is still to be computed.", hint="Write frame.collect().")
+        raise InvalidParameter(
+            "The table is still to be computed.", hint="Give frame.collect() instead of frame."
+        )
     raise InvalidParameter("The data is no table with named columns.", hint=_FORMS)
 
 
@@ -144,7 +146,8 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
                 kind = table.schema.field(name).type
                 raise UnsupportedType(
                     f'Column "{name}" is of type {kind}, of which there is no data frame.',
-                    hint="Cast it to another type, or leave it out.",
+                    hint="Cast it to a number, text, date, timestamp or boolean, or leave it out"
+                    " of the table.",
                 ) from None
         raise
 
@@ -254,7 +257,7 @@ def rows_by_report(
         raise RowsNotAligned(
             "This report does not know which row became which. Only the report that"
             " anonymize_frame returned knows it, not a copy.",
-            hint="Name a `key` of both tables.",
+            hint="Give that report, or name a `key` of both tables.",
         )
     names = list(names)
     for title, table, then, n in (

@@ -168,7 +168,7 @@ class MariadbCatalog(Session):
         if schema is None:
             raise InvalidName(
                 f"{name} has no schema, and the URL names no database.",
-                hint="Write schema.table, or a URL that ends with the name of a database.",
+                hint="Write mysql+pymysql://user@host/database.",
             )
         return RelationName(schema, name.name)
 
@@ -269,17 +269,15 @@ class MariadbCatalog(Session):
 
     def require_trusted_ledger(self) -> None:
         triggers = self.rows(
-            "SELECT event_object_table FROM information_schema.triggers"
+            "SELECT event_object_table, trigger_name FROM information_schema.triggers"
             " WHERE event_object_schema = ?",
             (LEDGER_SCHEMA,),
         )
         if triggers:
+            table, trigger = triggers[0]
             raise LedgerNotTrusted(
-                f"A trigger hangs on {LEDGER_SCHEMA}.{triggers[0][0]}.",
-                hint=(
-                    "Drop it. Nothing may change the rows after they are counted, and no code may"
-                    " see them before."
-                ),
+                f"A trigger hangs on {LEDGER_SCHEMA}.{table}, which could read or change rows.",
+                hint=f"Find out who made it, and run DROP TRIGGER {LEDGER_SCHEMA}.{trigger}.",
             )
 
     def ensure_ledger(self) -> None:

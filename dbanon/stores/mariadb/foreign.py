@@ -83,7 +83,9 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
             raise ForeignCode(
                 f"The definition of the {program.kind} {program.schema}.{program.name} is not shown"
                 " to this account, so nobody can tell what it runs.",
-                hint="Grant SHOW VIEW on it, or release from a table.",
+                hint=f"Run GRANT SHOW VIEW ON {program.schema}.{program.name} TO {account}, or"
+                f" release"
+                " from a table.",
             )
         named = [p for p in programs if p not in reached and program.names(p)]
         reached.update(named)
@@ -109,5 +111,6 @@ def _foreign_code_error(view: RelationName, program: _Program) -> ForeignCode:
         )
     return ForeignCode(
         f"{subject} with the rights of whoever reads it.",
-        hint="Have it made anew with SQL SECURITY DEFINER, or make one of your own.",
+        hint="Let its owner create it again with SQL SECURITY DEFINER, or release from a table or a"
+        " view that this account created without it.",
     )

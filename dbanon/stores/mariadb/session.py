@@ -79,7 +79,9 @@ class MariadbSession(MariadbStaging):
             raise EngineUnsuitable(
                 f"{source.name} is a table of the engine {engine}, whose rows change while they"
                 " are read.",
-                hint="Convert it to the engine InnoDB, or anonymize a copy.",
+                hint=f"Run ALTER TABLE {source.name} ENGINE InnoDB, or anonymize a copy that has"
+                f" this"
+                " engine.",
             )
         primary = self._primary_key(source.name)
         attributes = choose_key(source, key or primary)
@@ -206,7 +208,9 @@ class MariadbSession(MariadbStaging):
                 raise UnsupportedType(
                     f'Column "{a.name}" of {source.name} is FLOAT, of which values that print alike'
                     " are several.",
-                    hint="Give it the type DOUBLE or DECIMAL, or cast it in a view.",
+                    hint="Change its type to DOUBLE or DECIMAL, or cast it to one of them in a"
+                    " view, and"
+                    " anonymize the view.",
                 )
             if a.kind is Kind.BOOLEAN:
                 explanation = "is tinyint(1), which is BOOLEAN", "not 0 or 1"

@@ -111,9 +111,9 @@ class MariadbStore:
                 if "mariadb" not in version.lower():
                     raise InvalidParameter(
                         "The server is no MariaDB.",
-                        hint=(
-                            "MySQL lacks what dbanon needs to compare texts, and it was not tested."
-                        ),
+                        hint="Copy the table to MariaDB, PostgreSQL, DuckDB or SQLite, and"
+                        " release it"
+                        " there. MySQL cannot compare texts as dbanon needs it.",
                     )
                 if database is None:
                     raise InvalidParameter(
@@ -162,7 +162,9 @@ class MariadbStore:
                     "The connection was lost while the release was being shown: whether it is, the"
                     " next run that writes here finds out, and notes.",
                     detail=getattr(error, "detail", None),
-                    hint=f"Look at the comment of {pending.output.name}: it names its release.",
+                    hint=f"Run SHOW CREATE TABLE {pending.output.name}: if its comment is dbanon"
+                    f" release"
+                    f" {pending.output.release_id}, the release was published.",
                 ) from None
             if not is_shown:
                 raise
