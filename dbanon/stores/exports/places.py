@@ -64,11 +64,7 @@ def file_for(path: str, release_id: str) -> Path:
     """Parse the path of a local file; raises InvalidParameter for objects and tables."""
     destination = resolve_destination(path, release_id)
     if not isinstance(destination, Path):
-        raise InvalidParameter(
-            f"{destination} is no file of this machine.",
-            hint="Name a file on a disk of this machine, as in /data/report.html. Only releases can"
-            " be exported to object stores and to Iceberg.",
-        )
+        raise InvalidParameter(f"{destination} is no file of this machine.")
     return destination
 
 

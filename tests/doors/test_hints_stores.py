@@ -1,0 +1,45 @@
+"""Hints of stores, sources and exports are followed as they are printed."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+import dbanon
+from tests.doors.hint_list import text_of
+from tests.doors.hint_steps import FRAME, hint_of
+from tests.doors.hints_stores import STEPS, Stores, StoreSteps
+from tests.doors.test_hints_followed import pattern
+
+
+def follow(steps: StoreSteps, world: Stores) -> None:
+    """Raise the error, and do what its hint says."""
+    text = text_of(steps.hint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        world.hints.append(hint_of(steps.wrong, world))  # type: ignore[arg-type]
+        assert pattern(text).match(world.hints[-1]), (text, world.hints[-1])
+        for act in steps.right:
+            act(world)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    """A folder with a database of a table and its release."""
+    world = Stores(tmp_path_factory.mktemp("hints"))
+    with closing(sqlite3.connect(world.path / "people.sqlite")) as connection:
+        FRAME.to_sql("people", connection, index=False)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.chdir(world.path)
+        dbanon.anonymize(world.url, table="people", output="taken", quasi_identifiers=["age"], k=4)
+        yield world
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.hint[:40])
+def test_a_hint_of_a_store_can_be_followed(steps: StoreSteps, world: Stores) -> None:
+    follow(steps, world)
