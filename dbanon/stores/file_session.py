@@ -66,8 +66,8 @@ def _acquire(path: Path, job: str) -> int:
         except OSError:
             raise InsufficientRights(
                 f"The lock of the job, {path}, cannot be made or opened.",
-                hint=f"Let the account that runs jobs write to {path.parent}, and remove the file if"
-                " it is a link or belongs to another account.",
+                hint=f"Let the account that runs jobs write to {path.parent}, and remove the file"
+                " if it is a link or belongs to another account.",
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

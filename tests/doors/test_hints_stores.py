@@ -5,15 +5,21 @@ from __future__ import annotations
 import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
 
 import dbanon
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import FRAME, hint_of
-from tests.doors.hints_stores import STEPS, Stores, StoreSteps
+from tests.doors.hints_databases import DATABASES, SCRATCH
+from tests.doors.hints_mariadb import MARIADB, SETTINGS, TABLES
+from tests.doors.hints_stores import FILES, FRAMES, Stores, StoreSteps
 from tests.doors.test_hints_followed import pattern
+from tests.mariadb_server import NoServerError, throwaway_mariadb
+from tests.prerequisites import skip_or_fail
+from tests.stores.databases import MariadbDatabase
 
 
 def follow(steps: StoreSteps, world: Stores) -> None:
@@ -40,6 +46,29 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
         yield world
 
 
+STEPS = (*FILES, *FRAMES, *DATABASES, *SCRATCH)
+
+
 @pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.hint[:40])
 def test_a_hint_of_a_store_can_be_followed(steps: StoreSteps, world: Stores) -> None:
     follow(steps, world)
+
+
+@pytest.fixture(scope="module")
+def world_of_server(world: Stores) -> Iterator[Stores]:
+    """The same with a MariaDB server that writes a binary log."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(throwaway_mariadb(SETTINGS))
+        except NoServerError as error:
+            skip_or_fail(str(error))
+        database = MariadbDatabase(server)
+        database.clear()
+        database.execute(*TABLES)
+        yield replace(world, maria=database)
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize("steps", MARIADB, ids=lambda steps: steps.hint[:40])
+def test_a_hint_of_mariadb_can_be_followed(steps: StoreSteps, world_of_server: Stores) -> None:
+    follow(steps, world_of_server)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.errors import ForeignCode
+from dbanon.errors import ForeignCode, sql_for_hint
 from dbanon.sessions.names import RelationName
+from dbanon.stores.mariadb.dialect import quote_account, quote_dotted
 
 # Names in either kind of quotes, and unquoted names.
 _WORD = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')
@@ -80,12 +81,12 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
                 raise _foreign_code_error(view, program)
             continue
         if program.text is None:
+            name = sql_for_hint(quote_dotted(RelationName(program.schema, program.name)))
             raise ForeignCode(
                 f"The definition of the {program.kind} {program.schema}.{program.name} is not shown"
                 " to this account, so nobody can tell what it runs.",
-                hint=f"Run GRANT SHOW VIEW ON {program.schema}.{program.name} TO {account}, or"
-                f" release"
-                " from a table.",
+                hint=f"Run GRANT SHOW VIEW ON {name} TO {sql_for_hint(quote_account(account))}, or"
+                " release from a table.",
             )
         named = [p for p in programs if p not in reached and program.names(p)]
         reached.update(named)

@@ -16,6 +16,7 @@ from dbanon.errors import (
     InvalidParameter,
     OutcomeUnknown,
     redact,
+    sql_for_hint,
     warn_caller,
 )
 from dbanon.sessions.base import Holder, OnSql, job_running
@@ -24,7 +25,7 @@ from dbanon.sessions.ending import ending
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
-from dbanon.stores.mariadb.dialect import COLLATION
+from dbanon.stores.mariadb.dialect import COLLATION, quote_dotted
 from dbanon.stores.mariadb.errors import translate_errors
 from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 
@@ -162,9 +163,9 @@ class MariadbStore:
                     "The connection was lost while the release was being shown: whether it is, the"
                     " next run that writes here finds out, and notes.",
                     detail=getattr(error, "detail", None),
-                    hint=f"Run SHOW CREATE TABLE {pending.output.name}: if its comment is dbanon"
-                    f" release"
-                    f" {pending.output.release_id}, the release was published.",
+                    hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(pending.output.name))}:"
+                    f" if its comment is dbanon release {pending.output.release_id}, it was"
+                    " published.",
                 ) from None
             if not is_shown:
                 raise
