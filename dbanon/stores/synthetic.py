@@ -214,13 +214,13 @@ def require_entity(entity: Attribute) -> None:
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot say whose a row is.',
-            hint="Cast it to text in a view, and anonymize the view.",
+            hint="Anonymize a copy of the table in which the column is text and NOT NULL.",
         )
     if entity.nullable:
         raise UnsupportedType(
             f'Column "{entity.name}" says whose a row is, and may hold NULL.',
-            hint="Declare the column NOT NULL, in a copy without the rows where it is NULL if it"
-            " has any.",
+            hint="Declare the column NOT NULL. If it has NULL, anonymize a copy of the table"
+            " without these rows in which it is NOT NULL.",
         )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -13,13 +16,27 @@ from typing import Any
 from unittest import mock
 
 import duckdb
+import pyarrow as pa
+from click.testing import CliRunner
+from pyarrow import parquet
 
 import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.run import run_with_ledger
 from dbanon.stores.scratch import scratch_in
 from dbanon.stores.sqlite.session import SqliteSession
 from tests.doors.hint_doors import model
 from tests.doors.hint_steps import FRAME, cli, frame
-from tests.doors.hints_stores import Act, Stores, StoreSteps, job, on_full_disk, patched
+from tests.doors.hints_stores import (
+    LAKE,
+    Act,
+    Stores,
+    StoreSteps,
+    delta,
+    job,
+    on_full_disk,
+    patched,
+)
 
 # -- databases of files ---------------------------------------------------------------------------
 
@@ -47,7 +64,7 @@ def _registered(w: Stores, printed: str = "") -> object:
         return w.release(connection, table="people" if printed else "frame")
 
 
-def _spilling(w: Stores, memory: str = "20MB", disk: str = "1MB") -> object:
+def _spilling(w: Stores, *statements: str, memory: str = "20MB", disk: str = "1MB") -> object:
     """Release a wide table from a connection with limits."""
     with duckdb.connect() as connection:
         for name, value in (("memory_limit", memory), ("max_temp_directory_size", disk),
@@ -57,7 +74,29 @@ def _spilling(w: Stores, memory: str = "20MB", disk: str = "1MB") -> object:
             "CREATE VIEW people AS SELECT range % 9 AS age, range AS id, repeat(range::VARCHAR, 40)"
             " AS note FROM range(60000)"
         )
+        for statement in statements:
+            connection.execute(statement)
         return w.release(connection, keep=["note"], key=["id"])
+
+
+def _data(w: Stores) -> str:
+    """Rows that are small in a file and large in memory."""
+    path = w.path / "data" / "a.parquet"
+    if not path.exists():
+        path.parent.mkdir()
+        rows = {"age": [i % 50 for i in range(40_000)], "note": ["x" * 1000] * 40_000}
+        parquet.write_table(pa.table(rows), path)
+    return f"file:{path}"
+
+
+def _plan(w: Stores, url: str, limit: int = 2**24) -> object:
+    return dbanon.plan(url, table="people", quasi_identifiers=["age"], k=5, output=w.new(),
+                       memory_limit=limit)  # fmt: skip
+
+
+def _loaded(w: Stores) -> object:
+    """Load the files as printed, in the folder that has them."""
+    return _plan(w, w.duckdb("DROP TABLE people", w.printed("(CREATE TABLE .*)[.]")))
 
 
 def _locked(w: Stores, *, pinned: bool) -> object:
@@ -184,6 +223,7 @@ def _export(w: Stores, **options: Any) -> object:
                      exports=[{"path": str(w.path / w.new(".parquet"))}])  # fmt: skip
 
 
+_NO_SPILL = ("SET temp_directory = ''",)
 DATABASES = (
     StoreSteps("Cast it to at most 38 digits", lambda w: w.into(w.sqlite(*_PRECISE), keep=["n"]), [
                lambda w: w.into(w.sqlite(*_PRECISE), keep=["n"], table="narrow")]),
@@ -194,6 +234,11 @@ DATABASES = (
                lambda w: _registered(w, w.printed("(CREATE TABLE .*?), and")), frame(FRAME)]),
     StoreSteps("Make room there, name a directory on another", _spilling, [
                lambda w: _spilling(w, disk="1GB"), lambda w: _spilling(w, memory="1GB")]),
+    StoreSteps("Raise the limit ({}), or make room", lambda w: _spilling(w, *_NO_SPILL), [
+               lambda w: _spilling(w, *_NO_SPILL, w.printed("(SET max_memory = '.*?')")),
+               lambda w: _spilling(w, disk="1GB")]),
+    StoreSteps("Raise the limit (`memory_limit`), or load the files", lambda w: _plan(
+               w, _data(w)), [lambda w: _plan(w, _data(w), 2**30), _loaded]),
     StoreSteps("Run RESET {} on a new connection", lambda w: _locked(w, pinned=False),
                [lambda w: _locked(w, pinned=True)]),
     StoreSteps("Open it for writing, or name", lambda w: _read_only(w, True), [
@@ -287,4 +332,85 @@ SCRATCH = (
                f"gc --staged {w.write('a_file', '')}"), [cli("gc --staged {path}")]),
     StoreSteps("Run the command as that account", _gc_of_others,
                [cli("gc --staged {path}/staged")]),
+)  # fmt: skip
+
+# -- private releases, packages and memory --------------------------------------------------------
+
+
+def _private(*statements: str, person: str = "", **options: Any) -> Act:
+    """A private release of ages, or of other columns, from a table with NOT NULL columns."""
+
+    def run(w: Stores) -> object:
+        url = w.duckdb("ALTER TABLE people ALTER age SET NOT NULL", *statements)
+        table = options.get("table", "people")
+        whose = {"unit": "person", "entity": person} if person else {}
+        dbanon.create_budget(url, "b", source=table, epsilon=99, **whose)
+        settings: dict[str, Any] = {
+            "table": table, "quasi_identifiers": ["age"], "method": "dp_ranks", "epsilon": 50.0,
+            "bounds": {"age": (0, 100)}, "budget": "b", "output": "released", "target": None,
+        }  # fmt: skip
+        return dbanon.anonymize(url, **settings | options)
+
+    return run
+
+
+def _towns(*values: str) -> Act:
+    return _private(
+        quasi_identifiers=["town"], bounds=None, orders={"town": values}, null_as={"town": "c"}
+    )
+
+
+def _install(w: Stores) -> None:
+    """Run the printed command where the packages are, without an index."""
+    command = w.printed("(pip install .*)")
+    subprocess.run(
+        [sys.executable, "-m", *shlex.split(command), "--no-index", "--dry-run", "--quiet"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def _without(package: str, act: Act) -> Act:
+    """Run an act as if a package was not installed."""
+
+    def run(w: Stores) -> object:
+        kept = {name: module for name, module in sys.modules.items()
+                if not name.startswith(("pyspark", "dbanon.spark"))}  # fmt: skip
+        with mock.patch.dict(sys.modules, {**kept, package: None}, clear=True):
+            return act(w)
+
+    return run
+
+
+def _spark(_: Stores) -> object:
+    return importlib.import_module("dbanon.spark")
+
+
+def _job_file(w: Stores, k: str) -> object:
+    schema = CliRunner().invoke(main, ["schema"]).stdout
+    assert k in json.loads(schema)["$defs"]["JobSpec"]["properties"] or k != "k"
+    return job(w, **({} if k == "k" else {k: 4}))
+
+
+_ENTITY = "CREATE TABLE copied (who VARCHAR NOT NULL, age INTEGER NOT NULL)"
+_COPY = "INSERT INTO copied SELECT CAST(id AS VARCHAR), age FROM people WHERE id IS NOT NULL"
+REST = (
+    StoreSteps("Leave the column out of `quasi_identifiers`.", _private(
+               "ALTER TABLE people ADD t TIME", quasi_identifiers=["age", "t"]), [_private()]),
+    StoreSteps("Anonymize a copy of the table in which", _private(person="size", entity="size"), [
+               _private(_ENTITY, _COPY, person="who", entity="who", table="copied")]),
+    StoreSteps("Declare the column NOT NULL. If it has", _private(person="id", entity="id"), [
+               _private("ALTER TABLE people ALTER id SET NOT NULL", person="id", entity="id"),
+               _private(_ENTITY, _COPY, person="who", entity="who", table="copied")]),
+    StoreSteps("Leave out characters that the database", _towns("a", "b\0", "c"),
+               [_towns("a", "b", "c")]),
+    StoreSteps("Install it with: pip install", _without("deltalake", lambda w: w.into(
+               f"delta:{delta(w)}", **LAKE)), [
+               _install, lambda w: w.into(f"delta:{delta(w)}", **LAKE)]),
+    StoreSteps("It needs a Java of 17 or 21.", _without("pyspark", _spark), [_install, _spark]),
+    StoreSteps("Give it more memory, or anonymize in blocks.", patched(run_with_ledger, "run",
+               mock.Mock(side_effect=MemoryError), lambda w: w.table()), [
+               lambda w: w.table(), lambda w: w.table(block_size=20),
+               lambda w: w.table(memory_limit=10**9)]),
+    StoreSteps("See docs/jobs.md. dbanon schema", lambda w: _job_file(w, "kk"),
+               [lambda w: _job_file(w, "k")]),
 )  # fmt: skip

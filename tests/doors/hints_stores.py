@@ -186,7 +186,7 @@ def _changing(w: Stores) -> object:
         return w.file("changing.csv", CSV)
 
 
-def _delta(w: Stores) -> str:
+def delta(w: Stores) -> str:
     path = w.path / "lake"
     if not path.exists():
         deltalake.write_deltalake(path, pa.Table.from_pandas(FRAME))
@@ -267,10 +267,10 @@ FILES = (
                lambda w: w.rows(_parquet(w, 2), quasi_identifiers=["c0"], memory_limit=10**6)]),
     StoreSteps("Run it again when no program writes to these files", _changing,
                [lambda w: w.rows(f"file:{w.path}/changing.csv")]),
-    StoreSteps("Name the source {}, and let its rows", lambda w: w.rows(f"file:{_delta(w)}/"),
-               [lambda w: w.into(w.printed("(delta:)") + _delta(w), **LAKE)]),
+    StoreSteps("Name the source {}, and let its rows", lambda w: w.rows(f"file:{delta(w)}/"),
+               [lambda w: w.into(w.printed("(delta:)") + delta(w), **LAKE)]),
     StoreSteps("Write delta: and the path", lambda w: w.into(f"delta:{w.path}", **LAKE),
-               [lambda w: w.into(f"delta:{_delta(w)}", **LAKE)]),
+               [lambda w: w.into(f"delta:{delta(w)}", **LAKE)]),
     StoreSteps("Write iceberg:NAME, with", lambda w: w.into("iceberg:my clinic", **LAKE), []),
     StoreSteps("Set the environment variable PYICEBERG", lambda w: w.into("iceberg:clinic", **LAKE),
                [_iceberg]),

@@ -13,7 +13,7 @@ import pytest
 import dbanon
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import FRAME, hint_of
-from tests.doors.hints_databases import DATABASES, SCRATCH
+from tests.doors.hints_databases import DATABASES, REST, SCRATCH
 from tests.doors.hints_mariadb import MARIADB, SETTINGS, TABLES
 from tests.doors.hints_stores import FILES, FRAMES, Stores, StoreSteps
 from tests.doors.test_hints_followed import pattern
@@ -46,7 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
         yield world
 
 
-STEPS = (*FILES, *FRAMES, *DATABASES, *SCRATCH)
+STEPS = (*FILES, *FRAMES, *DATABASES, *SCRATCH, *REST)
 
 
 @pytest.mark.parametrize("steps", STEPS, ids=lambda steps: steps.hint[:40])

@@ -47,6 +47,10 @@ class OutOfMemory(MemoryLimit):
     """DuckDB has reached its limit."""
 
 
+# How to raise DuckDB's limit of memory; max_memory is its second name.
+_RAISE = "`memory_limit`, or SET max_memory = '4GB' on a connection that you opened"
+
+
 @contextmanager
 def translated(message: str = "The database refused a statement.") -> Iterator[None]:
     """Translate DuckDB's errors into dbanon's own."""
@@ -67,12 +71,11 @@ def translated(message: str = "The database refused a statement.") -> Iterator[N
                 "The disk is full where the database spills to; nothing was published.",
                 detail=type(error).__name__,
                 hint="Make room there, name a directory on another disk (`spill`), or raise the"
-                " limit (`memory_limit`).",
+                f" limit ({_RAISE}).",
             ) from None
         raise OutOfMemory(
             "The database has run out of memory, or of disk space where it spills to.",
-            hint="Raise the limit (`memory_limit`), or make room in the directory that DuckDB"
-            " spills"
+            hint=f"Raise the limit ({_RAISE}), or make room in the directory that DuckDB spills"
             " to.",
         ) from None
     except duckdb.Error as error:
