@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
+from tests.doors.hints_databases import OF_STORES, UNREACHABLE
 from tests.doors.test_hints import hints
 
 FILE = Path(__file__).with_name("untried_hints.txt")
@@ -39,7 +40,7 @@ def text_of(beginning: str) -> str:
 
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
-    steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES) if one.right)
+    steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES, *OF_STORES) if one.right)
     return frozenset(map(text_of, (*(case.hint for case in OF_TABLES), *steps)))
 
 
@@ -52,6 +53,7 @@ def untried(tried: frozenset[str]) -> list[str]:
             if text.strip() and not place.startswith(tuple(IMPOSSIBLE))
         }
         - tried
+        - {*map(text_of, UNREACHABLE)}
     )
 
 

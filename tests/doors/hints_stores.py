@@ -54,6 +54,7 @@ class Stores(World):
 
     hints: list[str] = field(default_factory=list)
     maria: Any = None
+    postgresql: str = ""
 
     def release(self, source: Any, **options: Any) -> object:
         """Anonymize a table of any source."""
@@ -200,7 +201,7 @@ def _iceberg(w: Stores) -> object:
 
     uri = f"sqlite:///{w.path}/catalog.db"
     name = "PYICEBERG_CATALOG__CLINIC__URI"
-    assert name == w.printed(r"(PYICEBERG\w+)")
+    assert name == w.printed(r"(PYICEBERG\w+)").replace("NAME", "CLINIC")
     with closing(SqlCatalog("clinic", uri=uri, warehouse=f"file://{w.path}/ware")) as catalog:
         catalog.create_namespace_if_not_exists("n")
         table = catalog.create_table_if_not_exists("n.people", pa.Table.from_pandas(FRAME).schema)
@@ -271,7 +272,8 @@ FILES = (
                [lambda w: w.into(w.printed("(delta:)") + delta(w), **LAKE)]),
     StoreSteps("Write delta: and the path", lambda w: w.into(f"delta:{w.path}", **LAKE),
                [lambda w: w.into(f"delta:{delta(w)}", **LAKE)]),
-    StoreSteps("Write iceberg:NAME, with", lambda w: w.into("iceberg:my clinic", **LAKE), []),
+    StoreSteps("Write iceberg:NAME, with", lambda w: w.into("iceberg:my clinic", **LAKE), [
+               _iceberg]),
     StoreSteps("Set the environment variable PYICEBERG", lambda w: w.into("iceberg:clinic", **LAKE),
                [_iceberg]),
     StoreSteps("Write {}:// instead of", _object("s3a://clinic/a.parquet"),

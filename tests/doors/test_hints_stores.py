@@ -13,13 +13,13 @@ import pytest
 import dbanon
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import FRAME, hint_of
-from tests.doors.hints_databases import DATABASES, REST, SCRATCH
+from tests.doors.hints_databases import ALIKE, DATABASES, POSTGRESQL, REST, SCRATCH
 from tests.doors.hints_mariadb import MARIADB, SETTINGS, TABLES
 from tests.doors.hints_stores import FILES, FRAMES, Stores, StoreSteps
 from tests.doors.test_hints_followed import pattern
 from tests.mariadb_server import NoServerError, throwaway_mariadb
 from tests.prerequisites import skip_or_fail
-from tests.stores.databases import MariadbDatabase
+from tests.stores.databases import MariadbDatabase, PostgresqlDatabase
 
 
 def follow(steps: StoreSteps, world: Stores) -> None:
@@ -66,6 +66,14 @@ def world_of_server(world: Stores) -> Iterator[Stores]:
         database.clear()
         database.execute(*TABLES)
         yield replace(world, maria=database)
+
+
+@pytest.mark.parametrize("steps", POSTGRESQL, ids=["csv", "parquet"])
+def test_a_hint_of_postgresql_can_be_followed(
+    steps: StoreSteps, world: Stores, pg_url: str
+) -> None:
+    PostgresqlDatabase(pg_url).execute(*ALIKE)
+    follow(steps, replace(world, postgresql=pg_url))
 
 
 @pytest.mark.mariadb

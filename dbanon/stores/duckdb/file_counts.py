@@ -77,6 +77,8 @@ def counted_file(
     DbanonError : it cannot be read.
     """
     kind = export.format
+    if len({a.name.lower() for a in attributes}) < len(attributes):
+        raise _other_columns()
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(
         arrow_schema(attributes)
     ):
