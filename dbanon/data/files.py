@@ -61,7 +61,7 @@ def opened(path: Path, root: Path | None = None, policy: str = REFUSE) -> Iterat
 def _below(root: Path, path: Path) -> tuple[str, ...]:
     """The path components from a folder to a file below it; raises ForeignFile."""
     if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
-        raise ForeignFile(f"{path} is not below {root}.", hint="Put the file itself there.")
+        raise ForeignFile(f"{path} is not below {root}.", hint=_HINT_LINKS)
     return path.relative_to(root).parts
 
 
@@ -147,7 +147,7 @@ def _open_last(directory: int, name: str, path: Path, is_below: bool, policy: st
     try:
         state = os.fstat(number)
         if not stat.S_ISREG(state.st_mode):
-            raise ForeignFile(f"{path} is not a regular file.", hint="Name files of rows only.")
+            raise ForeignFile(f"{path} is not a regular file.", hint="Move it out of the folder.")
         if is_below and policy == REFUSE and not is_trusted(state):
             raise ForeignFile(f"The file {path} belongs to another account.", hint=_HINT_OWNER)
         if state.st_nlink > 1 and policy != LINKS and _is_shared(os.stat(".", dir_fd=directory)):

@@ -151,8 +151,8 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
         raise RangeUnsuitable(
             f'The values of column "{attribute.name}" are too large, too far apart or too close'
             " for intervals.",
-            hint=f"Intervals are made of values up to {_LARGEST:.0e} that are at least"
-            f" {_SMALLEST:.0e} apart. Leave out or mend others in a view.",
+            hint=f"Intervals take values up to {_LARGEST:.0e} that are at least"
+            f" {_SMALLEST:.0e} apart. Exclude other rows in a view, or set such values to NULL.",
         )
     if step is not None:
         return Grid(GridCells(float(step)))

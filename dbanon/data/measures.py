@@ -197,7 +197,7 @@ class Measures:
         if pattern not in self.whitenings:
             raise InvalidParameter(
                 "Mahalanobis distances need a covariance, which these measures do not contain.",
-                hint="Measure the table with its covariance.",
+                hint="This is an error in dbanon: please report it.",
             )
         return self.whitenings[pattern]
 

@@ -203,12 +203,12 @@ class Partition(NotebookCard):
         if self.n_classes and int(self.sizes.min()) < k:
             raise RecountFailed(
                 f"A class holds {int(self.sizes.min())} records, fewer than k = {k}.",
-                hint="This is an error in the method: please report it.",
+                hint="This is an error in dbanon: please report it.",
             )
         if max_size is not None and self.n_classes and int(self.sizes.max()) > max_size:
             raise RecountFailed(
                 f"A class holds {int(self.sizes.max())} records, more than {max_size}.",
-                hint="This is an error in the method: please report it.",
+                hint="This is an error in dbanon: please report it.",
             )
         return self
 

@@ -188,8 +188,7 @@ class Standardization:
         """
         if how not in STANDARDIZATIONS:
             raise InvalidParameter(
-                f"There is no standardization {how!r}.",
-                hint="Use one of " + ", ".join(STANDARDIZATIONS) + ".",
+                f"There is no standardization {how!r}. Known: {', '.join(STANDARDIZATIONS)}."
             )
         p = len(scales)
         exponent, shift, scale = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)

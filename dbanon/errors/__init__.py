@@ -13,6 +13,7 @@ from dbanon.errors.base import error_code as error_code
 from dbanon.errors.base import hints_without_views as hints_without_views
 from dbanon.errors.base import lacks_memory as lacks_memory
 from dbanon.errors.base import nearest_names as nearest_names
+from dbanon.errors.base import sql_for_hint as sql_for_hint
 from dbanon.errors.base import warn_caller as warn_caller
 from dbanon.errors.database import *
 from dbanon.errors.extras import *

@@ -22,6 +22,8 @@ _MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 
 # The words in hints for sources with views.
+# Stands in a hint for a backtick of SQL, since backticks mark options there.
+_SQL_BACKTICK = "\0"
 _IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
@@ -77,7 +79,7 @@ class DbanonError(Exception):
                 # A user's name that looks like an option.
                 return match[0]
 
-        text = self._hint and _MARKED.sub(written, self._hint)
+        text = self._hint and _MARKED.sub(written, self._hint).replace(_SQL_BACKTICK, "`")
         if text and self.instead_of_view:
             return _IN_A_VIEW.sub(self.instead_of_view, text)
         return text
@@ -100,6 +102,11 @@ class DbanonError(Exception):
             "detail": self.detail,
             "hint": self.hint_by(write_option),
         }
+
+
+def sql_for_hint(statement: str) -> str:
+    """SQL to be put into a hint: its backticks quote names, and mark no options."""
+    return statement.replace("`", _SQL_BACKTICK)
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def broken_text(column: str) -> UnsupportedType:
     return UnsupportedType(
         f'Column "{column}" has a value that is not valid text in Unicode (it has half of a'
         " surrogate pair).",
-        hint="Mend such values, or leave their rows out.",
+        hint="Correct such values, or leave out their rows.",
     )
 
 

@@ -223,8 +223,8 @@ def require_own_ranges(
             raise InvalidParameter(
                 f'Column "{column}": labels of "{hierarchy.kind}" in the column\'s own order name'
                 " values of its records, also of those withheld.",
-                hint="List the values in order, use a builder whose labels are fixed (intervals,"
-                " mask, dates), or release own ranges (`local_range=true`).",
+                hint='Name the values in order, as in {"ordered": ["low", "high"]}, use'
+                " intervals, mask or dates, or allow such labels: `local_range=true`.",
             )
 
 

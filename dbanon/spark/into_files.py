@@ -134,7 +134,7 @@ class ParquetTarget:
     def _output_exists(self) -> OutputExists:
         return OutputExists(
             "The output directory already exists.",
-            hint="Name another one.",
+            hint="Name a directory that does not exist yet.",
         )
 
     def _write(self, name: str, text: str) -> None:

@@ -270,7 +270,8 @@ def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
         current_files = list_files(session, directory, policy)
         if any(current_files.get(name) != file_state for name, file_state in files.items()):
             raise SourceChanged(
-                "A file of the source was changed or removed while it was read.", hint="Try again."
+                "A file of the source was changed or removed while it was read.",
+                hint="Run it again when no program writes to these files any more.",
             )
 
     return of_frame(frame, job, directory, require_unchanged)

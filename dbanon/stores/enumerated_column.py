@@ -81,7 +81,7 @@ def listed_column(session: Session, source: Attribute, labels: Sequence[str]) ->
     ):
         raise InvalidParameter(
             f'The list of "{source.name}" has a value that this database cannot hold.',
-            hint="Spell it as its encoding can.",
+            hint="Leave out characters that the database cannot store, such as NUL.",
         )
     return ListedColumn(attribute, source, tuple(labels))
 

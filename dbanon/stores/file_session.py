@@ -66,10 +66,8 @@ def _acquire(path: Path, job: str) -> int:
         except OSError:
             raise InsufficientRights(
                 f"The lock of the job, {path}, cannot be made or opened.",
-                hint=(
-                    "The account that runs jobs must be able to write to the directory of the"
-                    " database."
-                ),
+                hint=f"Let the account that runs jobs write to {path.parent}, and remove the file"
+                " if it is a link or belongs to another account.",
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,7 +213,7 @@ class FileSession(Session):
         if self.may_only_read or (asks and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
                 "The database is open read-only, so it cannot be written.",
-                hint="Open it so that it can be written, or write to another database.",
+                hint="Open it for writing, or name another database as the target.",
             )
 
     def make_schema(self, name: RelationName) -> None:

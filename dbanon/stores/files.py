@@ -18,6 +18,7 @@ from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,
     DbanonError,
+    DiskFull,
     InsufficientRights,
     InvalidParameter,
     NotADatabase,
@@ -105,8 +106,8 @@ def _require_local(path: Path, kind: str) -> None:
     if kind == DUCKDB and _PREFIX.match(str(path)):
         raise NotADatabase(
             "A DuckDB URL must name a file on this machine.",
-            hint="Write duckdb:///file.duckdb; for a file with a colon in its name"
-            " duckdb:///./file.",
+            hint="Write duckdb:///file.duckdb, or the whole path if the name has a colon, as in"
+            " duckdb:////data/a:b.",
         )
 
 
@@ -150,7 +151,15 @@ def _claim(path: Path, kind: str) -> bool:
 
 
 def _not_made(path: Path, error: Exception) -> DbanonError:
-    # DuckDB gives no reason; after a full disk, a retry may succeed.
+    if DiskFull.caused_by(error):
+        return DiskFull(
+            f"The database file {path} cannot be made: the disk is full, or a limit of file sizes"
+            " is reached; nothing was published.",
+            detail=type(error).__name__,
+            hint="Make room there, or write to a database on another disk, and run it again. df -h"
+            " and ulimit -f show the limits.",
+        )
+    # DuckDB often gives no reason; a retry may succeed.
     denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE)
     kind = InsufficientRights if denied else DatabaseUnreachable
     return kind(f"The database file {path} cannot be made.", detail=type(error).__name__)

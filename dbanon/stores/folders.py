@@ -150,7 +150,7 @@ def files_changed(location: FileLocation) -> SourceChanged:
     """The error for files that changed while they were read."""
     return SourceChanged(
         f"Files of {location} changed while they were read; nothing was published.",
-        hint="Run it again when the program that writes them is done.",
+        hint="Run it again when no program writes to these files any more.",
     )
 
 
@@ -312,8 +312,9 @@ def _require_no_lake(root: FileLocation) -> None:
             if _is_log(inside, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also contain deleted rows.",
-                    hint=f"Write {_READ[lake]} in place of it, and allow that its rows are drawn:"
-                    " docs/warehouse.md.",
+                    hint=f"Name the source {_READ[lake]}, and let its rows travel through this"
+                    f" program:"
+                    ' `kept_columns="client"`.',
                 )
         folder = folder.parent
 

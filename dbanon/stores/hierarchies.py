@@ -73,7 +73,8 @@ def resolve(
     raise InvalidParameter(
         f'A hierarchy of kind "{source.kind}" is made from a column.',
         hint=(
-            "Give it where the column is anonymized. Here give a tree, levels, a table or a file."
+            "Store a tree, levels, a table or a file, or give this one to the run that anonymizes"
+            " the column: `hierarchies`."
         ),
     )
 
@@ -103,7 +104,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
             raise UnsupportedType(
                 f'Column "{attribute.name}" of {source.name} is of type {attribute.sql_type}, and'
                 " labels are text, numbers or dates.",
-                hint="Cast it to text in a view.",
+                hint="Cast it to text in a view, and read the hierarchy from the view.",
             )
     if position and position[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
@@ -243,7 +244,7 @@ def _columns(source: Relation) -> tuple[Attribute, ...]:
         return by_name["leaf"], *levels
     raise InvalidParameter(
         f"{source.name} has no columns with names from which a hierarchy can be read.",
-        hint="Name them child and parent, or leaf, level1, level2, …, for example in a view.",
+        hint="Name the columns child and parent, or leaf, level1, level2 and so on, in a view.",
     )
 
 

@@ -24,10 +24,10 @@ def transaction_open(of: str) -> InvalidParameter:
     of : the name of the database, such as ``SQLite``.
     """
     # With autocommit=False, sqlite3 begins the next transaction by itself.
-    always = "; a connection with autocommit off has one open always" if of == "SQLite" else ""
+    always = "; leave out autocommit when you connect, since off it always has one open"
     return InvalidParameter(
         f"The {of} connection has an open transaction, and a run needs its own.",
-        hint=f"Commit or roll back first{always}.",
+        hint=f"Call commit() or rollback() on the connection first{always}.",
     )
 
 

@@ -66,7 +66,8 @@ def _require_settings(name: str) -> None:
     if not iceberg_module("utils.config").Config().get_catalog_config(name):
         raise InvalidParameter(
             f'There are no settings for an Iceberg catalog "{name}".',
-            hint=f"Set PYICEBERG_CATALOG__{name.upper()}__URI, or describe it in .pyiceberg.yaml.",
+            hint=f"Set the environment variable PYICEBERG_CATALOG__{name.upper()}__URI, or add the"
+            " catalog to .pyiceberg.yaml in your home directory.",
         )
 
 

@@ -50,7 +50,7 @@ def is_object(url: str) -> bool:
     if separator and scheme.lower() in _ALIASES:
         raise InvalidParameter(
             f"There is no object store with the scheme {scheme}:// here.",
-            hint=f"Write {_ALIASES[scheme.lower()]}:// and the same bucket and name.",
+            hint=f"Write {_ALIASES[scheme.lower()]}:// instead of {scheme}://.",
         )
     return bool(separator) and scheme in SCHEMES
 
@@ -101,7 +101,9 @@ class ObjectPath:
         if not bucket or not name.strip("/"):
             raise InvalidParameter(
                 "The URL of an object store must name a bucket and a name in it.",
-                hint=f"Write {scheme}://bucket/people.parquet, or {scheme}://bucket/folder/.",
+                hint=f"Write the name of an object or a folder, too:"
+                f" {scheme}://bucket/people.parquet or"
+                f" {scheme}://bucket/folder/.",
             )
         return cls(scheme, key.rstrip("/"))
 

@@ -102,7 +102,7 @@ def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
 def unfit_value(name: str, kind: Any) -> UnsupportedType:
     return UnsupportedType(
         f'Column "{name}" has a value that is not of its type, {kind}.',
-        hint="Cast it in a view, or in the stream.",
+        hint="Cast the column in a view or in the stream, or correct the value.",
     )
 
 
@@ -172,7 +172,7 @@ class StreamOrigin:
         """Read the columns as they arrive; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
-                "The stream has already been read.", hint="Give a new one to each call."
+                "The stream has already been read.", hint="Give a new stream to each call."
             )
         stream, self._stream = self._stream, None
         with translate_failures():
@@ -204,7 +204,7 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
         else:
             raise InvalidParameter(
                 "The iterator does not yield data frames.",
-                hint="Give data frames of pandas or polars, Arrow tables or batches.",
+                hint="Yield data frames of pandas or polars, or Arrow tables or batches.",
             )
 
 
@@ -254,7 +254,7 @@ def _plain(field: pa.Field) -> pa.Field:
     if pa.types.is_null(kind):
         raise UnsupportedType(
             f'Column "{field.name}" is NULL in all of the first frame, so its type is not known.',
-            hint="Give frames of one schema: Arrow tables with their types.",
+            hint="Give the column a type in the first frame, as a pyarrow.Table of a schema does.",
         )
     return pa.field(field.name, kind)
 

@@ -41,7 +41,7 @@ class DeltaOrigin:
         if not (folder / "_delta_log").is_dir():
             raise DatabaseNotFound(
                 f"There is no Delta table at {folder}.",
-                hint="Write delta: and the directory that holds _delta_log.",
+                hint="Write delta: and the path of the directory that has _delta_log.",
             )
         self._folder, self._location = folder, str(folder)
 
@@ -96,8 +96,8 @@ class IcebergOrigin:
         if not catalog.isidentifier():
             raise InvalidParameter(
                 "The text after iceberg: is not the name of a catalog.",
-                hint="Write iceberg:NAME, as .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI has"
-                " it, and the table as namespace.table.",
+                hint="Write iceberg:NAME, with the name from .pyiceberg.yaml or from the variable"
+                " PYICEBERG_CATALOG__NAME__URI, and name the table as namespace.table.",
             )
         self._catalog = catalog
 

@@ -93,8 +93,8 @@ class SqlOrigin:
             raise TableNotFound(
                 f"There is no table {name} at the source.",
                 hint=(
-                    "Write names as SQLAlchemy's dialect has them. On Oracle and Snowflake, a"
-                    " name that is all capitals is written in small letters."
+                    "Write the name as SQLAlchemy's inspector lists it. Oracle and Snowflake list"
+                    " PEOPLE as people."
                 ),
             ) from None
 
@@ -164,7 +164,7 @@ def _kind_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
         return pa.string(), False
     raise UnsupportedType(
         f'Column "{column.name}" has a type that cannot be read: {type(kind).__name__}.',
-        hint="Cast it to a number, text, date, timestamp or boolean in a view, or do not name it.",
+        hint="Cast it to a number, text, date, timestamp or boolean in a view, or leave it out.",
     )
 
 
@@ -201,7 +201,7 @@ def engine_of(database: Any) -> SqlOrigin:
     except (NoSuchModuleError, ImportError):
         raise MissingDependency(
             f"SQLAlchemy has no dialect for {database.drivername}, or no driver.",
-            hint="Install the package that brings it, such as snowflake-sqlalchemy or pyodbc.",
+            hint="Install the package that has it, such as snowflake-sqlalchemy or pyodbc.",
         ) from None
     except ArgumentError:
         raise InvalidParameter(f"The URL of {database.drivername} cannot be read.") from None

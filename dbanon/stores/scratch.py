@@ -281,13 +281,15 @@ def _open_locked(path: Path) -> int:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
                 f"The directory to spill to, {path}, is a link or not a directory.",
-                hint="Name a directory that is not there yet.",
+                hint="Name a directory that does not exist yet (`spill`): the run creates and"
+                " removes it.",
             ) from None
         raise _creation_error(path, error) from None
     if not _try_lock(descriptor):
         os.close(descriptor)
         raise JobRunning(
-            f"Another run is using the directory to spill to, {path}.", hint="Name another one."
+            f"Another run is using the directory to spill to, {path}.",
+            hint="Name another directory (`spill`), or wait until that run has ended.",
         ) from None
     return descriptor
 
@@ -297,13 +299,15 @@ def _require_own(path: Path, descriptor: int) -> list[str]:
     if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
             f"The directory to spill to, {path}, belongs to another account, or is open to others.",
-            hint="Name a directory that is not there yet: it is made for its owner alone.",
+            hint="Name a directory that does not exist yet (`spill`): the run creates and removes"
+            " it.",
         )
     names = os.listdir(descriptor)
     if not all(map(_RUN_NAME.fullmatch, names)):
         raise InvalidParameter(
             f"The directory to spill to, {path}, is not empty.",
-            hint="Name a directory that is not there yet: it is taken away after the run.",
+            hint="Name a directory that does not exist yet (`spill`): the run creates and removes"
+            " it.",
         )
     return names
 
@@ -341,8 +345,8 @@ def clear_staged_in(directory: str) -> list[str]:
         raise InvalidParameter(
             "Only directories on a local disk are cleared.",
             hint=(
-                "Give its path there, without a scheme. Elsewhere remove directories whose names"
-                " begin with a dot and end in .dbanon."
+                "Give a path without a scheme, on the machine that has the directory. In an object"
+                " store, remove directories whose names begin with a dot and end in .dbanon."
             ),
         )
     path = Path(os.path.abspath(os.path.expanduser(directory)))
@@ -350,7 +354,8 @@ def clear_staged_in(directory: str) -> list[str]:
         return []
     if not path.is_dir():
         raise InvalidParameter(
-            f"{path} is not a directory.", hint="Name the one that releases were written into."
+            f"{path} is not a directory.",
+            hint="Name the directory that releases were written into.",
         )
     try:
         staged = sorted(entry for entry in path.iterdir() if _STAGED_NAME.fullmatch(entry.name))
@@ -370,7 +375,8 @@ def clear_staged_in(directory: str) -> list[str]:
             continue
         except PermissionError:
             raise InsufficientRights(
-                f"Files in {entry} belong to another account.", hint="Run it as that account."
+                f"Files in {entry} belong to another account.",
+                hint="Run the command as that account, or as root.",
             ) from None
         cleared.append(str(entry))
     return cleared

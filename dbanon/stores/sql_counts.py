@@ -124,7 +124,9 @@ def _require_all(counted: int, rows: int, description: str) -> None:
         raise RecountFailed(
             f"The {description} hold {counted} rows in all, and there are {rows}: the database's"
             " answer is incomplete.",
-            hint="Look for settings of the server or the account that limit results or groups.",
+            hint="Remove settings of the server or the account that limit the rows of an answer,"
+            " then"
+            " run it again.",
         )
 
 

@@ -179,7 +179,8 @@ class SqlSource:
         if attribute.kind is Kind.TIMESTAMP:
             raise InvalidParameter(
                 f'The privacy model of "{attribute.name}" has a hierarchy of timestamps.',
-                hint="Use distance ordered, or give the column as a date in a view.",
+                hint="Cast the column to a date in a view, or set the distance of the model to"
+                " ordered.",
             )
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:

@@ -206,8 +206,9 @@ class SqlTarget:
             if names.count(name) > 1:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
-                    hint="Bounds of a range are written as NAME_low and NAME_high: use another"
-                    " form of `intervals`, or do not copy the column of that name.",
+                    hint="Bounds of a range are released as NAME_low and NAME_high. Leave the"
+                    " column of"
+                    ' that name out, or choose `intervals="text"` or `intervals="midpoint"`.',
                 )
 
     # -- counting ---------------------------------------------------------------------------------
@@ -383,7 +384,7 @@ def publish_table(
             raise
         raise SourceChanged(
             f"Another session made {output.name} meanwhile; nothing was published.",
-            hint="Try again: it is replaced then.",
+            hint="Run it again, which replaces that relation if it is a release.",
         ) from None
     session.ensure_ledger()
     # Released columns take precedence, with their current types.

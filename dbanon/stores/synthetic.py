@@ -98,7 +98,7 @@ def require_kind(attribute: Attribute) -> None:
             f'Column "{attribute.name}"'
             f" of type {attribute.sql_type} is not a number, Boolean, date, timestamp or text, as"
             " dp_ranks needs.",
-            hint="Leave it out.",
+            hint="Leave the column out of `quasi_identifiers`.",
         )
 
 
@@ -215,12 +215,13 @@ def require_entity(entity: Attribute) -> None:
     if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
-            hint="Use a column of whole numbers, text or uuid.",
+            hint="Anonymize a copy of the table in which the column is text and NOT NULL.",
         )
     if entity.nullable:
         raise UnsupportedType(
             f'Column "{entity.name}" identifies persons, and may be NULL.',
-            hint="Declare it NOT NULL, because nobody knows whose a row without it is.",
+            hint="Declare the column NOT NULL. If it has NULL, anonymize a copy of the table"
+            " without these rows in which it is NOT NULL.",
         )
 
 

@@ -160,7 +160,7 @@ OF_TABLES = (
     Case("Drop the {} yourself, or choose another name.",
          {"output": "taken", "output_kind": "view", "if_exists": "replace"},
          does=[{"output": None}]),
-    Case("Name a directory that is not there yet: it is made",
+    Case("Name a directory that does not exist yet (`spill`)",
          {"spill": "full", "block_size": 50}, does=[{"spill": "spill"}]),
     Case("It is SQL over the columns of the table", {"where": "agee > 3"},
          does=[{"where": "age > 3"}]),

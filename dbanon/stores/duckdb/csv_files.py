@@ -76,7 +76,7 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
             # DuckDB skips rows, not lines; a quoted row may span several lines.
             raise FileMalformed(
                 f"A line before the header of the file {path} has quotes.",
-                hint="Remove the lines before the header.",
+                hint="Remove these lines from the file, and leave out `skip_lines`.",
             )
         text = "".join(lines[reading.skip_lines :])
     read = {mark: _rows(text, mark, is_complete, reading) for mark in _DELIMITERS}
@@ -170,10 +170,7 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
-            hint=(
-                "Leave out columns that you do not need, or give them as rows: one for each"
-                " person and item."
-            ),
+            hint="Write a file without the columns that are not needed.",
         )
     seen: dict[str, int] = {}
     for position, name in enumerate(names):

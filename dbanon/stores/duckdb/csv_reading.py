@@ -92,7 +92,7 @@ def without_blanks(
         raise FileMalformed(
             f"The file {path} has blanks around its quotes, which cannot be removed on this"
             " system.",
-            hint="Write it without them.",
+            hint="Write the file without blanks around quotes.",
         )
     size = os.fstat(number).st_size
     require_room(2 * size, memory, path)

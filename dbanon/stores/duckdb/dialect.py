@@ -280,7 +280,7 @@ def type_of(attribute: Attribute) -> str:
             raise UnsupportedType(
                 f'Column "{attribute.name}" of type {attribute.sql_type} does not fit DuckDB:'
                 " its decimals have at most 38 digits.",
-                hint="Cast it in a view, and anonymize the view.",
+                hint="Cast it to at most 38 digits in a view, and anonymize the view.",
             )
         return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
     if attribute.kind is Kind.FLOAT:

@@ -104,8 +104,7 @@ class DrawnStore(DuckdbStore):
             raise SourceChanged(
                 f"The source counted {flow.rows} rows before, gave {rows}, and counted {after}"
                 " afterwards; nothing was published.",
-                hint="Run it again while nobody writes there, or give a copy or a stream of one"
-                " state.",
+                hint="Run it again while nothing writes to the table, or anonymize a copy of it.",
             )
         how = flow.how
         how += "" if flow.rows is None else ", rows counted before and after"
@@ -126,8 +125,8 @@ class DrawnStore(DuckdbStore):
 
     def _add(self, batch: pa.Table, first: bool) -> None:
         begin = f"CREATE OR REPLACE TEMP TABLE {_RAW} AS" if first else f"INSERT INTO {_RAW}"
-        self._connection.register(_BATCH, batch)
         try:
+            self._connection.register(_BATCH, batch)
             self._connection.execute(f"{begin} SELECT * FROM {_BATCH}")
         except duckdb.NotImplementedException:
             raise self._unsupported(batch.schema) from None
@@ -139,14 +138,14 @@ class DrawnStore(DuckdbStore):
         """The error for the first column whose type DuckDB does not support."""
         for field in schema:
             with duckdb.connect() as connection:
-                connection.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
                 try:
+                    connection.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
                     connection.execute(f"SELECT * FROM {_BATCH}")
                 except duckdb.Error:
                     return UnsupportedType(
                         f'Column "{field.name}" is of type {field.type}, which cannot be read.',
-                        hint="Cast it to a number, text, date, timestamp or boolean in a view, or"
-                        " in the stream.",
+                        hint="Cast it to a number, text, date, timestamp or boolean in a view or"
+                        " in the stream, or leave it out.",
                     )
         return UnsupportedType("A column is of a type that cannot be read.")
 

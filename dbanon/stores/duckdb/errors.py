@@ -65,6 +65,10 @@ class OutOfMemory(MemoryLimit):
     """DuckDB has reached its limit."""
 
 
+# How to raise DuckDB's limit of memory; max_memory is its second name.
+_RAISE = "`memory_limit`, or SET max_memory = '4GB' on a connection that you opened"
+
+
 @contextmanager
 def translated(message: str = "The database refused a statement.") -> Iterator[None]:
     """Translate DuckDB's errors into dbanon's own."""
@@ -84,12 +88,13 @@ def translated(message: str = "The database refused a statement.") -> Iterator[N
             raise DiskFull(
                 "The disk to which the database spills is full; nothing was published.",
                 detail=type(error).__name__,
-                hint="Make room in the directory (`spill`), name one on another disk, or raise the"
-                " limit (`memory_limit`).",
+                hint="Make room there, name a directory on another disk (`spill`), or raise the"
+                f" limit ({_RAISE}).",
             ) from None
         raise OutOfMemory(
             "The database ran out of memory, or out of disk space for spilling.",
-            hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
+            hint=f"Raise the limit ({_RAISE}), or make room in the directory that DuckDB spills"
+            " to.",
         ) from None
     except duckdb.Error as error:
         if DiskFull.caused_by(error):
@@ -115,7 +120,8 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
     if isinstance(error, duckdb.IOException):
         if "lock" in str(error).lower():
             raise DatabaseBusy(
-                "Another process has the database file open.", hint="Close it, then try again."
+                "Another process has the database file open.",
+                hint="Close the file in that process, then run it again.",
             ) from None
         raise DatabaseUnreachable(message, detail=type(error).__name__) from None
     for of_duckdb, kind, kind_message, hint in _KINDS:
@@ -141,8 +147,8 @@ def source_not_found(
     ):
         return TableNotFound(
             f"{name} is a registered data frame, or another temporary table or view.",
-            hint="Give the frame to dbanon.anonymize_frame, or make a table of it first, as in"
-            " CREATE TABLE kept AS FROM registered.",
+            hint="Give the frame to dbanon.anonymize_frame, or copy it into a table first, as in"
+            f" CREATE TABLE people AS FROM {name.quoted}, and anonymize that table.",
         )
     schemas = [
         schema_name

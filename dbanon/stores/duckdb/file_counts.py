@@ -77,6 +77,8 @@ def counted_file(
     DbanonError : it cannot be read.
     """
     kind = export.format
+    if len({a.name.lower() for a in attributes}) < len(attributes):
+        raise _other_columns()
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(
         arrow_schema(attributes)
     ):
@@ -104,7 +106,7 @@ def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
             raise RecountFailed(
                 f'Column "{column.name}" of the file contains texts that spreadsheets run'
                 " as formulas; nothing was published.",
-                hint="Export Parquet, which no spreadsheet runs.",
+                hint="Export to a .parquet file.",
             )
 
 
@@ -117,5 +119,6 @@ def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
 def _other_columns() -> RecountFailed:
     return RecountFailed(
         "The file has other columns than the release. Nothing was published.",
-        hint="Names that differ in case only are one to many readers: rename them in a view.",
+        hint="If names of columns differ only in case, rename them in a view, and anonymize the"
+        " view.",
     )

@@ -74,7 +74,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
     if sys.platform != "linux":
         raise InvalidParameter(
             "Compressed files and spreadsheets cannot be read on this system.",
-            hint="Write the file as plain CSV.",
+            hint="Write the file as .csv, not packed.",
         )
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
@@ -101,7 +101,7 @@ def _not_a_workbook(name: str, detail: str) -> FileMalformed:
     return FileMalformed(
         f"The file {name} is not of the kind that its name says.",
         detail=detail,
-        hint="Save it as .xlsx without a password.",
+        hint="Save the workbook as .xlsx, without a password, or as .csv.",
     )
 
 

@@ -118,7 +118,7 @@ class FileRows:
         if columns > MAX_COLUMNS:
             raise FileMalformed(
                 f"The file {path} has {columns} columns, more than {MAX_COLUMNS}.",
-                hint="Leave out columns that you do not need.",
+                hint="Write a file without the columns that are not needed.",
             )
 
     def _parts_of(self, source_files: Sequence[SourceFile]) -> Mapping[str, InferredType]:

@@ -234,7 +234,7 @@ class DuckdbSession(FileSession):
                     f'Column "{name}"'
                     " has nanoseconds, which other databases and files cannot store: they would be"
                     " cut off.",
-                    hint="Cast it to TIMESTAMP in a view, or in the stream.",
+                    hint="Cast it to TIMESTAMP in a view, and anonymize the view.",
                 )
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:

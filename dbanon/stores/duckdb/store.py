@@ -197,7 +197,7 @@ def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
             raise InvalidParameter(
                 f"DuckDB's setting {name} changes what statements mean, and the configuration of"
                 " this connection is locked.",
-                hint=f"RESET {name} before lock_configuration is set.",
+                hint=f"Run RESET {name} on a new connection, before SET lock_configuration = true.",
             ) from None
     return differing
 

@@ -30,7 +30,7 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
         if attribute.precision > 38 or attribute.scale > 38:
             raise UnsupportedType(
                 f'Column "{attribute.name}" has more than 38 digits, which files cannot store.',
-                hint="Cast it to fewer digits in a view.",
+                hint="Cast it to at most 38 digits in a view, and anonymize the view.",
             )
         return pa.decimal128(attribute.precision or 38, attribute.scale)
     if kind is Kind.TIMESTAMP:

@@ -64,11 +64,7 @@ def file_for(path: str, release_id: str) -> Path:
     """Parse the path of a local file; raises InvalidParameter for objects and tables."""
     destination = resolve_destination(path, release_id)
     if not isinstance(destination, Path):
-        raise InvalidParameter(
-            f"{destination} is not a file on this machine.",
-            hint="Only releases can be exported to object stores and to Iceberg. Write a report to"
-            " a disk.",
-        )
+        raise InvalidParameter(f"{destination} is not a file on this machine.")
     return destination
 
 

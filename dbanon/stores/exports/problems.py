@@ -38,7 +38,8 @@ def access_error(message: str, error: OSError) -> DbanonError:
         return DiskFull(
             f"{message} The disk is full, or a quota is reached.",
             detail=error.strerror,
-            hint="Make room there, or name a place on another disk, and run it again.",
+            hint="Make room there, or name a directory on another disk, and run it again. df -h and"
+            " ulimit -f show the limits.",
         )
     if error.errno == errno.EIO:
         return DatabaseUnreachable(message, detail=error.strerror)

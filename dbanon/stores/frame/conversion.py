@@ -62,7 +62,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         )
     if _package(data) == "polars" and hasattr(data, "collect_schema"):
         raise InvalidParameter(
-            "The table has not been computed yet.", hint="Write frame.collect()."
+            "The table has not been computed yet.", hint="Give frame.collect() instead of frame."
         )
     raise InvalidParameter("The data is not a table with named columns.", hint=_FORMS)
 
@@ -146,7 +146,8 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
                 kind = table.schema.field(name).type
                 raise UnsupportedType(
                     f'Column "{name}" is of type {kind}, which a data frame cannot hold.',
-                    hint="Cast it to another type, or leave it out.",
+                    hint="Cast it to a number, text, date, timestamp or boolean, or leave it out"
+                    " of the table.",
                 ) from None
         raise
 
@@ -256,7 +257,7 @@ def rows_by_report(
         raise RowsNotAligned(
             "This report does not know which row became which. Only the report that"
             " anonymize_frame returned knows it, not a copy.",
-            hint="Name a `key` of both tables.",
+            hint="Give that report, or name a `key` of both tables.",
         )
     names = list(names)
     for title, table, then, n in (

@@ -21,6 +21,7 @@ from dbanon.errors import (
     ReadOnly,
     TableNotFound,
     nearest_names,
+    sql_for_hint,
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
@@ -34,6 +35,7 @@ from dbanon.sessions.names import (
 )
 from dbanon.sessions.session import Session
 from dbanon.stores.mariadb import dialect as types
+from dbanon.stores.mariadb.dialect import quote_account, quote_dotted, quote_name
 from dbanon.stores.mariadb.errors import READ_ONLY_HINT, translate_errors
 from dbanon.stores.mariadb.foreign import require_own_code
 
@@ -178,7 +180,7 @@ class MariadbCatalog(Session):
         if schema is None:
             raise InvalidName(
                 f"{name} has no schema, and the URL names no database.",
-                hint="Write schema.table, or a URL that ends with the name of a database.",
+                hint="Write mysql+pymysql://user@host/database.",
             )
         return RelationName(schema, name.name)
 
@@ -218,28 +220,32 @@ class MariadbCatalog(Session):
             raise InsufficientRights(
                 f"This account may not read all columns of {source.name} that are needed.",
                 detail=error.detail,
-                hint="; ".join(self.missing_to_read(source.name, columns)) + ".",
+                hint=f"{sql_for_hint('; '.join(self.missing_to_read(source.name, columns)))}.",
             ) from None
 
     def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
-            listed = ", ".join(f"`{column.replace('`', '``')}`" for column in columns)
-            return [f"GRANT SELECT ({listed}) ON {_quote_dotted(name)} TO {self.current_user()}"]
+            # A run reads the rows by the primary key.
+            needed = dict.fromkeys((*columns, *self._primary_key(name)))
+            listed = ", ".join(map(quote_name, needed))
+            account = quote_account(self.current_user())
+            return [f"GRANT SELECT ({listed}) ON {quote_dotted(name)} TO {account}"]
         return []
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         missing = self.missing_to_write(name)
         if missing:
             raise InsufficientRights(
-                f"This account may not release into {name.schema}.", hint="; ".join(missing) + "."
+                f"This account may not release into {name.schema}.",
+                hint=f"{sql_for_hint('; '.join(missing))}.",
             )
         schema = str(name.schema)
         if self.has_schema(schema):
             return False
         if strict:
-            raise schema_not_found(schema, f"CREATE DATABASE `{schema.replace('`', '``')}`")
+            raise schema_not_found(schema, sql_for_hint(f"CREATE DATABASE {quote_name(schema)}"))
         return True
 
     def lock_output(self, name: RelationName) -> None:
@@ -251,14 +257,17 @@ class MariadbCatalog(Session):
 
     def missing_to_write(self, output: RelationName) -> list[str]:
         grants = []
+        [(database,)] = self.rows("SELECT database()")
         schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
+        # Staging is temporary tables in the database of the URL.
+        schemas[database] = (*schemas.get(database, ()), "CREATE TEMPORARY TABLES")
         for schema, required in schemas.items():
             granted = self._granted_rights(schema)
             lacked = [right for right in required if right not in granted]
             if lacked:
                 grants.append(
-                    f"GRANT {', '.join(lacked)} ON `{schema.replace('`', '``')}`.* TO"
-                    f" {self.current_user()}"
+                    f"GRANT {', '.join(lacked)} ON {quote_name(schema)}.* TO"
+                    f" {quote_account(self.current_user())}"
                 )
         return grants
 
@@ -279,17 +288,16 @@ class MariadbCatalog(Session):
 
     def require_trusted_ledger(self) -> None:
         triggers = self.rows(
-            "SELECT event_object_table FROM information_schema.triggers"
+            "SELECT event_object_table, trigger_name FROM information_schema.triggers"
             " WHERE event_object_schema = ?",
             (LEDGER_SCHEMA,),
         )
         if triggers:
+            table, trigger = triggers[0]
             raise LedgerNotTrusted(
-                f"A trigger hangs on {LEDGER_SCHEMA}.{triggers[0][0]}.",
-                hint=(
-                    "Drop it. Nothing may change the rows after they are counted, and no code may"
-                    " see them before."
-                ),
+                f"A trigger hangs on {LEDGER_SCHEMA}.{table}, which could read or change rows.",
+                hint="Find out who made it, and run DROP TRIGGER"
+                f" {sql_for_hint(quote_dotted(RelationName(LEDGER_SCHEMA, trigger)))}.",
             )
 
     def ensure_ledger(self) -> None:
@@ -370,7 +378,3 @@ class MariadbCatalog(Session):
 
     def shuffled(self, alias: str) -> str:
         raise ChainsNotHere()
-
-
-def _quote_dotted(name: RelationName) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.name) if part)

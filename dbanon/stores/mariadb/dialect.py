@@ -329,3 +329,19 @@ def literals(values: Sequence[Any], escape: Callable[[Any], str]) -> tuple[str, 
         # Seventeen digits represent any double exactly.
         return "%.16e", values
     return "%s", [escape(value) for value in values]
+
+
+def quote_name(name: str) -> str:
+    """A name in statements that users run, in whatever SQL mode their session has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_dotted(name: RelationName) -> str:
+    """A relation in statements that users run."""
+    return ".".join(quote_name(part) for part in (name.schema, name.name) if part)
+
+
+def quote_account(account: str | None) -> str:
+    """An account in statements that users run, such as `app`@`%`."""
+    user, _, host = str(account).rpartition("@")
+    return f"{quote_name(user)}@{quote_name(host)}"

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.errors import ForeignCode
+from dbanon.errors import ForeignCode, sql_for_hint
 from dbanon.sessions.names import RelationName
+from dbanon.stores.mariadb.dialect import quote_account, quote_dotted
 
 # Names in either kind of quotes, and unquoted names.
 _WORD = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')
@@ -80,10 +81,12 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
                 raise _foreign_code_error(view, program)
             continue
         if program.text is None:
+            name = sql_for_hint(quote_dotted(RelationName(program.schema, program.name)))
             raise ForeignCode(
                 f"The definition of the {program.kind} {program.schema}.{program.name} is not shown"
                 " to this account, so dbanon cannot check what it runs.",
-                hint="Grant SHOW VIEW on it, or release from a table.",
+                hint=f"Run GRANT SHOW VIEW ON {name} TO {sql_for_hint(quote_account(account))}, or"
+                " release from a table.",
             )
         named = [p for p in programs if p not in reached and program.names(p)]
         reached.update(named)
@@ -109,5 +112,6 @@ def _foreign_code_error(view: RelationName, program: _Program) -> ForeignCode:
         )
     return ForeignCode(
         f"{subject} with the rights of whoever reads it.",
-        hint="Have it made anew with SQL SECURITY DEFINER, or make one of your own.",
+        hint="Let its owner create it again with SQL SECURITY DEFINER, or release from a table or a"
+        " view that this account created without it.",
     )

@@ -20,6 +20,7 @@ from dbanon.errors import (
     OutputExists,
     OutputNotOurs,
     SourceChanged,
+    sql_for_hint,
 )
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
@@ -27,6 +28,7 @@ from dbanon.release.words import now
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName
 from dbanon.stores.mariadb.catalog import TABLE, MariadbCatalog
+from dbanon.stores.mariadb.dialect import quote_dotted
 
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
 # A waiting swap blocks new readers. So each try is short: seconds of each try, and of the pauses.
@@ -71,7 +73,7 @@ def output_lock(session: MariadbCatalog, name: RelationName) -> str:
 def _lock(session: MariadbCatalog, name: RelationName) -> None:
     if session.rows("SELECT get_lock(?, 0)", (output_lock(session, name),)) != [(1,)]:
         raise OutputBusy(
-            f"Another run writes {name} now.", hint="Wait until it is done, then try again."
+            f"Another run writes {name} now.", hint="Wait until it has ended, then run it again."
         )
 
 
@@ -103,7 +105,8 @@ def show(session: MariadbCatalog, pending: Pending) -> None:
         _swap(session, output, back)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
-            hint="Look at it, then run again.",
+            hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(output.name))} to see what it"
+            " is now, then run it again.",
         )
     record_shown(session, output.release_id, pending.entry)
     session.run(f"DROP TABLE IF EXISTS {pending.old.quoted}")
@@ -122,19 +125,21 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
     for obstacle, query in (
         (
             "a trigger",
-            "SELECT 1 FROM information_schema.triggers WHERE event_object_schema = ?"
+            "SELECT concat('DROP TRIGGER `', trigger_schema, '`.`', trigger_name, '`')"
+            " FROM information_schema.triggers WHERE event_object_schema = ?"
             " AND BINARY event_object_table = ? LIMIT 1",
         ),
         (
             "a foreign key that refers to it",
-            "SELECT 1 FROM information_schema.key_column_usage WHERE referenced_table_schema = ?"
-            " AND BINARY referenced_table_name = ? LIMIT 1",
+            "SELECT concat('ALTER TABLE `', table_schema, '`.`', table_name, '` DROP FOREIGN KEY `',"
+            " constraint_name, '`') FROM information_schema.key_column_usage"
+            " WHERE referenced_table_schema = ? AND BINARY referenced_table_name = ? LIMIT 1",
         ),
     ):
-        if session.rows(query, (output.name.schema, output.name.name)):
+        if statements := session.rows(query, (output.name.schema, output.name.name)):
             raise OutputChanged(
                 f"The output {output.name} has {obstacle}, so it cannot be replaced.",
-                hint="Drop it first.",
+                hint=f"Run {sql_for_hint(statements[0][0])}, then run it again.",
             )
 
 
@@ -157,8 +162,9 @@ def _swap(
                 raise OutputBusy(
                     f"Readers held {output.name} for {session.swap_seconds:g} s, so the release"
                     " could not replace it; nothing was published.",
-                    hint="End their transactions (SHOW PROCESSLIST), try again, or wait longer:"
-                    " `swap_timeout`.",
+                    hint="End their transactions (SHOW PROCESSLIST lists sessions, KILL ends"
+                    " one), or"
+                    " wait longer: `swap_timeout`.",
                 ) from None
             time.sleep(PAUSE)
         else:

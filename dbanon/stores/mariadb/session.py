@@ -24,6 +24,7 @@ from dbanon.errors import (
     SchemaCreated,
     UnsupportedType,
     ViewsNotHere,
+    sql_for_hint,
     warn_caller,
 )
 from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
@@ -79,7 +80,8 @@ class MariadbSession(MariadbStaging):
             raise EngineUnsuitable(
                 f"{source.name} is a table of the engine {engine}, whose rows change while they"
                 " are read.",
-                hint="Convert it to the engine InnoDB, or anonymize a copy.",
+                hint=f"Run ALTER TABLE {sql_for_hint(types.quote_dotted(source.name))} ENGINE"
+                " InnoDB, or anonymize a copy that has this engine.",
             )
         primary = self._primary_key(source.name)
         attributes = choose_key(source, key or primary)
@@ -87,6 +89,7 @@ class MariadbSession(MariadbStaging):
         if not attributes and source.kind != "table":
             raise key_required(source)
         names = tuple(attribute.name for attribute in attributes)
+        self.require_rights(source, names)
         # The copy numbers the rows by these columns.
         self._keys[source.name] = names
         # An expression, since the job's condition may run where the column does not exist.
@@ -206,7 +209,9 @@ class MariadbSession(MariadbStaging):
                 raise UnsupportedType(
                     f'Column "{a.name}"'
                     f" of {source.name} is FLOAT, where different values can print the same.",
-                    hint="Give it the type DOUBLE or DECIMAL, or cast it in a view.",
+                    hint="Change its type to DOUBLE or DECIMAL, or cast it to one of them in a"
+                    " view, and"
+                    " anonymize the view.",
                 )
             if a.kind is Kind.BOOLEAN:
                 explanation = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
@@ -230,7 +235,8 @@ class MariadbSession(MariadbStaging):
                     raise MixedTypes(
                         f'Column "{name}" of {source.name} {is_}, but {int(count)} of its values'
                         f" are {not_}.",
-                        hint="Give it another type, or cast it in a view.",
+                        hint="Change the type of the column, or cast it in a view, and anonymize"
+                        " the view.",
                     )
         return tuple(attributes)
 

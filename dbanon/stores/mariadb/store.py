@@ -16,6 +16,7 @@ from dbanon.errors import (
     InvalidParameter,
     OutcomeUnknown,
     redact,
+    sql_for_hint,
     warn_caller,
 )
 from dbanon.sessions.base import Holder, OnSql, job_running
@@ -24,7 +25,7 @@ from dbanon.sessions.ending import ending
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
-from dbanon.stores.mariadb.dialect import COLLATION
+from dbanon.stores.mariadb.dialect import COLLATION, quote_dotted
 from dbanon.stores.mariadb.errors import translate_errors
 from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 
@@ -111,9 +112,9 @@ class MariadbStore:
                 if "mariadb" not in version.lower():
                     raise InvalidParameter(
                         "The server is not MariaDB.",
-                        hint=(
-                            "MySQL lacks what dbanon needs to compare texts, and it was not tested."
-                        ),
+                        hint="Copy the table to MariaDB, PostgreSQL, DuckDB or SQLite, and"
+                        " release it"
+                        " there. MySQL cannot compare texts as dbanon needs it.",
                     )
                 if database is None:
                     raise InvalidParameter(
@@ -162,7 +163,9 @@ class MariadbStore:
                     "The connection was lost while the release was being published. The next run"
                     " that writes here will find out whether it was, and record it.",
                     detail=getattr(error, "detail", None),
-                    hint=f"Look at the comment of {pending.output.name}: it names its release.",
+                    hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(pending.output.name))}:"
+                    f" if its comment is dbanon release {pending.output.release_id}, it was"
+                    " published.",
                 ) from None
             if not is_shown:
                 raise

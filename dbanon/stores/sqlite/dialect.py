@@ -246,8 +246,8 @@ def _integer(value: int) -> int | float:
     if value.bit_length() > 1023 or value != float(value):
         raise UnsupportedType(
             "A column holds integers of more than 64 bits, which SQLite cannot store exactly.",
-            hint="Write to another database, or cast the column to text or to floating point in a"
-            " view.",
+            hint="Cast the column to text or to floating point in a view, or name another database"
+            " as the target.",
         )
     return float(value)
 

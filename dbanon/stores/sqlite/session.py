@@ -76,14 +76,17 @@ def translated() -> Iterator[None]:
         error = caught.orig if isinstance(caught, DBAPIError) else caught
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DatabaseBusy(detail=name, hint="Try again later.") from None
+            raise DatabaseBusy(
+                detail=name, hint="End the other connection's transaction, then run it again."
+            ) from None
         if name.startswith("SQLITE_FULL"):
             raise DiskFull(
                 "The disk of the database, or of SQLite's temporary files, is full; nothing was"
                 " published.",
                 detail=name,
-                hint="Make room beside the database's file and in SQLITE_TMPDIR, which is /var/tmp"
-                " if it is not set, and run it again.",
+                hint="Make room on the disk of the database's file, and in SQLITE_TMPDIR"
+                " (/var/tmp if"
+                " it is not set), and run it again.",
             ) from None
         if name.startswith("SQLITE_INTERRUPT"):
             # Only the progress handler interrupts, when a signal handler raised in it.
