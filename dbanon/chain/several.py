@@ -81,7 +81,8 @@ def require_several(chain: ChainRecord, job: Job) -> None:
         raise ChainModel(
             f"Chain {chain.name} takes several rows a person, and keeps no privacy model then: one"
             " counts the values of a class, one a person.",
-            hint="Bring the rows of each person into one in a view, or leave out the model.",
+            hint="Leave out `models`. Or create another chain, of a view with one row per person"
+            " and without max_rows_per_person.",
         )
 
 

@@ -41,7 +41,7 @@ def require_expected(
     if PERSONS in expected.counts and not persons:
         raise InvalidParameter(
             "The job expects a number of persons, and no column says whose the rows are.",
-            hint="Name it as `entity`, or leave persons out of expect.",
+            hint="Name that column as `entity`, or leave persons out of expect.",
         )
     counts = source.totals(relation, persons, tuple(expected.share_null))
     last = target.last_counts(job, relation.name, output)

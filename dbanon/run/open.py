@@ -149,7 +149,7 @@ def open_source(
     if job.where is not None:
         raise InvalidParameter(
             "A condition (where) is not asked of a source that no store knows.",
-            hint="Make a view of these rows there, or give a stream of them.",
+            hint="Leave out `where`, and name a view of these rows.",
         )
     from dbanon.stores.duckdb.drawn_source import DrawnStore
 

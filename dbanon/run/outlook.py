@@ -226,7 +226,7 @@ def outlook(
     if cluster and job.chain is not None:
         raise InvalidParameter(
             "The classes of a chain are those of its earlier releases: a plan finds none.",
-            hint="Ask for its plan alone.",
+            hint="Leave out cluster.",
         )
     clock = Clock(progress)
     staging = cluster or job.chain is not None

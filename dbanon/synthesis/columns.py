@@ -129,7 +129,7 @@ def _line(name: str, dtype: np.dtype[Any], options: Private) -> NumericDomain:
     if log and not (low > 0 or (low == 0 and dtype.kind in "iu")):
         raise InvalidParameter(
             f'Logarithms of "{name}" need a low bound above 0, of whole numbers 0 or more.',
-            hint="Take as low what differences below are of no use: smaller values become it.",
+            hint="Raise the low bound (`bounds`): smaller values are released as that bound.",
         )
     null_values = options.null_as
     missing = _number(name, dtype, null_values[name]) if name in null_values else None
@@ -181,7 +181,7 @@ def _public_values(name: str, labels: tuple[str, ...] | None, options: Private) 
         raise InvalidParameter(
             f'The hierarchy of "{name}" would be made from the values of the column, or read'
             " from a database.",
-            hint="Write the tree or the levels out, or load it first.",
+            hint="Write out its tree or levels, or load it first: dbanon.load_hierarchy.",
         )
     if hierarchy is not None:
         return hierarchy
@@ -189,7 +189,8 @@ def _public_values(name: str, labels: tuple[str, ...] | None, options: Private) 
         return builders.ordered(options.orders.get(name) or labels or ())
     raise BoundsRequired(
         f'Column "{name}" has no public list of values.',
-        hint="Give `orders` or `hierarchies`: what anyone may know, never the values it holds.",
+        hint="List the values in `orders` or `hierarchies`, as anyone may know them without the"
+        " table.",
     )
 
 

@@ -218,7 +218,7 @@ def _marginals(
         raise InvalidParameter(
             f"delta must be below 1 in the {n} rows: otherwise one of them could be released as"
             f" it is.",
-            hint="Choose a far smaller delta, such as 1e-9.",
+            hint="Choose a far smaller delta: `delta=1e-9`.",
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]

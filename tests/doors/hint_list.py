@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
+from tests.doors.hints_runs import CASES as OF_RUNS
 from tests.doors.test_hints import hints
 
 FILE = Path(__file__).with_name("untried_hints.txt")
@@ -40,7 +41,8 @@ def text_of(beginning: str) -> str:
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
     steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES) if one.right)
-    return frozenset(map(text_of, (*(case.hint for case in OF_TABLES), *steps)))
+    tables_and_runs = (case.hint for case in (*OF_TABLES, *OF_RUNS))
+    return frozenset(map(text_of, (*tables_and_runs, *steps)))
 
 
 def untried(tried: frozenset[str]) -> list[str]:
