@@ -10,18 +10,17 @@ import ast
 import re
 import shlex
 import shutil
+import sqlite3
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import numpy as np
-
 import dbanon
 from dbanon.measures import Model
-from tests.doors.hint_steps import CommandRefusedError, World
 from tests.doors.hint_doors import run_command
+from tests.doors.hint_steps import CommandRefusedError, World
 
 Act = Callable[[], object]
 Acts = Generator[Act, str, None]
@@ -49,9 +48,16 @@ def case(hint: str) -> Callable[[Callable[..., Acts]], Callable[..., Acts]]:
     return register
 
 
+_COLUMNS = "id INTEGER, age INTEGER, height INTEGER, town TEXT, ill TEXT"
+_PEOPLE = [
+    (i, 20 + i * 7 % 30, 150 + i * 11 % 40, "abc"[i % 3], ("flu", "gout", "none", "mumps")[i % 4])
+    for i in range(N)
+]
+
+
 @dataclass
 class Clinic:
-    """A DuckDB file with a table of persons, and its chains."""
+    """A SQLite file with a table of persons, and its chains."""
 
     folder: Path
     url: str = field(init=False)
@@ -59,19 +65,23 @@ class Clinic:
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
-        self.url = f"duckdb:///{self.folder}/clinic.duckdb"
-        self.run(
-            "CREATE TABLE people AS SELECT i::INTEGER AS id, (20 + i * 7 % 30)::INTEGER AS age,"
-            " (150 + i * 11 % 40)::INTEGER AS height, ['a', 'b', 'c'][1 + i % 3] AS town,"
-            f" ['flu', 'gout', 'none', 'mumps'][1 + i % 4] AS ill FROM range({N}) AS t(i)"
-        )
+        self.file = self.folder / "clinic.sqlite"
+        self.url = f"sqlite:///{self.file}"
+        self.table("people")
 
-    def run(self, *statements: str) -> list[Any]:
-        """Execute SQL."""
-        with duckdb.connect(str(self.folder / "clinic.duckdb")) as connection:
-            for statement in statements:
+    def run(self, *statements: str, rows: Sequence[Any] = ()) -> None:
+        """Execute SQL, the last statement for each of the rows."""
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            for statement in statements[: -1 if rows else None]:
                 connection.execute(statement)
-            return connection.fetchall()
+            if rows:
+                connection.executemany(statements[-1], rows)
+
+    def table(self, name: str, columns: str = _COLUMNS, rows: Sequence[Any] = _PEOPLE) -> None:
+        """Create a table, in the place of another one."""
+        places = ", ".join("?" * len(rows[0]))
+        self.run(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})",
+                 f"INSERT INTO {name} VALUES ({places})", rows=rows)  # fmt: skip
 
     def key(self, chain: str = "c") -> str:
         return f"file:{self.folder}/{chain}.key"
@@ -94,6 +104,8 @@ class Clinic:
 
     def release(self, chain: str = "c", key: str = "", part: Any = None, **options: Any) -> Any:
         """Release the table in a chain; ``part`` has options of the chain."""
+        if "row_key" in options:
+            options["key"] = options.pop("row_key")
         return self.anonymize(
             entity="id", chain=dbanon.Chain(chain, key=self.key(key or chain), **part or {}),
             **options,
@@ -113,7 +125,7 @@ class Runs(World):
     def clinic(self, *statements: str) -> Clinic:
         """A new database, with more tables."""
         clinic = Clinic(self.path / self.new())
-        clinic.run("SELECT 1", *statements)
+        clinic.run(*statements)
         return clinic
 
 
@@ -142,11 +154,11 @@ def printed_options(hint: str) -> dict[str, Any]:
 
 @case("Release {} with `entity={}`, or create")
 def of_another_table(world: Runs) -> Acts:
-    clinic = world.clinic("CREATE TABLE others AS FROM people", "ALTER TABLE people ADD nr INTEGER")
-    clinic.run("UPDATE people SET nr = id")
+    clinic = world.clinic()
+    clinic.table("others")
     clinic.chain()
     hint = yield lambda: clinic.release(table="others")
-    assert "main.people" in hint or "people" in hint
+    assert "Release people " in hint
     yield lambda: clinic.anonymize(
         chain=dbanon.Chain("c", key=clinic.key()), **printed_options(hint)
     )
@@ -220,10 +232,10 @@ def nobody_to_withdraw(world: Runs) -> Acts:
 def too_few_persons(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.chain()
-    clinic.run("CREATE TABLE others AS FROM people WHERE id > 1", "DELETE FROM people WHERE id > 1")
+    clinic.run("DELETE FROM people WHERE id > 1")
     hint = yield clinic.release
     assert f"at least {K} persons" in hint
-    clinic.run("INSERT INTO people FROM others")
+    clinic.table("people")
     yield clinic.release
 
 
@@ -244,36 +256,38 @@ def several_values_of_a_person(world: Runs) -> Acts:
     yield clinic.release
     yield lambda: clinic.release(quasi_identifiers=["height"], keep=["age"])
     single = world.clinic("INSERT INTO people SELECT id, age + 1, height, town, ill FROM people")
-    single.run("UPDATE people SET age = (SELECT min(age) FROM people AS p WHERE p.id = people.id)")
+    single.run("UPDATE people SET age = (SELECT min(p.age) FROM people p WHERE p.id = people.id)")
     single.chain(max_rows_per_person=2)
     yield single.release
 
 
 @case("Merge the rows of each person in the source.")
 def several_rows_of_a_person(world: Runs) -> Acts:
-    clinic = world.clinic("INSERT INTO people FROM people WHERE id < 3")
+    clinic = world.clinic("INSERT INTO people SELECT * FROM people WHERE id < 3")
     clinic.chain()
     yield clinic.release
     dbanon.close_chain(clinic.url, "c")
     clinic.chain("d", max_rows_per_person=2)
     yield lambda: clinic.release("d")
-    merged = world.clinic("CREATE TABLE rows AS FROM people UNION ALL FROM people")
-    merged.run("DELETE FROM people", "INSERT INTO people SELECT DISTINCT * FROM rows")
+    merged = world.clinic("INSERT INTO people SELECT * FROM people")
     merged.chain()
+    merged.table("people", rows=sorted({*_PEOPLE}))
     yield merged.release
 
 
 @case("Delete these rows or name their persons in the source")
 def rows_of_nobody(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    clinic.run("UPDATE people SET id = NULL WHERE id = 5")
-    yield clinic.release
-    yield lambda: clinic.release(where="id IS NOT NULL")
-    clinic.run("UPDATE people SET id = 5 WHERE id IS NULL")
-    yield clinic.release
-    clinic.run("UPDATE people SET id = NULL WHERE id = 5", "DELETE FROM people WHERE id IS NULL")
-    yield clinic.release
+    deletes, names, leaves_out = (
+        world.clinic("UPDATE people SET id = NULL WHERE id = 5") for _ in range(3)
+    )
+    for clinic in (deletes, names, leaves_out):
+        clinic.chain()
+    yield deletes.release
+    deletes.run("DELETE FROM people WHERE id IS NULL")
+    yield deletes.release
+    names.run("UPDATE people SET id = 5 WHERE id IS NULL")
+    yield names.release
+    yield lambda: leaves_out.release(where="id IS NOT NULL")
 
 
 @case("If they really are other people")
@@ -304,20 +318,20 @@ _ILL: dict[str, Any] = {
 
 @case("Leave out `models`. Or create another chain")
 def models_of_several_rows(world: Runs) -> Acts:
-    clinic = world.clinic("INSERT INTO people FROM people WHERE id < 3")
+    clinic = world.clinic("INSERT INTO people SELECT * FROM people WHERE id < 3")
     clinic.chain(max_rows_per_person=2)
     yield lambda: clinic.release(**_ILL)
     yield lambda: clinic.release(sensitive=["ill"])
     clinic.run("CREATE VIEW single AS SELECT DISTINCT * FROM people")
     clinic.chain("d", table="single")
-    yield lambda: clinic.release("d", table="single", **_ILL)
+    yield lambda: clinic.release("d", table="single", row_key=["id"], **_ILL)
 
 
 def _file(clinic: Clinic, codes: Sequence[str]) -> str:
     """A CSV file of persons with a code each."""
     path = clinic.folder / "rows.csv"
     path.write_text("id,age,code\n" + "".join(
-        f"{i},{20 + i % 9},{codes[i % len(codes)]}\n" for i in range(N)
+        f"{i},{age},{codes[i % len(codes)]}\n" for i, age, *_ in _PEOPLE
     ))  # fmt: skip
     return f"file:{path}"
 
@@ -343,13 +357,13 @@ def other_types_of_a_file(world: Runs) -> Acts:
 
 @case("Load the files into tables of one database")
 def a_file_and_a_table(world: Runs) -> Acts:
-    clinic = world.clinic("CREATE TABLE labs AS SELECT id, ill AS test FROM people")
+    clinic, rules = _labs(world, create=False), {"tables": ["labs"], "max_rows_per_person": 3}
     url = _file(clinic, ["A1"])
-    yield lambda: clinic.chain(table="rows", source=url, tables=["labs"])
-    clinic.run(f"CREATE TABLE rows AS FROM '{url.removeprefix('file:')}'",
-               "ALTER TABLE rows ALTER id TYPE INTEGER")  # fmt: skip
-    yield lambda: clinic.chain(table="rows", tables=["labs"], max_rows_per_person=1)
-    yield lambda: clinic.release(table="rows", part={"outputs": {"labs": "labs_out"}})
+    yield lambda: clinic.chain(table="rows", source=url, **rules)
+    lines = Path(url.removeprefix("file:")).read_text().splitlines()
+    clinic.table("rows", "id INTEGER, age INTEGER, code TEXT", [x.split(",") for x in lines[1:]])
+    clinic.chain(table="rows", **rules)
+    yield lambda: clinic.release(table="rows", part=_outputs(clinic))
 
 
 @case("Name the database that has the chain as target")
@@ -364,22 +378,23 @@ def a_file_without_target(world: Runs) -> Acts:
 
 @case("Cast it to text or to an integer in a view")
 def entity_of_fractions(world: Runs) -> Acts:
-    clinic = world.clinic("ALTER TABLE people ALTER id TYPE DOUBLE")
-    yield clinic.chain
-    for name, kind in (("c", "VARCHAR"), ("d", "INTEGER")):
-        clinic.run(f"CREATE VIEW of_{name} AS SELECT * REPLACE (CAST(id::INTEGER AS {kind}) AS id)"
-                   " FROM people")  # fmt: skip
+    clinic = world.clinic()
+    clinic.table("people", _COLUMNS.replace("id INTEGER", "id REAL"))
+    hint = yield clinic.chain
+    # The views of SQLite have no types.
+    assert hint.endswith("in a copy of the table.")
+    for name, kind in (("c", "TEXT"), ("d", "INTEGER")):
+        clinic.table(f"of_{name}", _COLUMNS.replace("id INTEGER", f"id {kind}"))
         clinic.chain(name, table=f"of_{name}")
         yield lambda name=name: clinic.release(name, table=f"of_{name}")  # type: ignore[misc]
 
 
 @case("Give it a binary, deterministic collation in a view")
 def entity_without_case(world: Runs) -> Acts:
-    clinic = world.clinic("CREATE TABLE named (id VARCHAR COLLATE NOCASE, age INTEGER)",
-                          "INSERT INTO named SELECT 'p' || id, age FROM people",
-                          "INSERT INTO named VALUES ('P1', 30)")  # fmt: skip
-    yield lambda: clinic.chain(table="named")
-    clinic.run("CREATE VIEW apart AS SELECT id COLLATE BINARY AS id, age FROM named")
+    clinic, rows = world.clinic(), [(f"p{i}" if i else "P1", 20 + i) for i in range(N)]
+    clinic.table("people", "id TEXT COLLATE NOCASE, age INTEGER", rows)
+    yield clinic.chain
+    clinic.table("apart", "id TEXT COLLATE BINARY, age INTEGER", rows)
     clinic.chain(table="apart")
     yield lambda: clinic.release(table="apart")
 
@@ -407,7 +422,7 @@ def a_restored_database(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.chain()
     clinic.release()
-    place, older, newer = (clinic.folder / f"{n}.duckdb" for n in ("clinic", "older", "newer"))
+    place, older, newer = (clinic.folder / f"{n}.sqlite" for n in ("clinic", "older", "newer"))
     shutil.copy(place, older)
     clinic.release()
     shutil.copy(place, newer)
@@ -424,15 +439,17 @@ def a_restored_database(world: Runs) -> Acts:
 # Chains of several tables.
 
 
-def _labs(world: Runs, *statements: str, create: bool = True, **rules: Any) -> Clinic:
+_LABS = [(i, age, test) for i, age, _, town, ill in _PEOPLE for test in (town, ill)]
+
+
+def _labs(
+    world: Runs, columns: str = "id INTEGER, age INTEGER, test TEXT", create: bool = True
+) -> Clinic:
     """A chain of the persons and of two tests of each."""
-    clinic = world.clinic(
-        "CREATE TABLE labs AS SELECT id, age, town AS test FROM people UNION ALL"
-        " SELECT id, age, ill FROM people",
-        *statements,
-    )
+    clinic = world.clinic()
+    clinic.table("labs", columns, _LABS)
     if create:
-        clinic.chain(**{"tables": ["labs"], "max_rows_per_person": 3} | rules)
+        clinic.chain(tables=["labs"], max_rows_per_person=3)
     return clinic
 
 
@@ -442,9 +459,9 @@ def _outputs(clinic: Clinic, **more: Any) -> dict[str, Any]:
 
 @case("Give it the same type in all tables of the chain.")
 def types_of_two_tables(world: Runs) -> Acts:
-    clinic = _labs(world, "ALTER TABLE labs ALTER age TYPE BIGINT")
+    clinic = _labs(world, "id INTEGER, age BIGINT, test TEXT")
     yield lambda: clinic.release(part=_outputs(clinic))
-    clinic.run("ALTER TABLE labs ALTER age TYPE INTEGER")
+    clinic.table("labs", "id INTEGER, age INTEGER, test TEXT", _LABS)
     yield lambda: clinic.release(part=_outputs(clinic))
 
 
@@ -469,7 +486,7 @@ def exports_of_tables(world: Runs) -> Acts:
     exports = [{"path": str(clinic.folder / "rows.csv")}]
     yield lambda: clinic.release(exports=exports, part=_outputs(clinic))
     yield lambda: clinic.release(output="first", part=_outputs(clinic))
-    yield lambda: clinic.run(f"COPY first TO '{clinic.folder}/rows.csv'")
+    yield lambda: clinic.run("SELECT * FROM first")
 
 
 @case("Leave out `where`. To select rows, create the chain of a view for each table.")
@@ -479,7 +496,9 @@ def rows_of_tables(world: Runs) -> Acts:
     for table in ("people", "labs"):
         clinic.run(f"CREATE VIEW {table}_21 AS SELECT * FROM {table} WHERE age > 21")
     clinic.chain("d", table="people_21", tables=["labs_21"], max_rows_per_person=3)
-    yield lambda: clinic.release("d", table="people_21", part={"outputs": {"labs_21": "few"}})
+    yield lambda: clinic.release(
+        "d", table="people_21", row_key=["id"], part={"outputs": {"labs_21": "few"}}
+    )
     yield lambda: clinic.release(part=_outputs(clinic))
 
 
@@ -493,52 +512,56 @@ def a_quasi_identifier_twice(world: Runs) -> Acts:
 @case("Name each table once.")
 def a_table_twice(world: Runs) -> Acts:
     clinic = _labs(world, create=False)
-    yield lambda: clinic.chain(tables=["labs", "labs"])
-    yield lambda: clinic.chain(tables=["labs"])
+    yield lambda: clinic.chain(tables=["labs", "labs"], max_rows_per_person=3)
+    yield lambda: clinic.chain(tables=["labs"], max_rows_per_person=3)
 
 
 @case("Cast it to {} in a view, and anonymize the view.")
 def entities_of_two_types(world: Runs) -> Acts:
-    clinic = _labs(world, "ALTER TABLE labs ALTER id TYPE VARCHAR", create=False)
-    hint = yield lambda: clinic.chain(tables=["labs"])
+    clinic = _labs(world, "id TEXT, age INTEGER, test TEXT", create=False)
+    hint = yield lambda: clinic.chain(tables=["labs"], max_rows_per_person=3)
     [kind] = re.findall(r"Cast it to (\w+) ", hint)
-    clinic.run(f"CREATE VIEW cast_labs AS SELECT * REPLACE (CAST(id AS {kind}) AS id) FROM labs")
+    clinic.table("cast_labs", f"id {kind}, age INTEGER, test TEXT", _LABS)
     clinic.chain(tables=["cast_labs"], max_rows_per_person=3)
     yield lambda: clinic.release(part={"outputs": {"cast_labs": "labs_out"}})
 
 
 @case("Create the chain of a view that adds")
 def a_column_of_another_table(world: Runs) -> Acts:
-    clinic = _labs(world, "ALTER TABLE labs ADD smokes INTEGER", "UPDATE labs SET smokes = id % 2")
-    names = {"quasi_identifiers": ["age", "smokes"]}
+    clinic, names = _labs(world), {"quasi_identifiers": ["age", "smokes"]}
+    clinic.run("ALTER TABLE labs ADD smokes INTEGER", "UPDATE labs SET smokes = id % 2")
     yield lambda: clinic.release(part=_outputs(clinic), **names)
-    clinic.run("CREATE VIEW joined AS SELECT p.*, l.smokes FROM people AS p LEFT JOIN (SELECT id,"
-               " max(smokes) AS smokes FROM labs GROUP BY id) AS l USING (id)")  # fmt: skip
+    clinic.run("CREATE VIEW joined AS SELECT p.*, l.smokes FROM people AS p JOIN labs AS l"
+               " ON l.id = p.id AND l.test = p.town")  # fmt: skip
     dbanon.close_chain(clinic.url, "c")
     clinic.chain("d", table="joined", tables=["labs"], max_rows_per_person=3)
-    yield lambda: clinic.release("d", table="joined", part=_outputs(clinic), **names)
+    yield lambda: clinic.release(
+        "d", table="joined", row_key=["id"], part=_outputs(clinic), **names
+    )
 
 
 # Releases that are measured together.
 
 
 def _releases(world: Runs) -> Clinic:
-    """Releases of persons by an entity, and of two sources with the column itself."""
-    clinic = world.clinic("CREATE TABLE others AS SELECT *, id AS nr FROM people")
-    for name in ("may", "june"):
-        clinic.anonymize(output=name, entity="id", releases="independent", keep=["id", "town"])
-    clinic.anonymize(output="of_others", table="others", entity="nr", keep=["id"])
+    """Releases of two sources by an entity, and with another column of persons."""
+    clinic = world.clinic("ALTER TABLE people ADD nr INTEGER", "UPDATE people SET nr = id + 100")
+    clinic.table("others", f"{_COLUMNS}, nr INTEGER", [(*row, row[0]) for row in _PEOPLE])
+    for name, table in (("may", "people"), ("june", "people"), ("of_others", "others")):
+        clinic.anonymize(
+            output=name, table=table, entity="id", releases="independent", keep=["nr", "town"]
+        )
     return clinic
 
 
 @case("Name two releases or more.")
 def one_release(world: Runs) -> Acts:
     clinic = _releases(world)
-    clinic.run("CREATE TABLE third AS FROM people")
+    clinic.table("third")
     clinic.chain(table="third")
     clinic.release(table="third")
-    yield lambda: dbanon.measure_releases(clinic.url, ["may"], entity="id")
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"], entity="id")
+    yield lambda: dbanon.measure_releases(clinic.url, ["may"], entity="nr")
+    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"], entity="nr")
     yield lambda: command(f"dbanon chain measure {clinic.url} c --chain-key {clinic.key()}")
 
 
@@ -547,7 +570,7 @@ def sensitive_values_of_the_record(world: Runs) -> Acts:
     clinic, names = _releases(world), ["may", "june"]
     yield lambda: dbanon.measure_releases(clinic.url, names, sensitive=["town"])
     yield lambda: dbanon.measure_releases(clinic.url, names)
-    yield lambda: dbanon.measure_releases(clinic.url, names, sensitive=["town"], entity="id")
+    yield lambda: dbanon.measure_releases(clinic.url, names, sensitive=["town"], entity="nr")
 
 
 @case("Name only releases of one source with one entity.")
@@ -560,15 +583,15 @@ def releases_of_two_sources(world: Runs) -> Acts:
 @case("Name only releases of one source with one entity.")
 def columns_of_two_sources(world: Runs) -> Acts:
     clinic = _releases(world)
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "of_others"], entity="id")
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"], entity="id")
+    yield lambda: dbanon.measure_releases(clinic.url, ["may", "of_others"], entity="nr")
+    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"], entity="nr")
 
 
 @case("Name columns that every release has: `sensitive`.")
 def a_column_of_one_release(world: Runs) -> Acts:
     clinic, names = _releases(world), ["may", "june"]
     measure = lambda name: dbanon.measure_releases(  # noqa: E731
-        clinic.url, names, entity="id", sensitive=[name]
+        clinic.url, names, entity="nr", sensitive=[name]
     )
     yield lambda: measure("ill")
     yield lambda: measure("town")
