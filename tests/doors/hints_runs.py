@@ -7,20 +7,26 @@ succeeds: each does what the hint says, in the order of its sentences.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
-import shutil
 import sqlite3
+import subprocess
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
+import pandas as pd
+import sqlalchemy
+
 import dbanon
-from dbanon.measures import Model
 from tests.doors.hint_doors import run_command
-from tests.doors.hint_steps import CommandRefusedError, World
+from tests.doors.hint_steps import CommandRefusedError, World, release
+from tests.stores.linking import COLUMNS as LINKING
 
 Act = Callable[[], object]
 Acts = Generator[Act, str, None]
@@ -48,8 +54,8 @@ def case(hint: str) -> Callable[[Callable[..., Acts]], Callable[..., Acts]]:
     return register
 
 
-_COLUMNS = "id INTEGER, age INTEGER, height INTEGER, town TEXT, ill TEXT"
-_PEOPLE = [
+COLUMNS = "id INTEGER, age INTEGER, height INTEGER, town TEXT, ill TEXT"
+PEOPLE = [
     (i, 20 + i * 7 % 30, 150 + i * 11 % 40, "abc"[i % 3], ("flu", "gout", "none", "mumps")[i % 4])
     for i in range(N)
 ]
@@ -77,7 +83,7 @@ class Clinic:
             if rows:
                 connection.executemany(statements[-1], rows)
 
-    def table(self, name: str, columns: str = _COLUMNS, rows: Sequence[Any] = _PEOPLE) -> None:
+    def table(self, name: str, columns: str = COLUMNS, rows: Sequence[Any] = PEOPLE) -> None:
         """Create a table, in the place of another one."""
         places = ", ".join("?" * len(rows[0]))
         self.run(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})",
@@ -119,8 +125,16 @@ class Clinic:
         return dbanon.anonymize(asked.pop("database", self.url), **asked)
 
 
+@dataclass(frozen=True)
 class Runs(World):
-    """The folder of the cases."""
+    """The folder of the cases.
+
+    Parameters
+    ----------
+    fixture : the fixture of a name, such as a server that few cases need.
+    """
+
+    fixture: Callable[[str], Any]
 
     def clinic(self, *statements: str) -> Clinic:
         """A new database, with more tables."""
@@ -149,466 +163,422 @@ def printed_options(hint: str) -> dict[str, Any]:
     return {name: ast.literal_eval(value.rstrip(".")) for name, value in pairs}
 
 
-# Chains.
-
-
-@case("Release {} with `entity={}`, or create")
-def of_another_table(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.table("others")
-    clinic.chain()
-    hint = yield lambda: clinic.release(table="others")
-    assert "Release people " in hint
-    yield lambda: clinic.anonymize(
-        chain=dbanon.Chain("c", key=clinic.key()), **printed_options(hint)
-    )
-    clinic.chain("d", table="others")
-    yield lambda: clinic.release("d", table="others")
-
-
-@case("Use other columns in `where`")
-def where_reads_retained(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    yield lambda: clinic.release(keep=["ill"], where="people.ill <> 'flu'")
-    yield lambda: clinic.release(keep=["ill"], where="age > 21")
-
-
-@case("Replace them by known values in the source.")
-def values_of_no_hierarchy(world: Runs) -> Acts:
-    options: dict[str, Any] = {
-        "quasi_identifiers": ["age", "town"], "method": "kmember", "recoding": "representative",
+def job(clinic: Clinic, words: str = "", **keys: Any) -> None:
+    """Run a job file of the table; ``keys`` are the job's."""
+    roles = {"id": "identifier", "age": "quasi_identifier", "height": "drop", "town": "drop"}
+    columns = {name: {"role": role} for name, role in {**roles, "ill": "drop"}.items()}
+    asked: dict[str, Any] = {
+        "name": "people", "table": "people", "k": K, "columns": columns,
+        "output": {"table": "released", "if_exists": "replace"},
     }  # fmt: skip
-    newcomers = "INSERT INTO people SELECT id + 100, age, height, 'z', ill FROM people WHERE id < 6"
+    path = clinic.folder / "job.yaml"
+    path.write_text(json.dumps({"version": 1, "source": {"url": clinic.url},
+                                "jobs": [{**asked, **keys}]}))  # fmt: skip
+    command(f"dbanon run {path} {words}")
+
+
+def ages(age: Any, **options: Any) -> Act:
+    """Release a frame with these ages."""
+    frame = pd.DataFrame({"age": age, "size": np.arange(N) * 7 % 24})
+    asked: dict[str, Any] = {"quasi_identifiers": ["age", "size"], "k": K}
+    return lambda: dbanon.anonymize_frame(frame, **(asked | options))
+
+
+# What runs read.
+
+
+@case("Leave out `entity_normalize`, and spell them alike in a view.")
+def spellings_that_are_equal(world: Runs) -> Acts:
     clinic = world.clinic()
-    clinic.chain()
-    clinic.release(**options)
-    clinic.run(newcomers)
-    yield lambda: clinic.release(**options)
-    clinic.run("UPDATE people SET town = 'a' WHERE id > 99")
-    yield lambda: clinic.release(**options)
-    clinic.close_for("d")
-    tree = {"town": {"tree": {"*": ["a", "b", "c", "z"]}}}
-    more = {**options, "hierarchies": tree, "recoding": "generalization"}
-    yield lambda: clinic.release("d", "c", **more)
-    clinic.run("UPDATE people SET town = 'z' WHERE id > 99")
-    yield lambda: clinic.release("d", "c", **more)
+    rows = [(("a" if i % 2 else "A") + str(i // 2 % 6), 20 + i) for i in range(N)]
+    columns = "pid TEXT COLLATE NOCASE, age INTEGER"
+    clinic.table("people", columns, rows)
+    options: dict[str, Any] = {"entity": "pid", "k": 2}
+    yield lambda: clinic.anonymize(entity_normalize="trim", **options)
+    clinic.table("alike", columns, [(pid.lower(), age) for pid, age in rows])
+    yield lambda: clinic.anonymize(table="alike", **options)
 
 
-@case("It records the number of the last release.")
-def damaged_note(world: Runs) -> Acts:
+@case("Name that column as `entity`, or leave persons out of expect.")
+def expected_persons_of_nobody(world: Runs) -> Acts:
     clinic = world.clinic()
-    clinic.chain()
-    clinic.release()
-    [note] = (path for path in clinic.folder.glob("*c.key*") if path.name != "c.key")
-    note.write_text("damaged")
-    yield clinic.release
-    note.unlink()
-    yield clinic.release
+    yield lambda: job(clinic, expect={"persons": "30 %"})
+    yield lambda: job(clinic, expect={"rows": "30 %"})
+    yield lambda: job(clinic, expect={"persons": "30 %"}, entity="id", releases="independent")
 
 
-@case("Name a new file for the key (key_out).")
-def key_of_a_new_chain(world: Runs) -> Acts:
-    clinic = world.clinic()
-    rules: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
-    yield lambda: dbanon.create_chain(clinic.url, "c", **rules)
-    yield lambda: dbanon.create_chain(clinic.url, "c", key_out=clinic.folder / "c.key", **rules)
-    dbanon.close_chain(clinic.url, "c")
-    yield lambda: dbanon.create_chain(
-        clinic.url, "d", new_chain_from="c", key=clinic.key(), **rules
-    )
-
-
-@case("Name the persons by their identifiers")
-def nobody_to_withdraw(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    clinic.release()
-    yield lambda: dbanon.withdraw(clinic.url, "c", [], key=clinic.key())
-    yield lambda: dbanon.withdraw(clinic.url, "c", ["3"], key=clinic.key())
-
-
-@case("Release it once there are at least {} persons")
-def too_few_persons(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    clinic.run("DELETE FROM people WHERE id > 1")
-    hint = yield clinic.release
-    assert f"at least {K} persons" in hint
+@case("Check whether the source is complete.")
+def a_truncated_source(world: Runs) -> Acts:
+    clinic, expect = world.clinic(), {"rows": "30 %"}
+    job(clinic, expect=expect)
+    clinic.run("DELETE FROM people WHERE id > 11")
+    hint = yield lambda: job(clinic, expect=expect)
+    [option] = re.findall(r"--accept-counts \w+", hint)
+    yield lambda: job(clinic, option, expect=expect)
+    # Later runs compare with that release.
+    yield lambda: job(clinic, expect=expect)
     clinic.table("people")
-    yield clinic.release
+    yield lambda: job(clinic, "--accept-counts rows", expect=expect)
 
 
-@case("Close it first: dbanon chain close URL {}")
-def predecessor_is_open(world: Runs) -> Acts:
+@case("Look at the column's values. If the type is as it should be")
+def another_type(world: Runs) -> Acts:
+    clinic = world.clinic()
+    job(clinic)
+    clinic.table("people", COLUMNS.replace("age INTEGER", "age REAL"))
+    hint = yield lambda: job(clinic)
+    [option] = re.findall(r"--accept-types \w+", hint)
+    yield lambda: job(clinic, option)
+    yield lambda: job(clinic)
+
+
+@case("Give each a role in the job file, or set on_new_column: drop.")
+def a_column_without_role(world: Runs) -> Acts:
+    clinic = world.clinic()
+    columns = {"age": {"role": "quasi_identifier"}}
+    yield lambda: job(clinic, columns=columns)
+    yield job_of(clinic)
+    yield lambda: job(clinic, columns=columns, on_new_column="drop")
+
+
+def job_of(clinic: Clinic) -> Act:
+    return lambda: job(clinic)
+
+
+@case("Leave out `where`, and name a view of these rows.")
+def a_condition_of_a_driver(world: Runs) -> Acts:
+    import adbc_driver_sqlite.dbapi
+
+    clinic = world.clinic("CREATE VIEW adults AS SELECT * FROM people WHERE age > 21")
+    with adbc_driver_sqlite.dbapi.connect(str(clinic.file)) as connection:
+        options: dict[str, Any] = {
+            "database": connection, "target": f"sqlite:///{clinic.folder}/target.sqlite",
+            "kept_columns": "client",
+        }  # fmt: skip
+        yield lambda: clinic.anonymize(where="age > 21", **options)
+        yield lambda: clinic.anonymize(table="adults", **options)
+
+
+@case("Write mysql+pymysql://user@host/database.")
+def another_driver_of_mariadb(world: Runs) -> Acts:
+    server = world.fixture("mariadb_server")
+    url = server.url()
+    yield lambda: dbanon.releases(re.sub(r"^[a-z+]+:", "mysql+mysqldb:", url))
+    yield lambda: dbanon.releases(re.sub(r"^[a-z+]+:", "mysql+pymysql:", url))
+
+
+@case("Give the connection and the name of a table, or the relation to")
+def a_relation_of_duckdb(world: Runs) -> Acts:
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE people AS SELECT range % 7 AS age FROM range(24)")
+        relation = connection.table("people")
+        call = {"table": "people", "output": "released", **options}
+        yield lambda: dbanon.anonymize(relation, **call)
+        yield lambda: dbanon.anonymize(connection, **call)
+        yield lambda: dbanon.anonymize_frame(relation, **options)
+
+
+@case("Commit or roll back first, or give connection.engine.")
+def a_transaction_of_sqlalchemy(world: Runs) -> Acts:
+    clinic = world.clinic()
+    engine = sqlalchemy.create_engine(clinic.url)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("SELECT 1"))
+        yield lambda: clinic.anonymize(database=connection)
+        yield lambda: clinic.anonymize(database=connection.engine)
+        connection.commit()
+        yield lambda: clinic.anonymize(database=connection)
+        connection.execute(sqlalchemy.text("SELECT 1"))
+        connection.rollback()
+        yield lambda: clinic.anonymize(database=connection)
+    engine.dispose()
+
+
+@case("Commit first, and give session.get_bind().")
+def a_session_of_sqlalchemy(world: Runs) -> Acts:
+    from sqlalchemy.orm import Session
+
+    clinic = world.clinic()
+    engine = sqlalchemy.create_engine(clinic.url)
+    with Session(engine) as session:
+        yield lambda: clinic.anonymize(database=session)
+        session.commit()
+        yield lambda: clinic.anonymize(database=session.get_bind())
+    engine.dispose()
+
+
+@case("Take their rights away: chmod 600 {}.")
+def a_readable_key(world: Runs) -> Acts:
+    clinic = world.clinic()
+    key = clinic.folder / "a key"
+    key.write_text("00" * 32)
+    key.chmod(0o644)
+    options: dict[str, Any] = {"pseudonyms": ["id"], "pseudonym_key": f"file:{key}"}
+    hint = yield lambda: clinic.anonymize(**options)
+    [line] = re.findall(r"chmod 600 .*?(?=\. If others)", hint)
+    subprocess.run(shlex.split(line), check=True)
+    yield lambda: clinic.anonymize(**options)
+
+
+@case("Leave out cluster.")
+def classes_of_a_chain(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.chain()
-    follow = lambda: clinic.chain("d", new_chain_from="c", key=clinic.key())  # noqa: E731
-    hint = yield follow
-    yield lambda: command(printed_command(hint, "dbanon chain close", clinic.url))
-    yield follow
+    plan = lambda **more: dbanon.plan(  # noqa: E731
+        clinic.url, table="people", quasi_identifiers=["age"], k=K, output="planned", entity="id",
+        chain=dbanon.Chain("c", key=clinic.key()), **more
+    )  # fmt: skip
+    yield lambda: plan(cluster=True)
+    yield plan
 
 
-@case("Give each person a single value in the source")
-def several_values_of_a_person(world: Runs) -> Acts:
-    clinic = world.clinic("INSERT INTO people SELECT id, age + 1, height, town, ill FROM people")
-    clinic.chain(max_rows_per_person=2)
-    yield clinic.release
-    yield lambda: clinic.release(quasi_identifiers=["height"], keep=["age"])
-    single = world.clinic("INSERT INTO people SELECT id, age + 1, height, town, ill FROM people")
-    single.run("UPDATE people SET age = (SELECT min(p.age) FROM people p WHERE p.id = people.id)")
-    single.chain(max_rows_per_person=2)
-    yield single.release
-
-
-@case("Merge the rows of each person in the source.")
-def several_rows_of_a_person(world: Runs) -> Acts:
-    clinic = world.clinic("INSERT INTO people SELECT * FROM people WHERE id < 3")
-    clinic.chain()
-    yield clinic.release
-    dbanon.close_chain(clinic.url, "c")
-    clinic.chain("d", max_rows_per_person=2)
-    yield lambda: clinic.release("d")
-    merged = world.clinic("INSERT INTO people SELECT * FROM people")
-    merged.chain()
-    merged.table("people", rows=sorted({*_PEOPLE}))
-    yield merged.release
-
-
-@case("Delete these rows or name their persons in the source")
-def rows_of_nobody(world: Runs) -> Acts:
-    deletes, names, leaves_out = (
-        world.clinic("UPDATE people SET id = NULL WHERE id = 5") for _ in range(3)
-    )
-    for clinic in (deletes, names, leaves_out):
-        clinic.chain()
-    yield deletes.release
-    deletes.run("DELETE FROM people WHERE id IS NULL")
-    yield deletes.release
-    names.run("UPDATE people SET id = 5 WHERE id IS NULL")
-    yield names.release
-    yield lambda: leaves_out.release(where="id IS NOT NULL")
-
-
-@case("If they really are other people")
-def many_leave_and_come(world: Runs) -> Acts:
+@case("Raise the limit (`time_limit`), or use a faster `method` or `block_size`.")
+def a_slow_method(world: Runs) -> Acts:
     clinic = world.clinic()
-    clinic.chain()
-    clinic.release()
-    clinic.run("UPDATE people SET id = id + 100 WHERE id < 12")
-    hint = yield clinic.release
-    yield lambda: clinic.release(part=printed_options(hint))
+    rows = np.random.default_rng(3).normal(size=(12_000, 3)).tolist()
+    clinic.table("people", "a REAL, b REAL, c REAL", rows)
+    options: dict[str, Any] = {"quasi_identifiers": ["a", "b", "c"], "method": "kmember"}
+    yield lambda: clinic.anonymize(time_limit=0.6, **options)
+    yield lambda: clinic.anonymize(time_limit=60.0, block_size=400, **options)
+    yield lambda: clinic.anonymize(time_limit=60.0, **options | {"method": "mdav"})
 
 
-@case("Release it with `k={}`, or create another chain")
-def another_k(world: Runs) -> Acts:
+@case("The time passed while the run waited for the database")
+def a_slow_source(world: Runs) -> Acts:
     clinic = world.clinic()
-    clinic.chain(mode="measure")
-    clinic.release()
-    hint = yield lambda: clinic.release(k=4)
-    yield lambda: clinic.release(**printed_options(hint))
-    clinic.close_for("d", mode="measure")
-    yield lambda: clinic.release("d", "c", k=4)
+    yield lambda: clinic.anonymize(time_limit=1e-4)
+    yield lambda: clinic.anonymize(time_limit=60)
 
 
-_ILL: dict[str, Any] = {
-    "sensitive": ["ill"], "models": [Model(kind="distinct_l", level=2, attribute="ill")],
-}  # fmt: skip
+# What strict refuses, and earlier releases.
 
 
-@case("Leave out `models`. Or create another chain")
-def models_of_several_rows(world: Runs) -> Acts:
-    clinic = world.clinic("INSERT INTO people SELECT * FROM people WHERE id < 3")
-    clinic.chain(max_rows_per_person=2)
-    yield lambda: clinic.release(**_ILL)
-    yield lambda: clinic.release(sensitive=["ill"])
-    clinic.run("CREATE VIEW single AS SELECT DISTINCT * FROM people")
-    clinic.chain("d", table="single")
-    yield lambda: clinic.release("d", table="single", row_key=["id"], **_ILL)
-
-
-def _file(clinic: Clinic, codes: Sequence[str]) -> str:
-    """A CSV file of persons with a code each."""
-    path = clinic.folder / "rows.csv"
-    path.write_text("id,age,code\n" + "".join(
-        f"{i},{age},{codes[i % len(codes)]}\n" for i, age, *_ in _PEOPLE
-    ))  # fmt: skip
-    return f"file:{path}"
-
-
-@case("State the former type (`types`)")
-def other_types_of_a_file(world: Runs) -> Acts:
+@case("To release it all the same, with no protection against this: {}")
+def a_second_release(world: Runs) -> Acts:
     clinic = world.clinic()
-    url = _file(clinic, ["A1", "B2"])
-    clinic.chain(table="rows", source=url)
-    options: dict[str, Any] = {
-        "database": url, "table": "rows", "target": clinic.url, "keep": ["code"],
+    clinic.anonymize(entity="id")
+    hint = yield lambda: clinic.anonymize(entity="id")
+    yield lambda: clinic.anonymize(entity="id", **printed_options(hint))
+    line = printed_command(hint, "dbanon chain create", clinic.url)
+    yield lambda: command(line.replace("people.key", clinic.key("people")[5:]))
+    yield lambda: clinic.release("people")
+
+
+def _linking(world: Runs) -> Clinic:
+    """A table with columns that undo classes."""
+    clinic = world.clinic()
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in LINKING.items())
+    rows = zip(*(values for _, values in LINKING.values()), strict=True)
+    clinic.table("people", columns, list(rows))
+    return clinic
+
+
+@case("Name it as a quasi-identifier or, if it numbers groups, as `entity`")
+def a_household_that_is_kept(world: Runs) -> Acts:
+    clinic = _linking(world)
+    key = clinic.folder / "key"
+    key.write_text("00" * 32)
+    key.chmod(0o600)
+    known = ["age", "height"]
+    options: dict[str, Any] = {"quasi_identifiers": known, "k": 5, "releases": "independent"}
+    yield lambda: clinic.anonymize(keep=["household"], strict=True, **options)
+    yield lambda: clinic.anonymize(strict=True, **options)
+    yield lambda: clinic.anonymize(keep=["household"], **options)
+    yield lambda: clinic.anonymize(entity="household", strict=True, **options)
+    yield lambda: clinic.anonymize(pseudonyms=["household"], pseudonym_key=f"file:{key}", **options)
+    options["quasi_identifiers"] = [*known, "household"]
+    yield lambda: clinic.anonymize(strict=True, **options)
+
+
+@case("Do not copy it, name it as a quasi-identifier, or leave out `strict`.")
+def a_column_that_tells(world: Runs) -> Acts:
+    clinic = world.clinic("ALTER TABLE people ADD born INTEGER", "UPDATE people SET born = id * 37")
+    yield lambda: clinic.anonymize(keep=["born"], strict=True)
+    yield lambda: clinic.anonymize(strict=True)
+    yield lambda: clinic.anonymize(quasi_identifiers=["age", "born"], strict=True)
+    yield lambda: clinic.anonymize(keep=["born"])
+
+
+# Advice, evaluations and certificates.
+
+
+@case("Name the columns whose values others may know about a person")
+def nothing_to_advise_on(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.table("notes", "id INTEGER, note TEXT", [(i, f"note {i}") for i in range(60)])
+    advise = lambda **more: dbanon.advise(clinic.url, "notes", k=(4, 5), **more)  # noqa: E731
+    yield advise
+    yield lambda: advise(quasi_identifiers=["note"])
+
+
+def _advise(**options: Any) -> Act:
+    frame = pd.DataFrame(PEOPLE, columns=["id", "age", "height", "town", "ill"])
+    asked: dict[str, Any] = {
+        "quasi_identifiers": ["age", "height"], "k": (3, 4), "methods": ("mdav",),
     }  # fmt: skip
-    clinic.release(**options)
-    _file(clinic, ["1", "2"])
-    yield lambda: clinic.release(**options)
-    yield lambda: clinic.release(types={"code": "text"}, **options)
-    _file(clinic, ["B2", "A1"])
-    yield lambda: clinic.release(**options)
-    _file(clinic, ["1", "2"])
-    clinic.close_for("d", table="rows", source=url)
-    yield lambda: clinic.release("d", "c", **options)
+    return lambda: dbanon.advise(frame, **(asked | options))
 
 
-@case("Load the files into tables of one database")
-def a_file_and_a_table(world: Runs) -> Acts:
-    clinic, rules = _labs(world, create=False), {"tables": ["labs"], "max_rows_per_person": 3}
-    url = _file(clinic, ["A1"])
-    yield lambda: clinic.chain(table="rows", source=url, **rules)
-    lines = Path(url.removeprefix("file:")).read_text().splitlines()
-    clinic.table("rows", "id INTEGER, age INTEGER, code TEXT", [x.split(",") for x in lines[1:]])
-    clinic.chain(table="rows", **rules)
-    yield lambda: clinic.release(table="rows", part=_outputs(clinic))
+@case("Raise `max_risk` or `max_loss`, try other `k`")
+def limits_that_nothing_fits(world: Runs) -> Acts:
+    yield _advise(max_loss=0.0)
+    yield _advise(max_loss=1.0)
+    yield _advise(max_risk=1.0)
+    yield _advise(max_loss=0.9, k=(3, 4, 5), methods=("mdav", "mondrian"))
+    yield _advise(max_loss=0.9, quasi_identifiers=["age"])
 
 
-@case("Name the database that has the chain as target")
-def a_file_without_target(world: Runs) -> Acts:
-    clinic = world.clinic()
-    url = _file(clinic, ["A1"])
-    clinic.chain(table="rows", source=url)
-    options: dict[str, Any] = {"database": url, "table": "rows"}
-    yield lambda: clinic.release(**options)
-    yield lambda: clinic.release(target=clinic.url, **options)
+@case("Raise `max_seconds`.")
+def few_seconds(world: Runs) -> Acts:
+    yield _advise(max_seconds=1e-9)
+    yield _advise(max_seconds=60.0)
 
 
-@case("Cast it to text or to an integer in a view")
-def entity_of_fractions(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.table("people", _COLUMNS.replace("id INTEGER", "id REAL"))
-    hint = yield clinic.chain
-    # The views of SQLite have no types.
-    assert hint.endswith("in a copy of the table.")
-    for name, kind in (("c", "TEXT"), ("d", "INTEGER")):
-        clinic.table(f"of_{name}", _COLUMNS.replace("id INTEGER", f"id {kind}"))
-        clinic.chain(name, table=f"of_{name}")
-        yield lambda name=name: clinic.release(name, table=f"of_{name}")  # type: ignore[misc]
+@case("Choose a smaller `k`, or a larger table.")
+def few_rows(world: Runs) -> Acts:
+    yield _advise(k=(50, 60))
+    yield _advise(k=(3, 4))
 
 
-@case("Give it a binary, deterministic collation in a view")
-def entity_without_case(world: Runs) -> Acts:
-    clinic, rows = world.clinic(), [(f"p{i}" if i else "P1", 20 + i) for i in range(N)]
-    clinic.table("people", "id TEXT COLLATE NOCASE, age INTEGER", rows)
-    yield clinic.chain
-    clinic.table("apart", "id TEXT COLLATE BINARY, age INTEGER", rows)
-    clinic.chain(table="apart")
-    yield lambda: clinic.release(table="apart")
-
-
-@case("The rules of a chain are fixed")
-def other_rules(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    yield lambda: clinic.release(part={"rules": {"changes": "freeze"}})
-    yield clinic.release
-    clinic.close_for("d", changes="freeze")
-    yield lambda: clinic.release("d", "c", part={"rules": {"changes": "freeze"}})
-
-
-@case("Leave out `max_exposed`.")
-def a_limit_of_exposed(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    yield lambda: clinic.release(part={"max_exposed": 0.1})
-    yield clinic.release
-
-
-@case("The database was restored or copied.")
-def a_restored_database(world: Runs) -> Acts:
-    clinic = world.clinic()
-    clinic.chain()
-    clinic.release()
-    place, older, newer = (clinic.folder / f"{n}.sqlite" for n in ("clinic", "older", "newer"))
-    shutil.copy(place, older)
-    clinic.release()
-    shutil.copy(place, newer)
-    shutil.copy(older, place)
-    hint = yield clinic.release
-    assert "release 2" in hint
-    shutil.copy(newer, place)
-    yield clinic.release
-    shutil.copy(older, place)
-    clinic.close_for("d")
-    yield lambda: clinic.release("d", "c")
-
-
-# Chains of several tables.
-
-
-_LABS = [(i, age, test) for i, age, _, town, ill in _PEOPLE for test in (town, ill)]
-
-
-def _labs(
-    world: Runs, columns: str = "id INTEGER, age INTEGER, test TEXT", create: bool = True
-) -> Clinic:
-    """A chain of the persons and of two tests of each."""
-    clinic = world.clinic()
-    clinic.table("labs", columns, _LABS)
-    if create:
-        clinic.chain(tables=["labs"], max_rows_per_person=3)
-    return clinic
-
-
-def _outputs(clinic: Clinic, **more: Any) -> dict[str, Any]:
-    return {"outputs": {"labs": clinic.new_output()}} | more
-
-
-@case("Give it the same type in all tables of the chain.")
-def types_of_two_tables(world: Runs) -> Acts:
-    clinic = _labs(world, "id INTEGER, age BIGINT, test TEXT")
-    yield lambda: clinic.release(part=_outputs(clinic))
-    clinic.table("labs", "id INTEGER, age INTEGER, test TEXT", _LABS)
-    yield lambda: clinic.release(part=_outputs(clinic))
-
-
-@case("Name one output for each of the further tables")
-def tables_without_outputs(world: Runs) -> Acts:
-    clinic = _labs(world)
-    hint = yield clinic.release
-    assert "labs" in hint
-    yield lambda: clinic.release(part=_outputs(clinic, kept={"labs": ["test"]}))
-
-
-@case("Name another table for each: `output`")
-def tables_of_one_output(world: Runs) -> Acts:
-    clinic = _labs(world)
-    yield lambda: clinic.release(output="same", part={"outputs": {"labs": "same"}})
-    yield lambda: clinic.release(output="same", part={"outputs": {"labs": "another"}})
-
-
-@case("Leave out `exports`, and export the tables yourself")
-def exports_of_tables(world: Runs) -> Acts:
-    clinic = _labs(world)
-    exports = [{"path": str(clinic.folder / "rows.csv")}]
-    yield lambda: clinic.release(exports=exports, part=_outputs(clinic))
-    yield lambda: clinic.release(output="first", part=_outputs(clinic))
-    yield lambda: clinic.run("SELECT * FROM first")
-
-
-@case("Leave out `where`. To select rows, create the chain of a view for each table.")
-def rows_of_tables(world: Runs) -> Acts:
-    clinic = _labs(world)
-    yield lambda: clinic.release(where="age > 21", part=_outputs(clinic))
-    for table in ("people", "labs"):
-        clinic.run(f"CREATE VIEW {table}_21 AS SELECT * FROM {table} WHERE age > 21")
-    clinic.chain("d", table="people_21", tables=["labs_21"], max_rows_per_person=3)
-    yield lambda: clinic.release(
-        "d", table="people_21", row_key=["id"], part={"outputs": {"labs_21": "few"}}
+@case("Choose a smaller `k`, another value of `nulls`, or a larger table.")
+def few_rows_without_nulls(world: Runs) -> Acts:
+    frame = pd.DataFrame(PEOPLE, columns=["id", "age", "height", "town", "ill"])
+    frame["age"] = frame.age.where(frame.index % 2 == 0)
+    advise = lambda **more: dbanon.advise(  # noqa: E731
+        frame, **{"quasi_identifiers": ["age"], "methods": ("mdav",), "k": (13, 14), **more}
     )
-    yield lambda: clinic.release(part=_outputs(clinic))
+    yield lambda: advise(nulls="suppress")
+    yield lambda: advise(nulls="suppress", k=(3, 4))
+    yield lambda: advise(nulls="merge", k=(12, 13))
 
 
-@case("All tables are released with the quasi-identifiers")
-def a_quasi_identifier_twice(world: Runs) -> Acts:
-    clinic = _labs(world)
-    yield lambda: clinic.release(part=_outputs(clinic, kept={"labs": ["age", "test"]}))
-    yield lambda: clinic.release(part=_outputs(clinic, kept={"labs": ["test"]}))
+@case("Leave out the rows with NULL in a view.")
+def a_bound_of_nulls(world: Runs) -> Acts:
+    frame = pd.DataFrame({"age": [None, *range(23)], "size": range(24)})
+    bound = lambda rows: dbanon.certificate(rows, 4, seconds=0.1)  # noqa: E731
+    yield lambda: bound(frame)
+    yield lambda: bound(frame.dropna())
 
 
-@case("Name each table once.")
-def a_table_twice(world: Runs) -> Acts:
-    clinic = _labs(world, create=False)
-    yield lambda: clinic.chain(tables=["labs", "labs"], max_rows_per_person=3)
-    yield lambda: clinic.chain(tables=["labs"], max_rows_per_person=3)
-
-
-@case("Cast it to {} in a view, and anonymize the view.")
-def entities_of_two_types(world: Runs) -> Acts:
-    clinic = _labs(world, "id TEXT, age INTEGER, test TEXT", create=False)
-    hint = yield lambda: clinic.chain(tables=["labs"], max_rows_per_person=3)
-    [kind] = re.findall(r"Cast it to (\w+) ", hint)
-    clinic.table("cast_labs", f"id {kind}, age INTEGER, test TEXT", _LABS)
-    clinic.chain(tables=["cast_labs"], max_rows_per_person=3)
-    yield lambda: clinic.release(part={"outputs": {"cast_labs": "labs_out"}})
-
-
-@case("Create the chain of a view that adds")
-def a_column_of_another_table(world: Runs) -> Acts:
-    clinic, names = _labs(world), {"quasi_identifiers": ["age", "smokes"]}
-    clinic.run("ALTER TABLE labs ADD smokes INTEGER", "UPDATE labs SET smokes = id % 2")
-    yield lambda: clinic.release(part=_outputs(clinic), **names)
-    clinic.run("CREATE VIEW joined AS SELECT p.*, l.smokes FROM people AS p JOIN labs AS l"
-               " ON l.id = p.id AND l.test = p.town")  # fmt: skip
-    dbanon.close_chain(clinic.url, "c")
-    clinic.chain("d", table="joined", tables=["labs"], max_rows_per_person=3)
-    yield lambda: clinic.release(
-        "d", table="joined", row_key=["id"], part=_outputs(clinic), **names
+@case("Name the hierarchy that the labels come from: `hierarchies`.")
+def labels_without_hierarchy(world: Runs) -> Acts:
+    original = pd.DataFrame({"age": [1, 2, 3, 4] * 3})
+    released = pd.DataFrame({"age": ["low", "low", "high", "high"] * 3})
+    evaluate = lambda **more: dbanon.evaluate(  # noqa: E731
+        original, released, quasi_identifiers=["age"], **more
     )
+    yield evaluate
+    tree = {"tree": {"*": {"low": ["1", "2"], "high": ["3", "4"]}}}
+    yield lambda: evaluate(hierarchies={"age": tree})
 
 
-# Releases that are measured together.
+@case("dbanon releases lists them. To evaluate tables from elsewhere")
+def no_release_to_evaluate(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(output="released")
+    yield lambda: dbanon.evaluate_release(clinic.url, "nothing")
+    yield lambda: command(f"dbanon releases {clinic.url}")
+    yield lambda: dbanon.evaluate_release(clinic.url, "released")
+    rows, _ = release(rows="input")
+    yield lambda: dbanon.evaluate(rows, rows, quasi_identifiers=["age", "size"])
 
 
-def _releases(world: Runs) -> Clinic:
-    """Releases of two sources by an entity, and with another column of persons."""
-    clinic = world.clinic("ALTER TABLE people ADD nr INTEGER", "UPDATE people SET nr = id + 100")
-    clinic.table("others", f"{_COLUMNS}, nr INTEGER", [(*row, row[0]) for row in _PEOPLE])
-    for name, table in (("may", "people"), ("june", "people"), ("of_others", "others")):
-        clinic.anonymize(
-            output=name, table=table, entity="id", releases="independent", keep=["nr", "town"]
+@case("Cast it to a date in a view.")
+def timestamps_of_a_tree(world: Runs) -> Acts:
+    path = world.path / world.new(".duckdb")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE days AS SELECT TIMESTAMP '2020-01-01' + INTERVAL 1 DAY"
+                           " * (range % 5) AS day FROM range(20)")  # fmt: skip
+        connection.execute("CREATE VIEW dates AS SELECT CAST(day AS DATE) AS day FROM days")
+    for table in ("days", "dates"):
+        yield lambda table=table: command(  # type: ignore[misc]
+            f"dbanon hierarchy suggest duckdb:///{path} --table {table} --column day"
         )
-    return clinic
 
 
-@case("Name two releases or more.")
-def one_release(world: Runs) -> Acts:
-    clinic = _releases(world)
-    clinic.table("third")
-    clinic.chain(table="third")
-    clinic.release(table="third")
-    yield lambda: dbanon.measure_releases(clinic.url, ["may"], entity="nr")
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"], entity="nr")
-    yield lambda: command(f"dbanon chain measure {clinic.url} c --chain-key {clinic.key()}")
+@case('Give its values in order: {"ordered": ["low", "high"]}.')
+def a_column_that_enumerates_nothing(world: Runs) -> Acts:
+    clinic = world.clinic()
+    options: dict[str, Any] = {
+        "quasi_identifiers": ["age", "town"], "recoding": "generalization", "method": "gaa_cp",
+    }  # fmt: skip
+    yield lambda: clinic.anonymize(hierarchies={"town": {"enum": True}}, **options)
+    order = {"town": {"ordered": ["a", "b", "c"]}}
+    yield lambda: clinic.anonymize(hierarchies=order, **options)
 
 
-@case("Leave out `sensitive`, or name the column that identifies persons")
-def sensitive_values_of_the_record(world: Runs) -> Acts:
-    clinic, names = _releases(world), ["may", "june"]
-    yield lambda: dbanon.measure_releases(clinic.url, names, sensitive=["town"])
-    yield lambda: dbanon.measure_releases(clinic.url, names)
-    yield lambda: dbanon.measure_releases(clinic.url, names, sensitive=["town"], entity="nr")
+# Verifications and exports.
 
 
-@case("Name only releases of one source with one entity.")
-def releases_of_two_sources(world: Runs) -> Acts:
-    clinic = _releases(world)
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "of_others"])
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"])
+@case("Find out who changed it, and release it again.")
+def a_changed_release(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(output="released", keep=["ill"])
+    clinic.run("UPDATE released SET ill = 'well'")
+    verify = lambda: dbanon.verify(clinic.url, "released")  # noqa: E731
+    yield verify
+    clinic.anonymize(output="released", keep=["ill"], if_exists="replace")
+    yield verify
 
 
-@case("Name only releases of one source with one entity.")
-def columns_of_two_sources(world: Runs) -> Acts:
-    clinic = _releases(world)
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "of_others"], entity="nr")
-    yield lambda: dbanon.measure_releases(clinic.url, ["may", "june"], entity="nr")
+@case("Leave out `quasi_identifiers`, or name the table instead of the id.")
+def columns_of_a_release_by_id(world: Runs) -> Acts:
+    clinic = world.clinic()
+    report = clinic.anonymize(output="released")
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
+    yield lambda: dbanon.verify(clinic.url, report.release_id, **options)
+    yield lambda: dbanon.verify(clinic.url, report.release_id)
+    yield lambda: dbanon.verify(clinic.url, "released", **options)
 
 
-@case("Name columns that every release has: `sensitive`.")
-def a_column_of_one_release(world: Runs) -> Acts:
-    clinic, names = _releases(world), ["may", "june"]
-    measure = lambda name: dbanon.measure_releases(  # noqa: E731
-        clinic.url, names, entity="nr", sensitive=[name]
+@case("Do not pass this file on.")
+def a_changed_file(world: Runs) -> Acts:
+    clinic = world.clinic()
+    path = clinic.folder / "rows.csv"
+    export = lambda **more: clinic.anonymize(  # noqa: E731
+        output="released", exports=[{"path": str(path), **more}], if_exists="replace"
     )
-    yield lambda: measure("ill")
-    yield lambda: measure("town")
+    export()
+    path.write_text(path.read_text().replace("2", "3"))
+    yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+    path.unlink()
+    yield export
+    yield lambda: dbanon.verify_file(path, ledger=clinic.url)
 
 
-@case("Name a column without NULL: `entity`.")
-def nobody_in_a_release(world: Runs) -> Acts:
-    clinic = world.clinic("ALTER TABLE people ADD nr INTEGER",
-                          "UPDATE people SET nr = CASE WHEN id > 1 THEN id END")  # fmt: skip
-    options: dict[str, Any] = {"keep": ["id", "nr"], "releases": "independent"}
-    for name in ("may", "june"):
-        clinic.anonymize(output=name, **options)
-    measure = lambda entity: dbanon.measure_releases(  # noqa: E731
-        clinic.url, ["may", "june"], entity=entity
-    )
-    yield lambda: measure("nr")
-    yield lambda: measure("id")
-    for name in ("may", "june"):
-        clinic.anonymize(output=name, where="nr IS NOT NULL", if_exists="replace", **options)
-    yield lambda: measure("nr")
+@case("Name the database that has the release's ledger")
+def a_file_of_another_ledger(world: Runs) -> Acts:
+    clinic, other = world.clinic(), world.clinic()
+    path = clinic.folder / "rows.csv"
+    report = clinic.anonymize(output="released", exports=[{"path": str(path)}])
+    other.anonymize()
+    yield lambda: dbanon.verify_file(path, ledger=other.url)
+    yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+    yield lambda: command(f"dbanon show {clinic.url} {report.release_id}")
+
+
+@case("To recount it, name its `quasi_identifiers` and `k`.")
+def a_file_of_no_release(world: Runs) -> Acts:
+    path = world.path / world.new(".parquet")
+    pd.DataFrame({"age": [20] * 9}).to_parquet(path)
+    yield lambda: dbanon.verify_file(path)
+    yield lambda: dbanon.verify_file(path, quasi_identifiers=["age"], k=K)
+
+
+@case("Export Parquet instead: some of these values may look alike")
+def a_file_of_other_rows(world: Runs) -> Acts:
+    from unittest.mock import patch
+
+    from dbanon.run import export
+
+    clinic, write = world.clinic(), export.formats.write
+
+    def lose_a_row(file: Any, told: Any, schema: Any, pieces: Any, **more: Any) -> None:
+        lost = pieces if told.format == "parquet" else [batch.slice(1) for batch in pieces]
+        write(file, told, schema, lost, **more)
+
+    with patch.object(export.formats, "write", lose_a_row):
+        for ending in ("csv", "parquet"):
+            path = clinic.folder / f"rows.{ending}"
+            yield lambda path=path: clinic.anonymize(exports=[{"path": str(path)}])  # type: ignore[misc]

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import hint_of
-from tests.doors.hints_runs import CASES, Case, Runs
+from tests.doors.hints_chains import CASES
+from tests.doors.hints_runs import Case, Runs
 from tests.doors.test_hints_followed import pattern
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Runs]:
     """A folder for the databases of the cases."""
     path = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        yield Runs(path)
+        yield Runs(path, request.getfixturevalue)
 
 
 def follow(case: Case, world: Runs) -> None:
@@ -28,7 +30,7 @@ def follow(case: Case, world: Runs) -> None:
     acts = case.acts(world)
     refused = next(acts)
     hint = hint_of(lambda _: refused(), world)
-    assert pattern(text_of(case.hint)).match(hint), (text_of(case.hint), hint)
+    assert pattern(text_of(case.hint)).search(hint), (text_of(case.hint), hint)
     act, ways = acts.send(hint), 0
     while act is not None:
         act()
