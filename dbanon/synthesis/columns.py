@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.conversion import to_moment
-from dbanon.errors import BoundsRequired, InvalidParameter, UnsupportedType
+from dbanon.errors import BoundsRequired, InvalidParameter
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.spec import HierarchySpec, enum_tree
 from dbanon.hierarchy.tree import Hierarchy
@@ -71,7 +71,6 @@ def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
     InvalidParameter : bounds are not two finite numbers in order; a list does not fit; a nullable
         column has no replacement for NULL; an option names an unknown column, or one of another
         kind.
-    UnsupportedType : a column is neither numeric, date or time, boolean nor text.
     """
     kinds = dict(zip(table.names, table.dtypes, strict=True))
     for option, type_kinds, description in (
@@ -94,11 +93,6 @@ def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
 
 def _public(table: Table, j: int, options: Private) -> PublicColumn:
     name, dtype = table.names[j], table.dtypes[j]
-    if dtype.kind not in "iufbM" + _TEXT:
-        raise UnsupportedType(
-            f'Column "{name}" is of type {dtype}; dp_ranks takes numbers, moments, truths, text.',
-            hint="Leave it out: a column without a public range cannot be released.",
-        )
     column = (
         _line(name, dtype, options)
         if dtype.kind in "iufM"

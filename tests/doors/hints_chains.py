@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dbanon
+from dbanon.chain import run as chain_run
 from dbanon.measures import Model
-from tests.doors.hints_runs import (
-    CASES as CASES,
-)
 from tests.doors.hints_runs import (
     COLUMNS,
     PEOPLE,
+    Act,
     Acts,
     Clinic,
     K,
@@ -176,6 +176,25 @@ def many_leave_and_come(world: Runs) -> Acts:
     yield lambda: clinic.release(part=printed_options(hint))
 
 
+def by_command(clinic: Clinic, words: str = "") -> Act:
+    """The same release on the command line."""
+    return lambda: command(
+        f"dbanon anonymize {clinic.url} --table people -q age --k {K} --entity id --output"
+        f" {clinic.new_output()} --chain c --chain-key {clinic.key()} {words}"
+    )
+
+
+@case("If they really are other people")
+def many_leave_and_come_by_command(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.chain()
+    clinic.release()
+    clinic.run("UPDATE people SET id = id + 100 WHERE id < 12")
+    hint = yield by_command(clinic)
+    [flag] = re.findall(r"--[a-z-]+", hint)
+    yield by_command(clinic, flag)
+
+
 @case("Release it with `k={}`, or create another chain")
 def another_k(world: Runs) -> Acts:
     clinic = world.clinic()
@@ -293,6 +312,15 @@ def a_limit_of_exposed(world: Runs) -> Acts:
     yield clinic.release
 
 
+@case("Leave out `max_exposed`.")
+def a_limit_of_exposed_by_command(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.chain()
+    hint = yield by_command(clinic, "--max-exposed 0.1")
+    assert hint == "Leave out --max-exposed."
+    yield by_command(clinic)
+
+
 @case("The database was restored or copied.")
 def a_restored_database(world: Runs) -> Acts:
     clinic = world.clinic()
@@ -310,6 +338,61 @@ def a_restored_database(world: Runs) -> Acts:
     shutil.copy(older, place)
     clinic.close_for("d")
     yield lambda: clinic.release("d", "c")
+
+
+@case("Ask the owner of the ledger to run it, or to grant the rights")
+def a_chain_of_another_role(world: Runs) -> Acts:
+    server = world.fixture("pg_server")
+    with server.database() as url:
+        server.execute("CREATE TABLE people AS SELECT i AS id, i % 7 AS age FROM"
+                       " generate_series(1, 30) i", url=url)  # fmt: skip
+        key = world.path / world.new()
+        dbanon.create_chain(url, "c", table="people", entity="id", changes="show", key_out=key)
+        release = {"table": "people", "output": "released", "quasi_identifiers": ["age"], "k": K,
+                   "entity": "id", "chain": dbanon.Chain("c", key=f"file:{key}")}  # fmt: skip
+        dbanon.anonymize(url, **release)
+        role = server.create_role("berta", url=url)
+        server.execute("GRANT USAGE ON SCHEMA dbanon TO berta", url=url)
+        yield lambda: dbanon.show_chain(role, "c")
+        yield lambda: dbanon.show_chain(url, "c")
+        text = (Path(__file__).parents[2] / "docs/rights.md").read_text()
+        [grants] = re.findall(r"    GRANT (SELECT, INSERT, UPDATE.*?);", text, re.S)
+        server.execute("GRANT " + grants.replace("publisher", "berta"), url=url)
+        server.execute("GRANT SELECT ON dbanon.release TO berta", url=url)
+        yield lambda: dbanon.show_chain(role, "c")
+
+
+@case('Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.')
+def ranges_of_another_database(world: Runs) -> Acts:
+    clinic = world.clinic()
+    server = world.fixture("pg_server")
+    with server.database() as url:
+        for number, intervals in enumerate(("range", "text", "bounds", "midpoint")):
+            name = f"c{number}"
+            clinic.table(name)
+            clinic.chain(name, table=name)
+            yield lambda name=name, intervals=intervals: clinic.release(  # type: ignore[misc]
+                name, table=name, target=url, recoding="generalization", intervals=intervals
+            )
+
+
+@case("Release it again.")
+def a_chain_that_goes_on_meanwhile(world: Runs) -> Acts:
+    """What another host writes between the two transactions of a release is seen."""
+    clinic, target = world.clinic(), world.clinic()
+    clinic.chain()
+    noted = chain_run._record_published
+
+    def write(job: Any, update: Any) -> bool:
+        clinic.run("UPDATE dbanon_chain SET sequence = sequence + 1")
+        return noted(job, update)
+
+    def interrupted() -> None:
+        with patch.object(chain_run, "_record_published", write):
+            clinic.release(target=target.url)
+
+    yield interrupted
+    yield lambda: clinic.release(target=target.url)
 
 
 # Chains of several tables.
@@ -344,8 +427,10 @@ def types_of_two_tables(world: Runs) -> Acts:
 @case("Name one output for each of the further tables")
 def tables_without_outputs(world: Runs) -> Acts:
     clinic = _labs(world)
-    hint = yield clinic.release
+    hint = yield by_command(clinic)
+    assert "--table-output" in hint
     assert "labs" in hint
+    yield by_command(clinic, "--table-output labs=labs_out --table-keep labs=test")
     yield lambda: clinic.release(part=_outputs(clinic, kept={"labs": ["test"]}))
 
 

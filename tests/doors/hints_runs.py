@@ -199,14 +199,6 @@ def spellings_that_are_equal(world: Runs) -> Acts:
     yield lambda: clinic.anonymize(table="alike", **options)
 
 
-@case("Name that column as `entity`, or leave persons out of expect.")
-def expected_persons_of_nobody(world: Runs) -> Acts:
-    clinic = world.clinic()
-    yield lambda: job(clinic, expect={"persons": "30 %"})
-    yield lambda: job(clinic, expect={"rows": "30 %"})
-    yield lambda: job(clinic, expect={"persons": "30 %"}, entity="id", releases="independent")
-
-
 @case("Check whether the source is complete.")
 def a_truncated_source(world: Runs) -> Acts:
     clinic, expect = world.clinic(), {"rows": "30 %"}
@@ -262,7 +254,7 @@ def a_condition_of_a_driver(world: Runs) -> Acts:
 @case("Write mysql+pymysql://user@host/database.")
 def another_driver_of_mariadb(world: Runs) -> Acts:
     server = world.fixture("mariadb_server")
-    url = server.url()
+    url = server.url("mysql")
     yield lambda: dbanon.releases(re.sub(r"^[a-z+]+:", "mysql+mysqldb:", url))
     yield lambda: dbanon.releases(re.sub(r"^[a-z+]+:", "mysql+pymysql:", url))
 
@@ -349,6 +341,34 @@ def a_slow_source(world: Runs) -> Acts:
     clinic = world.clinic()
     yield lambda: clinic.anonymize(time_limit=1e-4)
     yield lambda: clinic.anonymize(time_limit=60)
+
+
+@case("Declare a role for each, such as drop")
+def a_column_without_rule(world: Runs) -> Acts:
+    clinic = world.clinic()
+    rules = {"id": "identifier", "age": "quasi_identifier", "height": "drop", "town": "drop"}
+    dbanon.declare(clinic.url, "people", {**rules, "ill": "drop"})
+    clinic.run("ALTER TABLE people ADD income INTEGER")
+    anonymize = lambda: dbanon.anonymize(  # noqa: E731
+        clinic.url, table="people", output="released", k=K, declared=True
+    )
+    yield anonymize
+    (clinic.folder / "rules.json").write_text('{"income": "drop"}')
+    yield lambda: command(f"dbanon declare {clinic.url} {clinic.folder}/rules.json --table people")
+    yield anonymize
+
+
+@case("GRANT SELECT ON {} to it.")
+def a_role_without_rights(world: Runs) -> Acts:
+    server = world.fixture("pg_server")
+    with server.database() as url:
+        server.execute("CREATE TABLE people AS SELECT i % 7 AS age FROM generate_series(1, 30) i",
+                       url=url)  # fmt: skip
+        role = server.create_role("anna", url=url)
+        verify = lambda: dbanon.verify(role, "people", quasi_identifiers=["age"], k=K)  # noqa: E731
+        hint = yield verify
+        server.execute(f"{hint.removesuffix(' to it.')} TO anna", url=url)
+        yield verify
 
 
 # What strict refuses, and earlier releases.
