@@ -26,8 +26,8 @@ from dbanon.sessions.store import Store
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _HINT = (
-    "Make each release once more, where nobody else can read it, with that column kept. Or"
-    " name another column that all of them have. Without one, dbanon cannot know which rows"
+    "Make each release again, where nobody else can read it, with that column in `keep`. Or name"
+    " another column that all of them have. Without one, dbanon cannot know which rows"
     " belong to the same person. For later releases: a chain of mode measure counts them by keyed"
     " hashes of the column (dbanon chain create … --mode measure), whatever their readers see."
 )

@@ -58,7 +58,9 @@ def person_numbers(persons: NDArray[Any]) -> NDArray[np.int64]:
 
 PublicColumn = NumericDomain | CategoricalDomain
 
-_NEVER = "Say what anyone may know: never the smallest and the largest value of the data."
+_NEVER = (
+    "Name `bounds` that anyone may know without the data, never its smallest and largest value."
+)
 _TEXT = "OU"
 
 

@@ -214,6 +214,6 @@ TYPES: dict[str, tuple[np.dtype[Any], Callable[[Any], Values]]] = {
     "timestamp": (np.dtype("datetime64[us]"), _timestamps("us")),
 }
 _HINT = (
-    f'Say it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
+    f'Declare it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
     " A value that is none of its type is NULL."
 )

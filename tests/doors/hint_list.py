@@ -48,7 +48,8 @@ def text_of(beginning: str) -> str:
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
     steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES) if one.right)
-    tables_and_runs = (case.hint for case in (*OF_TABLES, *OF_RUNS))
+    of_runs = (case for case in OF_RUNS if not case.is_constant)
+    tables_and_runs = (case.hint for case in (*OF_TABLES, *of_runs))
     return frozenset(map(text_of, (*tables_and_runs, *steps)))
 
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import dbanon
 from dbanon.chain import run as chain_run
+from dbanon.chain import together
 from dbanon.measures import Model
 from tests.doors.hints_runs import (
     COLUMNS,
@@ -556,6 +557,21 @@ def a_column_of_one_release(world: Runs) -> Acts:
     )
     yield lambda: measure("ill")
     yield lambda: measure("town")
+
+
+@case(together._HINT, is_constant=True)
+def a_column_of_no_release(world: Runs) -> Acts:
+    clinic, names = _releases(world), ["may", "june"]
+    measure = lambda entity: dbanon.measure_releases(  # noqa: E731
+        clinic.url, names, entity=entity
+    )
+    yield lambda: measure("height")
+    yield lambda: measure("nr")
+    for name in names:
+        clinic.anonymize(output=name, keep=["height"], if_exists="replace")
+    yield lambda: measure("height")
+    clinic.chain(mode="measure")
+    yield clinic.release
 
 
 @case("Name a column without NULL: `entity`.")

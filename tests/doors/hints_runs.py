@@ -22,11 +22,16 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
+import psycopg
 import sqlalchemy
 
 import dbanon
+from dbanon.run import comparison
+from dbanon.run import open as opening
+from dbanon.run import verify as verification
 from tests.doors.hint_doors import run_command
 from tests.doors.hint_steps import CommandRefusedError, World, release
+from tests.postgres_server import conninfo
 from tests.stores.linking import COLUMNS as LINKING
 
 Act = Callable[[], object]
@@ -36,20 +41,29 @@ K, N = 3, 24
 
 @dataclass(frozen=True)
 class Case:
-    """A hint, by the beginning of its text in the sources, and what raises and follows it."""
+    """A hint, and what raises and follows it.
+
+    Parameters
+    ----------
+    hint : the beginning of its text in the sources.
+    is_constant : True for the whole text, if the sources refer to it by a name.
+    """
 
     hint: str
     acts: Callable[..., Acts]
+    is_constant: bool = False
 
 
 CASES: list[Case] = []
 
 
-def case(hint: str) -> Callable[[Callable[..., Acts]], Callable[..., Acts]]:
+def case(
+    hint: str, *, is_constant: bool = False
+) -> Callable[[Callable[..., Acts]], Callable[..., Acts]]:
     """Register a function as the case of a hint."""
 
     def register(acts: Callable[..., Acts]) -> Callable[..., Acts]:
-        CASES.append(Case(hint, acts))
+        CASES.append(Case(hint, acts, is_constant))
         return acts
 
     return register
@@ -372,6 +386,71 @@ def a_role_without_rights(world: Runs) -> Acts:
         hint = yield verify
         server.execute(f"{hint.removesuffix(' to it.')} TO anna", url=url)
         yield verify
+
+
+@case(opening._FRAME, is_constant=True)
+def a_frame_as_a_database(world: Runs) -> Acts:
+    frame = pd.DataFrame({"age": [20, 21] * 12})
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
+    yield lambda: dbanon.anonymize(frame, table="people", output="released", **options)
+    yield lambda: dbanon.anonymize_frame(frame, **options)
+
+
+@case(opening._ENGINE, is_constant=True)
+def a_connection_of_psycopg(world: Runs) -> Acts:
+    server = world.fixture("pg_server")
+    with server.database() as url, psycopg.connect(conninfo(url)) as connection:
+        yield lambda: dbanon.releases(connection)
+        yield lambda: dbanon.releases(url)
+        engine = sqlalchemy.create_engine(re.sub(r"^[a-z+]+:", "postgresql+psycopg:", url))
+        yield lambda: dbanon.releases(engine)
+        engine.dispose()
+
+
+@case(opening._DRAWN, is_constant=True)
+def a_source_without_store(world: Runs) -> Acts:
+    import adbc_driver_sqlite.dbapi
+
+    clinic = world.clinic()
+    target = {"target": f"sqlite:///{clinic.folder}/target.sqlite"}
+    with adbc_driver_sqlite.dbapi.connect(str(clinic.file)) as connection:
+        hint = yield lambda: clinic.anonymize(database=connection, **target)
+        yield lambda: clinic.anonymize(database=connection, **target, **printed_options(hint))
+
+
+@case(
+    "A key is 64 hexadecimal digits, or a file of 32 bytes, as openssl rand -hex 32 makes them.",
+    is_constant=True,
+)
+def a_key_that_is_missing(world: Runs) -> Acts:
+    clinic = world.clinic()
+    key = clinic.folder / "key"
+    options: dict[str, Any] = {"pseudonyms": ["id"], "pseudonym_key": f"file:{key}"}
+    hint = yield lambda: clinic.anonymize(**options)
+    [line] = re.findall(r"openssl rand -hex 32", hint)
+    key.write_bytes(subprocess.run(line.split(), check=True, capture_output=True).stdout)
+    key.chmod(0o600)
+    yield lambda: clinic.anonymize(**options)
+
+
+@case(comparison.AGAIN, is_constant=True)
+def a_release_below_k(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(output="released")
+    clinic.run("UPDATE released SET age = 99 WHERE rowid = 1")
+    verify = lambda: dbanon.verify(clinic.url, "released")  # noqa: E731
+    yield verify
+    yield lambda: dbanon.drop(clinic.url, "released")
+    clinic.anonymize(output="released")
+    yield verify
+
+
+@case(verification._NO_RELEASE, is_constant=True)
+def a_table_below_k(world: Runs) -> Acts:
+    clinic = world.clinic()
+    yield lambda: dbanon.verify(clinic.url, "people", quasi_identifiers=["age"], k=K)
+    yield lambda: clinic.anonymize(output="released")
+    yield lambda: dbanon.verify(clinic.url, "released")
 
 
 # What strict refuses, and earlier releases.

@@ -15,6 +15,7 @@ import pandas as pd
 
 import dbanon
 from dbanon.run import private
+from dbanon.synthesis import columns, declared
 from tests.doors.hint_steps import World
 from tests.doors.hints_runs import Act, Acts, Clinic, Runs, case, command, printed_options
 
@@ -57,6 +58,19 @@ def without_opendp(world: Runs) -> Acts:
         check=True, capture_output=True,
     )  # fmt: skip
     yield synthesize()
+
+
+@case(columns._NEVER, is_constant=True)
+def a_column_without_bounds(world: Runs) -> Acts:
+    yield synthesize(bounds={"a": (0, 100)})
+    yield synthesize(bounds=_BOUNDS)
+
+
+@case(declared._HINT, is_constant=True)
+def a_column_without_type(world: Runs) -> Acts:
+    yield synthesize(types={"a": "number"})
+    yield synthesize(types={"a": "number", "b": "integer"})
+    yield synthesize(types="number")
 
 
 @case("Say which value replaces NULL")
@@ -155,9 +169,9 @@ class Magic(Clinic):
         dbanon.create_budget(self.url, "magic", source="magic", epsilon=60)
 
     def load(self, rows: Sequence[Any] = ()) -> None:
-        columns = "a REAL NOT NULL, town TEXT NOT NULL"
+        kinds = "a REAL NOT NULL, town TEXT NOT NULL"
         pairs = zip(_ROWS[:, 0].tolist(), _TOWNS.tolist(), strict=True)
-        self.table("magic", columns, [*pairs, *rows])
+        self.table("magic", kinds, [*pairs, *rows])
 
     def private(self, **options: Any) -> Any:
         asked: dict[str, Any] = {
