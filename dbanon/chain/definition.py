@@ -89,8 +89,8 @@ def as_part(
                 f'Column "{name}"'
                 f" holds {len(new)} values that were not there when the chain began, and no"
                 " hierarchy covers them.",
-                hint="Bring them under known ones in a view, or begin another chain, with a"
-                " hierarchy of all values that may come.",
+                hint="Replace them by known values in the source. Or close the chain, and create a"
+                " new one whose first release has `hierarchies` with all values that may occur.",
             )
         all_values = (*original.values, *new)
         counts = np.append(original.counts, np.zeros(len(new), np.int64))
@@ -185,7 +185,8 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
     if (str(relation.name), job.entity) != (chain.source, chain.entity):
         raise ChainChanged(
             f'Chain {chain.name} follows "{chain.entity}" of {chain.source}.',
-            hint="Name these, or begin another chain.",
+            hint=f"Release {chain.source} with `entity={json.dumps(chain.entity)}`, or create"
+            " another chain: dbanon chain create.",
         )
     require_entity(session, relation, relation.attribute(chain.entity))
     session.require_rights(relation, [chain.entity])
@@ -202,7 +203,7 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
         "In a chain, where may not read a column that is released as it is: a person who"
         " leaves would reveal its value.",
         detail=f"Released as they are: {', '.join(retained)}.",
-        hint="Choose rows by quasi-identifiers and others, without the name of the table.",
+        hint="Use other columns in `where`, and write them without the name of the table.",
     )
 
 

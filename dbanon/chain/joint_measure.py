@@ -26,8 +26,8 @@ from dbanon.sessions.store import Store
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _HINT = (
-    "Make each release once more, where nobody else can read it, with that column kept. Or"
-    " name another column that all of them have. Without one, dbanon cannot know which rows"
+    "Make each release again, where nobody else can read it, with that column in `keep`. Or name"
+    " another column that all of them have. Without one, dbanon cannot know which rows"
     " belong to the same person. For later releases: a chain of mode measure counts them by keyed"
     " hashes of the column (dbanon chain create … --mode measure), whatever their readers see."
 )
@@ -131,7 +131,7 @@ def measure_together(
     if len(releases) < (2 if entity else 1) or len(set(releases)) < len(releases):
         raise InvalidParameter(
             "Name two or more releases to measure together, each once.",
-            hint="A chain is named alone, beside its key.",
+            hint="Name two releases or more. To measure a chain, name it alone, with its key.",
         )
     if k is not None and k < 2:
         raise InvalidParameter("k must be 2 or more.")
@@ -167,8 +167,8 @@ def _by_record(
     if sensitive:
         raise InvalidParameter(
             "The ledger's record has persons and classes, but no sensitive values.",
-            hint="Leave out the sensitive columns, or name the column of the person that each"
-            " release has (`entity`).",
+            hint="Leave out `sensitive`, or name the column that identifies persons in each"
+            " release: `entity`.",
         )
     records = person_record.recorded_persons(session)
     ids = [_release_id(session, name) for name in names]
@@ -187,7 +187,7 @@ def _by_record(
     if not all(record.has_persons_of(measured[0]) for record in measured):
         raise InvalidParameter(
             "The releases are of several sources, or of several entities.",
-            hint="Persons are compared by the identifiers of one column of one source.",
+            hint="Name only releases of one source with one entity.",
         )
     k = min(record.k for record in measured) if k is None else k
     counts = person_record.measure_each(session, [record.release_id for record in measured], k)
@@ -214,7 +214,7 @@ def _require_one_source(records: Sequence[recorded_report.Recorded]) -> None:
     if len(sources) > 1:
         raise InvalidParameter(
             f"The releases are of {len(sources)} sources: {', '.join(sources)}.",
-            hint="Persons are compared by a column of one source.",
+            hint="Name only releases of one source with one entity.",
         )
 
 
@@ -232,7 +232,9 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
         if required not in attributes:
             raise ColumnNotFound(
                 f'Release {name} has no column "{required}".',
-                hint=_HINT if required == entity else "Name those that all releases have.",
+                hint=_HINT
+                if required == entity
+                else "Name columns that every release has: `sensitive`.",
             )
     if entity in entry.quasi_identifiers:
         raise InvalidParameter(
@@ -251,7 +253,8 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
     if nobodys:
         raise NullInEntity(
             f'Column "{entity}" holds NULL in {nobodys} of {len(rows)} rows of release {name}.',
-            hint="Persons are found by it: name another one, or leave these rows out in a view.",
+            hint="Name a column without NULL: `entity`. Or release the source again without these"
+            " rows.",
         )
     return _ReleaseRows(
         [str(row[1]) for row in rows],

@@ -38,7 +38,7 @@ def read_key(where: str) -> bytes:
     ChainKeyWrong : there is no key, or others may read it. The message reveals none of it.
     """
     origin = "as dbanon chain create makes them"
-    return _read_key(where, ChainKeyWrong, origin, "begin another chain")
+    return _read_key(where, ChainKeyWrong, origin, "create another chain")
 
 
 def has_file(where: str) -> bool:
@@ -60,8 +60,8 @@ def last_published(where: str, identity: str) -> int:
         raise ChainKeyWrong(
             f"The note {path} next to the key cannot be read.",
             hint=(
-                "The file says which release was the last. Let this role read it. If you are sure"
-                " that the database was not restored, you may remove it."
+                "It records the number of the last release. Let this role read it. If it is"
+                " damaged, and the database was not restored from a backup, remove it."
             ),
         ) from None
 

@@ -163,7 +163,8 @@ def create(
         raise InvalidParameter(
             "A chain needs a new key (`key_out`), or the key of the closed chain that it follows"
             " (`new_chain_from`, with the location of its key).",
-            hint="Say where to write the key, or name both the chain and its key.",
+            hint="Name a new file for the key (key_out). To follow a closed chain, name the chain"
+            " (new_chain_from) and its key instead.",
         )
     if not store.lasting:
         raise InvalidParameter(
@@ -302,7 +303,11 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
     secret = read_key(key)
     identifiers = [identifier for identifier in (text.strip() for text in entities) if identifier]
     if not identifiers:
-        raise InvalidParameter("Nobody was named.", hint="Write one person a line.")
+        raise InvalidParameter(
+            "Nobody was named.",
+            hint="Name the persons by their identifiers, on the command line one per line of"
+            " stdin.",
+        )
     with (
         cast(ClientStore, store).job_lock(f"chain-{name}"),
         store.session(write=True) as session,

@@ -115,7 +115,8 @@ def classify_newcomers(
         if not len(records) and first:
             raise TooFewRecords(
                 f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
-                hint="Its first release needs as many persons as a class has.",
+                hint=f"Release it once there are at least {size} persons (with `by`: in one"
+                " stratum).",
             )
         pool, waited = _take(microdata, records), waited[records]
     no_newcomers = NewcomerClasses(

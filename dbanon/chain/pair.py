@@ -6,6 +6,8 @@ matched.
 
 from __future__ import annotations
 
+import shlex
+
 from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
 from dbanon.chain.state import ChainRecord
@@ -37,7 +39,7 @@ def require_no_other_chain(
             raise ChainSamePersons(
                 f"Chain {chain.name} cannot be followed: it is still open.",
                 detail=f'It follows "{chain.entity}" of {chain.source}.',
-                hint="dbanon chain close ends it.",
+                hint=f"Close it first: dbanon chain close URL {shlex.quote(chain.name)}",
             )
     source, sources = str(relation.name), {str(relation.name), *rules.tables}
     existing = [

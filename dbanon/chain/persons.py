@@ -74,7 +74,7 @@ def _require_same_type(parts: Sequence[Part], name: str) -> None:
         raise InvalidParameter(
             f'The column "{name}" has different types in the tables of a chain:'
             f" {', '.join(sorted(types))}.",
-            hint="It is one column of persons: give it one type in a view.",
+            hint="Give it the same type in all tables of the chain.",
         )
 
 
@@ -98,8 +98,6 @@ def _require_single_value(state: CellState, parts: Sequence[Part], name: str) ->
             f'The column "{name}"'
             f" has more than one value in the rows of {many} persons: in a chain each person has"
             " one value of each quasi-identifier.",
-            hint=(
-                "Give each person one value in a view, or release the column as it is, with its"
-                " value for each row."
-            ),
+            hint="Give each person a single value in the source, or name the column in `keep`,"
+            " which releases the value of each row as it is.",
         )

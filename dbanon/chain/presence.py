@@ -148,8 +148,8 @@ def require_one_row(
             f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
             " every person has one row.",
             detail=_describe_row_counts(rows_a_person()),
-            hint="Make a chain of several rows a person (max_rows_per_person), or bring the rows of"
-            " each person into one in a view.",
+            hint="Merge the rows of each person in the source. Or close the chain, and create"
+            " another one with max_rows_per_person.",
         )
 
 
@@ -157,7 +157,8 @@ def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
     """The error for rows of a chain without a person identifier."""
     return NullInEntity(
         f'The entity column "{entity}" holds NULL in {missing} of {rows} rows.',
-        hint="A chain has to know whose each row is: leave these rows out in a view.",
+        hint="Delete these rows or name their persons in the source, or leave them out with"
+        " `where`.",
     )
 
 
@@ -191,5 +192,6 @@ def require_turnover(state: CellState, presence: Presence, absent_before: int) -
             f"{left} of {presence.members} members of chain {state.chain.name} have left since the"
             f" last release, and {presence.newcomers} newcomers have joined: their identifiers may"
             " be written in another form.",
-            hint="If they really are other people, accept the turnover for this release.",
+            hint="If they really are other people, accept it for this release:"
+            " `accept_turnover=true`.",
         )

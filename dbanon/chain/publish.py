@@ -70,7 +70,7 @@ def publish_tables(
         raise SourceChanged(
             f"Another release of chain {state.chain.name} was made meanwhile. This one counts as"
             " published, although it was not.",
-            hint="Run it again.",
+            hint="Release it again.",
         )
     sessions = [reads] if reads is writes else [reads, writes]
     outside: dict[str, str] = {}

@@ -81,7 +81,8 @@ def require_several(chain: ChainRecord, job: Job) -> None:
         raise ChainModel(
             f"Chain {chain.name} has several rows per person, so it cannot use privacy models,"
             " which count one value per person.",
-            hint="Bring the rows of each person into one in a view, or leave out the model.",
+            hint="Leave out `models`. Or create another chain, of a view with one row per person"
+            " and without max_rows_per_person.",
         )
 
 

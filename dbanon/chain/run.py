@@ -112,7 +112,10 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         defined = session.ledger_name("chain_definition")
         session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
     elif chain.k != state.k:
-        raise ChainChanged(f"Chain {chain.name} counts by k = {chain.k}.", hint="Begin another.")
+        raise ChainChanged(
+            f"Chain {chain.name} counts by k = {chain.k}.",
+            hint=f"Release it with `k={chain.k}`, or create another chain: dbanon chain create.",
+        )
     before = recount.count_exposed(recount.count_histories(state), state.k)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write"):

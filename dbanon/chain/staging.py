@@ -221,8 +221,8 @@ def _type_error(
     return ChainChanged(
         f"Columns of {relation.name} have different types than at the first release of the chain.",
         detail=f"{differences}.",
-        hint="State how the column is read (`types`), or correct the file. If the type is as it"
-        " should be, begin another chain.",
+        hint="State the former type (`types`), or correct the file. If the new type is right, close"
+        " the chain and create another one.",
     )
 
 
@@ -236,7 +236,7 @@ def require_one_table(tables: Sequence[str]) -> None:
     if tables:
         raise InvalidParameter(
             "A chain of several tables does not read files.",
-            hint="Load the files into tables of one database.",
+            hint="Load the files into tables of one database, and create the chain of these.",
         )
 
 
@@ -256,7 +256,7 @@ def keeper(source: Store, target: Store | None) -> tuple[ClientStore, Store | No
     if target is None:
         raise InvalidParameter(
             "A chain keeps its state in a database, not in a file.",
-            hint="Name a database as the target, such as duckdb:///released.duckdb: it keeps the"
-            " chain, and takes the releases.",
+            hint="Name the database that has the chain as target, such as"
+            " duckdb:///released.duckdb: it also takes the releases.",
         )
     return cast(ClientStore, target), source

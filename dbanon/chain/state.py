@@ -124,13 +124,13 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
             f'The entity column "{name}" is of type {attribute.sql_type or "none"}:'
             " a chain takes integers, UUIDs and texts, which every database writes in the same"
             " way.",
-            hint="Cast it to text or to an integer in a view, always in one way.",
+            hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
     if is_text and kind != "uuid" and not session.tells_all_apart(relation, attribute):
         raise ChainEntityRows(
             f'Values of the entity column "{name}"'
             " that differ compare as equal, because of its type or collation.",
-            hint="Cast it to text of a deterministic, binary collation in a view.",
+            hint="Give it a binary, deterministic collation in a view, and anonymize the view.",
         )
 
 
@@ -174,7 +174,8 @@ def find(session: Session, name: str) -> ChainRecord:
         raise InsufficientRights(
             "This role may not see chains.",
             detail=error.detail,
-            hint="The owner of the ledger runs them. docs/rights.md says how to let others in.",
+            hint="Ask the owner of the ledger to run it, or to grant the rights that docs/rights.md"
+            " lists for chains.",
         ) from None
     if not rows:
         raise _no_chain(name)
@@ -250,14 +251,15 @@ def require_request(session: Session, chain: ChainRecord, request: Chain, key: b
         raise ChainChanged(
             f"The chain {chain.name} was created with other rules than those in the job.",
             detail=f"Otherwise: {', '.join(differing)}.",
-            hint="Rules stay: take them out of the job, or begin another chain.",
+            hint="The rules of a chain are fixed: leave them out of the job. Or close the chain,"
+            " and create another one with them.",
         )
     follows = chain.rules.new_chain_from is not None
     if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
         raise InvalidParameter(
             f"The chain {chain.name} exposes no one: only chains that measure, or that follow"
             " another chain, take a limit.",
-            hint="Leave max_exposed out of the chain.",
+            hint="Leave out `max_exposed`.",
         )
     require_not_behind(session, chain)
     require_not_before(chain, last_published(request.key, chain.identity), "noted beside its key")
@@ -330,8 +332,8 @@ def require_not_before(chain: ChainRecord, latest: int, where: str) -> None:
         raise ChainBehind(
             f"Release {latest} of chain {chain.name} is {where}, but its state ends with release"
             f" {chain.sequence}.",
-            hint="Its database was restored or copied: releases that it does not know of cannot be"
-            " taken into account. Restore a newer state, or close the chain.",
+            hint=f"The database was restored or copied. Restore a state with release {latest}, or"
+            " close the chain and create another one.",
         )
 
 

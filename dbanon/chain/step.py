@@ -291,7 +291,7 @@ def _with_target(
     if job.policy.intervals == "range":
         raise InvalidParameter(
             "Range types of one database cannot be written to another.",
-            hint='Use `intervals="text"` or `intervals="bounds"`.',
+            hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
     return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)
 

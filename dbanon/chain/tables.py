@@ -58,7 +58,7 @@ def _require_persons(session: Session, first: Relation, other: Relation, entity:
         raise InvalidParameter(
             f'The entity column "{entity}" is of type {expected.sql_type} in {first.name}, and of'
             f" type {attribute.sql_type} in {other.name}.",
-            hint="Cast it in a view: a person has one identifier in all tables.",
+            hint=f"Cast it to {expected.sql_type} in a view, and anonymize the view.",
         )
 
 
@@ -90,9 +90,8 @@ def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFir
         " first table of the chain.",
         detail=f"It would be NULL for everybody without a row in {other.name}. So the rows that a"
         " person has there would decide when and with whom the person is released.",
-        hint=f'Bring "{name}" into the first table, from a table of persons or in a view. A chain'
-        " that was released with it: close it, and create another one of such a view with"
-        " new_chain_from.",
+        hint=f'Create the chain of a view that adds "{name}" to the rows of {first.name}. If the'
+        " chain has releases, close it and name it as new_chain_from.",
     )
 
 
@@ -131,26 +130,26 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) 
             raise InvalidParameter(
                 "Each further table of a chain, and no other, needs its own output:"
                 f" {', '.join(sorted(wrong))}.",
-                hint=(
-                    "Name the tables that dbanon chain show lists, each with its output: outputs."
-                ),
+                hint="Name one output for each of the further tables"
+                f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. Keep columns of"
+                " these only: `kept`.",
             )
     destinations = [parse_relation(output) for output in (job.output, *outputs.values())]
     if len(set(destinations)) < len(destinations):
         raise InvalidParameter(
             "Two tables of a chain would be released to the same output.",
-            hint="Name a place for each: output, and the outputs of the chain.",
+            hint="Name another table for each: `output`, and `outputs` for the further tables.",
         )
     if rules.tables and job.exports:
         raise InvalidParameter(
             "A chain of several tables writes no files, because a file would hold one table"
             " without the others.",
-            hint="Leave out the exports, and copy the tables once they are released.",
+            hint="Leave out `exports`, and export the tables yourself after the release.",
         )
     if rules.tables and job.where is not None:
         raise InvalidParameter(
             "where selects rows of one table, but the chain has several.",
-            hint="Choose rows in views, of each table by itself.",
+            hint="Leave out `where`. To select rows, create the chain of a view for each table.",
         )
     for number, table in enumerate(rules.tables, 1):
         other = session.find_source(parse_relation(table))
@@ -162,8 +161,8 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) 
                 f"Columns of {other.name} would be released twice, or together with the person"
                 " identifier:"
                 f" {', '.join(sorted(duplicates or set(names)))}.",
-                hint="All tables of a chain are released with its quasi-identifiers: name columns"
-                " that only this one has.",
+                hint="All tables are released with the quasi-identifiers: leave these out of"
+                " `kept`, and name other columns once.",
             )
         attributes = tuple(map(other.attribute, names))
         session.require_rights(other, [entity, *names])

@@ -13,6 +13,7 @@ from typing import Any
 
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.data.words import json_text
+from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
 from dbanon.job.sets import ColumnSet
@@ -44,12 +45,21 @@ _DECLARE_AGAIN = "declare_again()"
 # Accepted differences when a release is repeated.
 _ACCEPT = "accept"
 # Options of the commands refresh, run, evaluate and advise.
-_COMMAND_OPTIONS = (_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_seconds")
+_COMMAND_OPTIONS = (
+    _ACCEPT, "accept_counts", "accept_types", "changed_source", "max_loss", "max_risk",
+    "max_seconds",
+)  # fmt: skip
+
+
+def chain_options() -> Iterable[Parameter]:
+    """The options of a job's chain, apart from its name and key."""
+    return (option for option in parameters(Chain) if option.name not in ("name", "key"))
 
 
 @cache
 def _options() -> Mapping[str, Parameter]:
-    return {option.name: option for option in (*own_options(), *all_parameters(Job))}
+    every = (*own_options(), *chain_options(), *all_parameters(Job))
+    return {option.name: option for option in every}
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {

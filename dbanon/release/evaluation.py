@@ -356,7 +356,7 @@ def intervals(
         raise InvalidParameter(
             f'Column "{attribute.name}" holds {wrong} labels that are neither a value nor an'
             " interval.",
-            hint="Give the hierarchy that they come from.",
+            hint="Name the hierarchy that the labels come from: `hierarchies`.",
         )
     label_ends = np.array([ends_of_label[label] for label in labels], np.float64).reshape(-1, 2)
     return label_ends[:, 0].copy(), label_ends[:, 1].copy()

@@ -105,8 +105,8 @@ def advise(
     if best is None and compared:
         raise NothingFits(
             "None of the trial releases is within the limits.",
-            hint="Allow more risk or loss, try other k or methods, or name fewer"
-            " quasi-identifiers.",
+            hint="Raise `max_risk` or `max_loss`, try other `k` or `methods`, or name fewer"
+            " `quasi_identifiers`.",
         )
     return Advice(
         source=str(planned.relation.name),
@@ -241,7 +241,7 @@ def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
     """The error for a table without a column that could be proposed as a quasi-identifier."""
     return NoQuasiIdentifiers(
         f"No column of {table} is proposed as a quasi-identifier.",
-        hint="Name those that others may know of a person.",
+        hint="Name the columns whose values others may know about a person: `quasi_identifiers`.",
     )
 
 

@@ -89,7 +89,7 @@ def bound(
     if microdata.valid is not None:
         raise NullInQuasiIdentifier(
             "Quasi-identifiers hold NULL, and a bound needs records with all values.",
-            hint="Name a view, or give a frame, without the rows that are to be withheld.",
+            hint="Leave out the rows with NULL in a view.",
         )
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])

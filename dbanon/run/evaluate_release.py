@@ -93,7 +93,10 @@ def evaluate_release(
     """
     with store.session(write=False) as session:
         entry = entries.find_release(
-            session, release, hint="Data frames of any origin: dbanon.evaluate in Python."
+            session,
+            release,
+            hint="dbanon releases lists them. To evaluate tables from elsewhere, read them"
+            " as data frames, and call dbanon.evaluate in Python.",
         )
         require_classes(entry)
         # Inspect it like a source: its owner may have replaced it by a view.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.errors import InvalidParameter, UnexpectedCounts
+from dbanon.errors import UnexpectedCounts
 from dbanon.job.expectations import EXPECTATIONS, PERSONS, ROWS, SHARE_NULL, Expectations
 from dbanon.job.job import Job
 from dbanon.partitioning.entities import as_identifier
@@ -31,18 +31,14 @@ def require_expected(
     Raises
     ------
     UnexpectedCounts : the counts differ, and this run does not accept that.
-    InvalidParameter : the job expects a number of persons but names no entity.
     """
     expected = job.expect
     if expected is None:
         return {}, {}
     normalize, person_names = job.entity_normalize, filter(None, (job.entity,))
     persons = [as_identifier(relation.attribute(name), normalize) for name in person_names]
-    if PERSONS in expected.counts and not persons:
-        raise InvalidParameter(
-            "The job expects a number of persons, but no column identifies persons.",
-            hint="Name it as `entity`, or leave persons out of expect.",
-        )
+    # A job file that expects persons names its entity.
+    assert persons or PERSONS not in expected.counts
     counts = source.totals(relation, persons, tuple(expected.share_null))
     last = target.last_counts(job, relation.name, output)
     before = {} if last is None else last.counts.totals

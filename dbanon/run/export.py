@@ -29,7 +29,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.job.export import PARQUET, Export
-from dbanon.job.guarantee import Guarantee
+from dbanon.job.guarantee import REPORT_IT, Guarantee
 from dbanon.job.job import Job
 from dbanon.ledger import releases
 from dbanon.measures import Model
@@ -402,8 +402,9 @@ def _require_same(
         raise RecountFailed(
             f"The {export.format} file differs from the release: {', '.join(differing)}"
             " differ; nothing was published.",
-            hint="A file of this format may not be able to distinguish some of the values"
-            + ("." if export.format == PARQUET else ": export Parquet."),
+            hint=REPORT_IT
+            if export.format == PARQUET
+            else "Export Parquet instead: some of these values may look alike in other formats.",
         )
 
 

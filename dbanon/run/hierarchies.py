@@ -159,7 +159,7 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
         [attribute] = session.inspect(relation, [relation.attribute(column)])
         if attribute.kind is Kind.TIMESTAMP:
             raise InvalidParameter(
-                f'Column "{column}" holds timestamps.', hint="Give it as a date in a view."
+                f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
             )
         session.require_rights(relation, [column])
         values = SqlSource(session).distinct(relation, relation.attribute(column))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def _of_file(path: Path, wrong: type[DbanonError], form: str, instead: str) -> b
             if stat.S_ISREG(mode) and mode & 0o077:
                 raise wrong(
                     f"The key {path} may be read by others than its owner.",
-                    hint=f"Take their rights away: chmod 600. If they may have read it, {instead}.",
+                    hint=f"Take their rights away: chmod 600 {shlex.quote(str(path))}. If others"
+                    f" may have read it, {instead}.",
                 )
             return file.read(4 * BYTES)
     except OSError as error:

@@ -53,7 +53,7 @@ def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
         f" k = {k}."
         if microdata.valid is not None
         else f"The table has {counted(smallest, unit)}, fewer than k = {k}.",
-        hint="Choose a smaller k"
+        hint="Choose a smaller `k`"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",
     )

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from dbanon.stores.postgresql.store import PostgresqlStore
 
-_FRAME = "Give it to dbanon.anonymize_frame."
+_FRAME = "Pass it to dbanon.anonymize_frame."
 # Hint for sources whose rows would have to leave their database.
 _DRAWN = (
-    "Its original rows would be drawn into this program's memory, to be released into another"
-    ' database. If they may: `kept_columns="client"`, and name that one as target;'
-    " docs/warehouse.md says what it means."
+    "Its original rows would be read into the memory of this program, and released into another"
+    ' database. To allow it: `kept_columns="client"`, with that database as target.'
+    " docs/warehouse.md explains it."
 )
 _LAKES = ("delta:", "iceberg:")
-_ENGINE = "Give its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
+_ENGINE = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
 # By package: message and hint for objects that are not databases.
 _SAID: dict[str, tuple[str, str]] = {
@@ -149,7 +149,7 @@ def open_source(
     if job.where is not None:
         raise InvalidParameter(
             "A condition (where) cannot be used with an unknown kind of source.",
-            hint="Make a view of these rows there, or give a stream of them.",
+            hint="Leave out `where`, and name a view of these rows.",
         )
     from dbanon.stores.duckdb.drawn_source import DrawnStore
 

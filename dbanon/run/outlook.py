@@ -230,7 +230,7 @@ def outlook(
     if cluster and job.chain is not None:
         raise InvalidParameter(
             "The classes of a chain depend on its earlier releases, so a plan cannot find them.",
-            hint="Ask for its plan alone.",
+            hint="Leave out cluster.",
         )
     clock = Clock(progress)
     staging = cluster or job.chain is not None

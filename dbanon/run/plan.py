@@ -362,8 +362,8 @@ def require_roles(job: Asked, relation: Relation) -> None:
         raise ColumnWithoutRule(
             f"{relation.name} has columns without a rule; nothing was published.",
             detail=f"Without a rule: {', '.join(new)}.",
-            hint="Its owner declares what they are, as identifier or drop where they are not to be"
-            " released.",
+            hint="Declare a role for each, such as drop for a column that is not to be released:"
+            " dbanon declare.",
         )
     if new:
         raise ColumnUnclassified(

@@ -86,7 +86,7 @@ class Spender:
             raise SourceChanged(
                 f"{before.name} has other columns than before epsilon was spent; nothing was"
                 " published, and it stays spent.",
-                hint="Release a table that nobody changes meanwhile.",
+                hint="Release it again while nobody changes the table. That spends again.",
             )
 
     def table(self) -> Table:
@@ -110,7 +110,7 @@ class Spender:
                 raise SourceChanged(
                     f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
                     f" {units}; nothing was published, and it stays spent.",
-                    hint="Release a table that nobody writes to meanwhile.",
+                    hint="Release it again while nobody changes the table. That spends again.",
                 )
             self._read = figures, persons
         return self._read
@@ -255,7 +255,8 @@ def run_private(
     if not store.lasting:
         raise InvalidParameter(
             "A budget is stored in the database that is read, and a file is not a database.",
-            hint="Load the rows into a database, and release from there.",
+            hint="Load the rows into a table of a database, create a budget for it, and release the"
+            " table.",
         )
     # A run asked to stop has little time left, which must include writing this row.
     with ending().scope():

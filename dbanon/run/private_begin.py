@@ -101,7 +101,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         raise MemoryLimit(
             f"{n} {job.unit}s of {len(columns)} columns need about {needed / 2**20:.0f} MiB, more"
             " than the limit.",
-            hint="Raise it: `memory_limit`.",
+            hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
         )
     return PrivatePlan(job, settings, relation, columns, n, output, release_id, hierarchies)
 
@@ -117,7 +117,8 @@ def _read_trees(
             if source.session.same_name(table, relation.name):
                 raise InvalidParameter(
                     f'The hierarchy of "{name}" is read from the rows that are released.',
-                    hint="Say what anyone may know: never the values that a column holds.",
+                    hint="List the values in `orders` or `hierarchies`, as anyone may know them"
+                    " without the table.",
                 )
     trees, origins = read_named(source, relation, specs)
     described = {
@@ -144,7 +145,7 @@ def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None
         raise InvalidParameter(
             f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}"
             f"{entity_text}.",
-            hint="All releases of a source spend of the budget of that source and unit.",
+            hint="Name the budget of this source and unit, or create one: dbanon budget create.",
         )
 
 

@@ -40,7 +40,7 @@ def limit_time(
         clustering = phases[-1] == "cluster"
         return TimeLimit(
             f"The run took longer than {limit:g} seconds, and was rolled back.",
-            hint="Raise the limit (`time_limit`), or use a faster method, or blocks."
+            hint="Raise the limit (`time_limit`), or use a faster `method`."
             if clustering
             else "The time passed while the run waited for the database, or for its rows. Check"
             " that the server answers and that no session holds a lock there, or raise the limit"

@@ -79,7 +79,7 @@ def tree_counts(
     [looked_at] = session.inspect(relation, [relation.attribute(column)])
     if looked_at.kind is Kind.TIMESTAMP:
         raise InvalidParameter(
-            f'Column "{column}" holds timestamps.', hint="Give it as a date in a view."
+            f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None

@@ -31,8 +31,8 @@ from dbanon.stores.synthetic import ColumnDomain
 from dbanon.stores.synthetic import recount as recount_synthetic
 
 _NO_RELEASE = (
-    "The ledger has no release of this name. These are the rows as they are in the table"
-    " itself. Publish a release of them, made with this k."
+    "The ledger has no release of this name, so these are the rows of the table itself. Release"
+    " the table with this `k`, and verify the release."
 )
 
 _COUNTED_PRIVATE = "rows, NULLs, bounds and lists. Differential privacy cannot be counted"

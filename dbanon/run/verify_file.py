@@ -96,7 +96,7 @@ def _release_of(
     path: Path, metadata: Mapping[str, str]
 ) -> tuple[tuple[str, ...], int, dict[str, Any]]:
     """Quasi-identifiers and strata, k and arguments, as a file says them."""
-    hint = "Name the quasi-identifiers and k to recount it."
+    hint = "To recount it, name its `quasi_identifiers` and `k`."
     if "quasi_identifiers" not in metadata or "k_requested" not in metadata:
         raise ReleaseNotFound(f"The file {path} names no release.", hint=hint)
     try:

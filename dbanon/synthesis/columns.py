@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.conversion import to_moment
-from dbanon.errors import BoundsRequired, InvalidParameter, UnsupportedType
+from dbanon.errors import BoundsRequired, InvalidParameter
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.spec import HierarchySpec, enum_tree
 from dbanon.hierarchy.tree import Hierarchy
@@ -58,7 +58,9 @@ def person_numbers(persons: NDArray[Any]) -> NDArray[np.int64]:
 
 PublicColumn = NumericDomain | CategoricalDomain
 
-_NEVER = "Say what anyone may know: never the smallest and the largest value of the data."
+_NEVER = (
+    "Name `bounds` that anyone may know without the data, never its smallest and largest value."
+)
 _TEXT = "OU"
 
 
@@ -71,7 +73,6 @@ def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
     InvalidParameter : bounds are not two finite numbers in order; a list does not fit; a nullable
         column has no replacement for NULL; an option names an unknown column, or one of another
         kind.
-    UnsupportedType : a column is neither numeric, date or time, boolean nor text.
     """
     kinds = dict(zip(table.names, table.dtypes, strict=True))
     for option, type_kinds, description in (
@@ -94,12 +95,6 @@ def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
 
 def _public(table: Table, j: int, options: Private) -> PublicColumn:
     name, dtype = table.names[j], table.dtypes[j]
-    if dtype.kind not in "iufbM" + _TEXT:
-        raise UnsupportedType(
-            f'Column "{name}" is of type {dtype}; dp_ranks takes numbers, timestamps,'
-            " Booleans and text.",
-            hint="Leave it out: a column without a public range cannot be released.",
-        )
     column = (
         _line(name, dtype, options)
         if dtype.kind in "iufM"
@@ -131,7 +126,7 @@ def _line(name: str, dtype: np.dtype[Any], options: Private) -> NumericDomain:
     if log and not (low > 0 or (low == 0 and dtype.kind in "iu")):
         raise InvalidParameter(
             f'Logarithms of "{name}" need a low bound above 0, of whole numbers 0 or more.',
-            hint="Take as low what differences below are of no use: smaller values become it.",
+            hint="Raise the low bound (`bounds`): smaller values are released as that bound.",
         )
     null_values = options.null_as
     missing = _number(name, dtype, null_values[name]) if name in null_values else None
@@ -183,7 +178,7 @@ def _public_values(name: str, labels: tuple[str, ...] | None, options: Private) 
         raise InvalidParameter(
             f'The hierarchy of "{name}" would be made from the values of the column, or read'
             " from a database.",
-            hint="Write the tree or the levels out, or load it first.",
+            hint="Write out its tree or levels, or load it first: dbanon.load_hierarchy.",
         )
     if hierarchy is not None:
         return hierarchy
@@ -191,7 +186,8 @@ def _public_values(name: str, labels: tuple[str, ...] | None, options: Private) 
         return builders.ordered(options.orders.get(name) or labels or ())
     raise BoundsRequired(
         f'Column "{name}" has no public list of values.',
-        hint="Give `orders` or `hierarchies`: what anyone may know, never the values it holds.",
+        hint="List the values in `orders` or `hierarchies`, as anyone may know them without the"
+        " table.",
     )
 
 

@@ -50,7 +50,9 @@ def table_of(data: Any, owner: str | None, types: Mapping[str, str] | str | None
         )
     names = tuple(f"column {j}" for j in range(data.shape[1]))
     if owner is not None:
-        raise InvalidParameter("An array has no named column of persons.", hint="Give a frame.")
+        raise InvalidParameter(
+            "An array has no named column of persons.", hint="Pass a pandas.DataFrame."
+        )
     return _table(len(data), names, types, lambda j: data[:, j])
 
 
@@ -66,7 +68,7 @@ def _of_frame(frame: Any, owner: str | None, types: Mapping[str, str] | str | No
         if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
             raise UnsupportedType(
                 f'Column "{owner}" identifies persons, and may be NULL.',
-                hint="Give it a type of whole numbers without NULL, such as int64.",
+                hint="Convert it to whole numbers without NULL, such as int64.",
             )
         read_persons, n = series.to_numpy, int(series.nunique())
     names = [name for name in names if name != owner]
@@ -213,6 +215,6 @@ TYPES: dict[str, tuple[np.dtype[Any], Callable[[Any], Values]]] = {
     "timestamp": (np.dtype("datetime64[us]"), _timestamps("us")),
 }
 _HINT = (
-    f'Say it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
+    f'Declare it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
     " A value that is none of its type is NULL."
 )

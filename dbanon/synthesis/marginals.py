@@ -190,7 +190,7 @@ def divide(
     if not 1 <= p <= MOST_COLUMNS:
         raise InvalidParameter(
             f"dp_marginals takes 1 to {MOST_COLUMNS} columns, not {p}.",
-            hint="Method dp_ranks takes more.",
+            hint='Leave out columns, or use `method="dp_ranks"`.',
         )
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
@@ -199,8 +199,8 @@ def divide(
         raise NoiseTooLarge(
             f"Noise for {p} columns would be {relative_noise:.0%} of the range on the mean of a"
             f" quarter of {n} rows; at most {TOO_LARGE:.0%} is allowed.",
-            hint=f"It would do: {math.ceil(n * relative_noise / TOO_LARGE)} rows, a larger"
-            " `epsilon`, or fewer columns.",
+            hint=f"Release {math.ceil(n * relative_noise / TOO_LARGE)} rows or more, raise"
+            " `epsilon`, or leave out columns.",
         )
     pairs = p * (p - 1) // 2
     rounds = min(round(_ROUNDS[pure] * p), pairs)

@@ -217,7 +217,7 @@ def _marginals(
     if cost.delta is not None and cost.delta * n >= 1:
         raise InvalidParameter(
             f"delta must be below 1 in the {n} rows: otherwise a row could be released unchanged.",
-            hint="Choose a far smaller delta, such as 1e-9.",
+            hint="Choose a far smaller delta: `delta=1e-9`.",
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]

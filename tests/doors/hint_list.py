@@ -9,9 +9,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from tests.doors import hints_chains, hints_synthesis  # noqa: F401
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
+from tests.doors.hints_runs import CASES as OF_RUNS
 from tests.doors.hints_server import TRIALS as OF_SERVERS
 from tests.doors.test_hints import hints
 
@@ -48,7 +50,10 @@ def text_of(beginning: str) -> str:
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
     steps = (step.hint for step in (*COMMANDS, *FILES, *FRAMES, *OF_STORES) if step.right)
-    cases = (case.hint for case in (*OF_TABLES, *OF_SERVERS))
+    cases = (
+        case.hint
+        for case in (*OF_TABLES, *OF_SERVERS, *(case for case in OF_RUNS if not case.is_constant))
+    )
     return frozenset(map(text_of, (*cases, *steps)))
 
 

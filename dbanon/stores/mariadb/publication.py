@@ -131,8 +131,8 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
         ),
         (
             "a foreign key that refers to it",
-            "SELECT concat('ALTER TABLE `', table_schema, '`.`', table_name, '` DROP FOREIGN KEY `',"
-            " constraint_name, '`') FROM information_schema.key_column_usage"
+            "SELECT concat('ALTER TABLE `', table_schema, '`.`', table_name, '`',"
+            " ' DROP FOREIGN KEY `', constraint_name, '`') FROM information_schema.key_column_usage"
             " WHERE referenced_table_schema = ? AND BINARY referenced_table_name = ? LIMIT 1",
         ),
     ):

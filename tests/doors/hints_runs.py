@@ -1,0 +1,686 @@
+"""Hints of chains, runs, evaluations and synthetic rows: what raises each, and its ways out.
+
+A case is a generator. The first act that it yields is refused with the hint, and every later one
+succeeds: each does what the hint says, in the order of its sentences.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import psycopg
+import sqlalchemy
+
+import dbanon
+from dbanon.run import comparison
+from dbanon.run import open as opening
+from dbanon.run import verify as verification
+from tests.doors.hint_doors import run_command
+from tests.doors.hint_steps import CommandRefusedError, World, release
+from tests.postgres_server import conninfo
+from tests.stores.linking import COLUMNS as LINKING
+
+Act = Callable[[], object]
+Acts = Generator[Act, str, None]
+K, N = 3, 24
+
+
+@dataclass(frozen=True)
+class Case:
+    """A hint, and what raises and follows it.
+
+    Parameters
+    ----------
+    hint : the beginning of its text in the sources.
+    is_constant : True for the whole text, if the sources refer to it by a name.
+    """
+
+    hint: str
+    acts: Callable[..., Acts]
+    is_constant: bool = False
+
+
+CASES: list[Case] = []
+
+
+def case(
+    hint: str, *, is_constant: bool = False
+) -> Callable[[Callable[..., Acts]], Callable[..., Acts]]:
+    """Register a function as the case of a hint."""
+
+    def register(acts: Callable[..., Acts]) -> Callable[..., Acts]:
+        CASES.append(Case(hint, acts, is_constant))
+        return acts
+
+    return register
+
+
+COLUMNS = "id INTEGER, age INTEGER, height INTEGER, town TEXT, ill TEXT"
+PEOPLE = [
+    (i, 20 + i * 7 % 30, 150 + i * 11 % 40, "abc"[i % 3], ("flu", "gout", "none", "mumps")[i % 4])
+    for i in range(N)
+]
+
+
+@dataclass
+class Clinic:
+    """A SQLite file with a table of persons, and its chains."""
+
+    folder: Path
+    url: str = field(init=False)
+    _outputs: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        self.file = self.folder / "clinic.sqlite"
+        self.url = f"sqlite:///{self.file}"
+        self.table("people")
+
+    def run(self, *statements: str, rows: Sequence[Any] = ()) -> None:
+        """Execute SQL, the last statement for each of the rows."""
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            for statement in statements[: -1 if rows else None]:
+                connection.execute(statement)
+            if rows:
+                connection.executemany(statements[-1], rows)
+
+    def table(self, name: str, columns: str = COLUMNS, rows: Sequence[Any] = PEOPLE) -> None:
+        """Create a table, in the place of another one."""
+        places = ", ".join("?" * len(rows[0]))
+        self.run(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})",
+                 f"INSERT INTO {name} VALUES ({places})", rows=rows)  # fmt: skip
+
+    def key(self, chain: str = "c") -> str:
+        return f"file:{self.folder}/{chain}.key"
+
+    def chain(self, name: str = "c", **rules: Any) -> None:
+        """Create a chain; one that follows another has its key."""
+        asked = {"table": "people", "entity": "id", "changes": "show", "max_wait": 0} | rules
+        if "new_chain_from" not in asked and "key" not in asked:
+            asked["key_out"] = f"{self.folder}/{name}.key"
+        dbanon.create_chain(self.url, name, **asked)
+
+    def close_for(self, name: str, **rules: Any) -> None:
+        """Close the chain, and create another one that follows it."""
+        dbanon.close_chain(self.url, "c")
+        self.chain(name, new_chain_from="c", key=self.key(), **rules)
+
+    def new_output(self) -> str:
+        self._outputs += 1
+        return f"out{self._outputs}"
+
+    def release(self, chain: str = "c", key: str = "", part: Any = None, **options: Any) -> Any:
+        """Release the table in a chain; ``part`` has options of the chain."""
+        if "row_key" in options:
+            options["key"] = options.pop("row_key")
+        return self.anonymize(
+            entity="id", chain=dbanon.Chain(chain, key=self.key(key or chain), **part or {}),
+            **options,
+        )  # fmt: skip
+
+    def anonymize(self, **options: Any) -> Any:
+        asked: dict[str, Any] = {
+            "table": "people", "output": self.new_output(), "quasi_identifiers": ["age"], "k": K,
+        }  # fmt: skip
+        asked |= options
+        return dbanon.anonymize(asked.pop("database", self.url), **asked)
+
+
+@dataclass(frozen=True)
+class Runs(World):
+    """The folder of the cases.
+
+    Parameters
+    ----------
+    fixture : the fixture of a name, such as a server that few cases need.
+    """
+
+    fixture: Callable[[str], Any]
+
+    def clinic(self, *statements: str) -> Clinic:
+        """A new database, with more tables."""
+        clinic = Clinic(self.path / self.new())
+        clinic.run(*statements)
+        return clinic
+
+
+def command(line: str) -> None:
+    """Run a command as printed, without its first word."""
+    hint = run_command(*shlex.split(line.removeprefix("dbanon ")))
+    if hint is not None:
+        raise CommandRefusedError(hint)
+
+
+def printed_command(hint: str, beginning: str, url: str = "") -> str:
+    """The command that a hint prints at its end, with the URL of a database."""
+    match = re.search(rf"{beginning}.*", hint)
+    assert match is not None, hint
+    return match[0].rstrip(".").replace("URL", url)
+
+
+def printed_options(hint: str) -> dict[str, Any]:
+    """Options with values, as Python has them in a hint."""
+    pairs = re.findall(r"\b([a-z_]+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[^\s,;:()]+)", hint)
+    return {name: ast.literal_eval(value.rstrip(".")) for name, value in pairs}
+
+
+def job(clinic: Clinic, words: str = "", **keys: Any) -> None:
+    """Run a job file of the table; ``keys`` are the job's."""
+    roles = {"id": "identifier", "age": "quasi_identifier", "height": "drop", "town": "drop"}
+    columns = {name: {"role": role} for name, role in {**roles, "ill": "drop"}.items()}
+    asked: dict[str, Any] = {
+        "name": "people", "table": "people", "k": K, "columns": columns,
+        "output": {"table": "released", "if_exists": "replace"},
+    }  # fmt: skip
+    path = clinic.folder / "job.yaml"
+    path.write_text(json.dumps({"version": 1, "source": {"url": clinic.url},
+                                "jobs": [{**asked, **keys}]}))  # fmt: skip
+    command(f"dbanon run {path} {words}")
+
+
+def ages(age: Any, **options: Any) -> Act:
+    """Release a frame with these ages."""
+    frame = pd.DataFrame({"age": age, "size": np.arange(N) * 7 % 24})
+    asked: dict[str, Any] = {"quasi_identifiers": ["age", "size"], "k": K}
+    return lambda: dbanon.anonymize_frame(frame, **(asked | options))
+
+
+# What runs read.
+
+
+@case("Leave out `entity_normalize`, and spell them alike in a view.")
+def spellings_that_are_equal(world: Runs) -> Acts:
+    clinic = world.clinic()
+    rows = [(("a" if i % 2 else "A") + str(i // 2 % 6), 20 + i) for i in range(N)]
+    columns = "pid TEXT COLLATE NOCASE, age INTEGER"
+    clinic.table("people", columns, rows)
+    options: dict[str, Any] = {"entity": "pid", "k": 2}
+    yield lambda: clinic.anonymize(entity_normalize="trim", **options)
+    clinic.table("alike", columns, [(pid.lower(), age) for pid, age in rows])
+    yield lambda: clinic.anonymize(table="alike", **options)
+
+
+@case("Check whether the source is complete.")
+def a_truncated_source(world: Runs) -> Acts:
+    clinic, expect = world.clinic(), {"rows": "30 %"}
+    job(clinic, expect=expect)
+    clinic.run("DELETE FROM people WHERE id > 11")
+    hint = yield lambda: job(clinic, expect=expect)
+    [option] = re.findall(r"--accept-counts \w+", hint)
+    yield lambda: job(clinic, option, expect=expect)
+    # Later runs compare with that release.
+    yield lambda: job(clinic, expect=expect)
+    clinic.table("people")
+    yield lambda: job(clinic, "--accept-counts rows", expect=expect)
+
+
+@case("Look at the column's values. If the type is as it should be")
+def another_type(world: Runs) -> Acts:
+    clinic = world.clinic()
+    job(clinic)
+    clinic.table("people", COLUMNS.replace("age INTEGER", "age REAL"))
+    hint = yield lambda: job(clinic)
+    [option] = re.findall(r"--accept-types \w+", hint)
+    yield lambda: job(clinic, option)
+    yield lambda: job(clinic)
+
+
+@case("Give each a role in the job file, or set on_new_column: drop.")
+def a_column_without_role(world: Runs) -> Acts:
+    clinic = world.clinic()
+    columns = {"age": {"role": "quasi_identifier"}}
+    yield lambda: job(clinic, columns=columns)
+    yield job_of(clinic)
+    yield lambda: job(clinic, columns=columns, on_new_column="drop")
+
+
+def job_of(clinic: Clinic) -> Act:
+    return lambda: job(clinic)
+
+
+@case("Leave out `where`, and name a view of these rows.")
+def a_condition_of_a_driver(world: Runs) -> Acts:
+    import adbc_driver_sqlite.dbapi
+
+    clinic = world.clinic("CREATE VIEW adults AS SELECT * FROM people WHERE age > 21")
+    with adbc_driver_sqlite.dbapi.connect(str(clinic.file)) as connection:
+        options: dict[str, Any] = {
+            "database": connection, "target": f"sqlite:///{clinic.folder}/target.sqlite",
+            "kept_columns": "client",
+        }  # fmt: skip
+        yield lambda: clinic.anonymize(where="age > 21", **options)
+        yield lambda: clinic.anonymize(table="adults", **options)
+
+
+@case("Write mysql+pymysql://user@host/database.")
+def another_driver_of_mariadb(world: Runs) -> Acts:
+    server = world.fixture("mariadb_server")
+    url = server.url("mysql")
+    yield lambda: dbanon.releases(re.sub(r"^[a-z+]+:", "mysql+mysqldb:", url))
+    yield lambda: dbanon.releases(re.sub(r"^[a-z+]+:", "mysql+pymysql:", url))
+
+
+@case("Give the connection and the name of a table, or the relation to")
+def a_relation_of_duckdb(world: Runs) -> Acts:
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE people AS SELECT range % 7 AS age FROM range(24)")
+        relation = connection.table("people")
+        call = {"table": "people", "output": "released", **options}
+        yield lambda: dbanon.anonymize(relation, **call)
+        yield lambda: dbanon.anonymize(connection, **call)
+        yield lambda: dbanon.anonymize_frame(relation, **options)
+
+
+@case("Commit or roll back first, or give connection.engine.")
+def a_transaction_of_sqlalchemy(world: Runs) -> Acts:
+    clinic = world.clinic()
+    engine = sqlalchemy.create_engine(clinic.url)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("SELECT 1"))
+        yield lambda: clinic.anonymize(database=connection)
+        yield lambda: clinic.anonymize(database=connection.engine)
+        connection.commit()
+        yield lambda: clinic.anonymize(database=connection)
+        connection.execute(sqlalchemy.text("SELECT 1"))
+        connection.rollback()
+        yield lambda: clinic.anonymize(database=connection)
+    engine.dispose()
+
+
+@case("Commit first, and give session.get_bind().")
+def a_session_of_sqlalchemy(world: Runs) -> Acts:
+    from sqlalchemy.orm import Session
+
+    clinic = world.clinic()
+    engine = sqlalchemy.create_engine(clinic.url)
+    with Session(engine) as session:
+        yield lambda: clinic.anonymize(database=session)
+        session.commit()
+        yield lambda: clinic.anonymize(database=session.get_bind())
+    engine.dispose()
+
+
+@case("Take their rights away: chmod 600 {}.")
+def a_readable_key(world: Runs) -> Acts:
+    clinic = world.clinic()
+    key = clinic.folder / "a key"
+    key.write_text("00" * 32)
+    key.chmod(0o644)
+    options: dict[str, Any] = {"pseudonyms": ["id"], "pseudonym_key": f"file:{key}"}
+    hint = yield lambda: clinic.anonymize(**options)
+    [line] = re.findall(r"chmod 600 .*?(?=\. If others)", hint)
+    subprocess.run(shlex.split(line), check=True)
+    yield lambda: clinic.anonymize(**options)
+
+
+@case("Leave out cluster.")
+def classes_of_a_chain(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.chain()
+    plan = lambda **more: dbanon.plan(  # noqa: E731
+        clinic.url, table="people", quasi_identifiers=["age"], k=K, output="planned", entity="id",
+        chain=dbanon.Chain("c", key=clinic.key()), **more
+    )  # fmt: skip
+    yield lambda: plan(cluster=True)
+    yield plan
+
+
+@case("Raise the limit (`time_limit`), or use a faster `method`.")
+def a_slow_method(world: Runs) -> Acts:
+    clinic = world.clinic()
+
+    def ring(phase: str, share: float) -> None:
+        if phase == "cluster":
+            signal.raise_signal(signal.SIGALRM)
+
+    yield lambda: clinic.anonymize(time_limit=500.0, progress=ring)
+    yield lambda: clinic.anonymize(time_limit=600.0)
+    yield lambda: clinic.anonymize(time_limit=500.0, method="mondrian", recoding="generalization")
+
+
+@case("The time passed while the run waited for the database")
+def a_slow_source(world: Runs) -> Acts:
+    clinic = world.clinic()
+    yield lambda: clinic.anonymize(time_limit=1e-4)
+    yield lambda: clinic.anonymize(time_limit=60)
+
+
+@case("Declare a role for each, such as drop")
+def a_column_without_rule(world: Runs) -> Acts:
+    clinic = world.clinic()
+    rules = {"id": "identifier", "age": "quasi_identifier", "height": "drop", "town": "drop"}
+    dbanon.declare(clinic.url, "people", {**rules, "ill": "drop"})
+    clinic.run("ALTER TABLE people ADD income INTEGER")
+    anonymize = lambda: dbanon.anonymize(  # noqa: E731
+        clinic.url, table="people", output="released", k=K, declared=True
+    )
+    yield anonymize
+    (clinic.folder / "rules.json").write_text('{"income": "drop"}')
+    yield lambda: command(f"dbanon declare {clinic.url} {clinic.folder}/rules.json --table people")
+    yield anonymize
+
+
+@case("GRANT SELECT ON {} to it.")
+def a_role_without_rights(world: Runs) -> Acts:
+    server = world.fixture("pg_server")
+    with server.database() as url:
+        server.execute("CREATE TABLE people AS SELECT i % 7 AS age FROM generate_series(1, 30) i",
+                       url=url)  # fmt: skip
+        role = server.create_role("anna", url=url)
+        verify = lambda: dbanon.verify(role, "people", quasi_identifiers=["age"], k=K)  # noqa: E731
+        hint = yield verify
+        server.execute(f"{hint.removesuffix(' to it.')} TO anna", url=url)
+        yield verify
+
+
+@case(opening._FRAME, is_constant=True)
+def a_frame_as_a_database(world: Runs) -> Acts:
+    frame = pd.DataFrame({"age": [20, 21] * 12})
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
+    yield lambda: dbanon.anonymize(frame, table="people", output="released", **options)
+    yield lambda: dbanon.anonymize_frame(frame, **options)
+
+
+@case(opening._ENGINE, is_constant=True)
+def a_connection_of_psycopg(world: Runs) -> Acts:
+    server = world.fixture("pg_server")
+    with server.database() as url, psycopg.connect(conninfo(url)) as connection:
+        yield lambda: dbanon.releases(connection)
+        yield lambda: dbanon.releases(url)
+        engine = sqlalchemy.create_engine(re.sub(r"^[a-z+]+:", "postgresql+psycopg:", url))
+        yield lambda: dbanon.releases(engine)
+        engine.dispose()
+
+
+@case(opening._DRAWN, is_constant=True)
+def a_source_without_store(world: Runs) -> Acts:
+    import adbc_driver_sqlite.dbapi
+
+    clinic = world.clinic()
+    target = {"target": f"sqlite:///{clinic.folder}/target.sqlite"}
+    with adbc_driver_sqlite.dbapi.connect(str(clinic.file)) as connection:
+        hint = yield lambda: clinic.anonymize(database=connection, **target)
+        yield lambda: clinic.anonymize(database=connection, **target, **printed_options(hint))
+
+
+@case(
+    "A key is 64 hexadecimal digits, or a file of 32 bytes, as openssl rand -hex 32 makes them.",
+    is_constant=True,
+)
+def a_key_that_is_missing(world: Runs) -> Acts:
+    clinic = world.clinic()
+    key = clinic.folder / "key"
+    options: dict[str, Any] = {"pseudonyms": ["id"], "pseudonym_key": f"file:{key}"}
+    hint = yield lambda: clinic.anonymize(**options)
+    [line] = re.findall(r"openssl rand -hex 32", hint)
+    key.write_bytes(subprocess.run(line.split(), check=True, capture_output=True).stdout)
+    key.chmod(0o600)
+    yield lambda: clinic.anonymize(**options)
+
+
+@case(comparison.AGAIN, is_constant=True)
+def a_release_below_k(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(output="released")
+    clinic.run("UPDATE released SET age = 99 WHERE rowid = 1")
+    verify = lambda: dbanon.verify(clinic.url, "released")  # noqa: E731
+    yield verify
+    yield lambda: dbanon.drop(clinic.url, "released")
+    clinic.anonymize(output="released")
+    yield verify
+
+
+@case(verification._NO_RELEASE, is_constant=True)
+def a_table_below_k(world: Runs) -> Acts:
+    clinic = world.clinic()
+    yield lambda: dbanon.verify(clinic.url, "people", quasi_identifiers=["age"], k=K)
+    yield lambda: clinic.anonymize(output="released")
+    yield lambda: dbanon.verify(clinic.url, "released")
+
+
+# What strict refuses, and earlier releases.
+
+
+@case("To release it all the same, with no protection against this: {}")
+def a_second_release(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(entity="id")
+    hint = yield lambda: clinic.anonymize(entity="id")
+    yield lambda: clinic.anonymize(entity="id", **printed_options(hint))
+    line = printed_command(hint, "dbanon chain create", clinic.url)
+    yield lambda: command(line.replace("people.key", clinic.key("people")[5:]))
+    yield lambda: clinic.release("people")
+
+
+def _linking(world: Runs) -> Clinic:
+    """A table with columns that undo classes."""
+    clinic = world.clinic()
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in LINKING.items())
+    rows = zip(*(values for _, values in LINKING.values()), strict=True)
+    clinic.table("people", columns, list(rows))
+    return clinic
+
+
+@case("Name it as a quasi-identifier or, if it numbers groups, as `entity`")
+def a_household_that_is_kept(world: Runs) -> Acts:
+    clinic = _linking(world)
+    key = clinic.folder / "key"
+    key.write_text("00" * 32)
+    key.chmod(0o600)
+    known = ["age", "height"]
+    options: dict[str, Any] = {"quasi_identifiers": known, "k": 5, "releases": "independent"}
+    yield lambda: clinic.anonymize(keep=["household"], strict=True, **options)
+    yield lambda: clinic.anonymize(strict=True, **options)
+    yield lambda: clinic.anonymize(keep=["household"], **options)
+    yield lambda: clinic.anonymize(entity="household", strict=True, **options)
+    yield lambda: clinic.anonymize(pseudonyms=["household"], pseudonym_key=f"file:{key}", **options)
+    options["quasi_identifiers"] = [*known, "household"]
+    yield lambda: clinic.anonymize(strict=True, **options)
+
+
+@case("Do not copy it, name it as a quasi-identifier, or leave out `strict`.")
+def a_column_that_tells(world: Runs) -> Acts:
+    clinic = world.clinic("ALTER TABLE people ADD born INTEGER", "UPDATE people SET born = id * 37")
+    yield lambda: clinic.anonymize(keep=["born"], strict=True)
+    yield lambda: clinic.anonymize(strict=True)
+    yield lambda: clinic.anonymize(quasi_identifiers=["age", "born"], strict=True)
+    yield lambda: clinic.anonymize(keep=["born"])
+
+
+# Advice, evaluations and certificates.
+
+
+@case("Name the columns whose values others may know about a person")
+def nothing_to_advise_on(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.table("notes", "id INTEGER, note TEXT", [(i, f"note {i}") for i in range(60)])
+    advise = lambda **more: dbanon.advise(clinic.url, "notes", k=(4, 5), **more)  # noqa: E731
+    yield advise
+    yield lambda: advise(quasi_identifiers=["note"])
+
+
+def _advise(**options: Any) -> Act:
+    frame = pd.DataFrame(PEOPLE, columns=["id", "age", "height", "town", "ill"])
+    asked: dict[str, Any] = {
+        "quasi_identifiers": ["age", "height"], "k": (3, 4), "methods": ("mdav",),
+    }  # fmt: skip
+    return lambda: dbanon.advise(frame, **(asked | options))
+
+
+@case("Raise `max_risk` or `max_loss`, try other `k`")
+def limits_that_nothing_fits(world: Runs) -> Acts:
+    yield _advise(max_loss=0.0)
+    yield _advise(max_loss=1.0)
+    yield _advise(max_risk=1.0)
+    yield _advise(max_loss=0.9, k=(3, 4, 5), methods=("mdav", "mondrian"))
+    yield _advise(max_loss=0.9, quasi_identifiers=["age"])
+
+
+@case("Raise `max_seconds`.")
+def few_seconds(world: Runs) -> Acts:
+    yield _advise(max_seconds=1e-9)
+    yield _advise(max_seconds=60.0)
+
+
+@case("Choose a smaller `k`, or a larger table.")
+def few_rows(world: Runs) -> Acts:
+    yield _advise(k=(50, 60))
+    yield _advise(k=(3, 4))
+
+
+@case("Choose a smaller `k`, another value of `nulls`, or a larger table.")
+def few_rows_without_nulls(world: Runs) -> Acts:
+    frame = pd.DataFrame(PEOPLE, columns=["id", "age", "height", "town", "ill"])
+    frame["age"] = frame.age.where(frame.index % 2 == 0)
+    advise = lambda **more: dbanon.advise(  # noqa: E731
+        frame, **{"quasi_identifiers": ["age"], "methods": ("mdav",), "k": (13, 14), **more}
+    )
+    yield lambda: advise(nulls="suppress")
+    yield lambda: advise(nulls="suppress", k=(3, 4))
+    yield lambda: advise(nulls="merge", k=(12, 13))
+
+
+@case("Leave out the rows with NULL in a view.")
+def a_bound_of_nulls(world: Runs) -> Acts:
+    frame = pd.DataFrame({"age": [None, *range(23)], "size": range(24)})
+    bound = lambda rows: dbanon.certificate(rows, 4, seconds=0.1)  # noqa: E731
+    yield lambda: bound(frame)
+    yield lambda: bound(frame.dropna())
+
+
+@case("Name the hierarchy that the labels come from: `hierarchies`.")
+def labels_without_hierarchy(world: Runs) -> Acts:
+    original = pd.DataFrame({"age": [1, 2, 3, 4] * 3})
+    released = pd.DataFrame({"age": ["low", "low", "high", "high"] * 3})
+    evaluate = lambda **more: dbanon.evaluate(  # noqa: E731
+        original, released, quasi_identifiers=["age"], **more
+    )
+    yield evaluate
+    tree = {"tree": {"*": {"low": ["1", "2"], "high": ["3", "4"]}}}
+    yield lambda: evaluate(hierarchies={"age": tree})
+
+
+@case("dbanon releases lists them. To evaluate tables from elsewhere")
+def no_release_to_evaluate(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(output="released")
+    yield lambda: dbanon.evaluate_release(clinic.url, "nothing")
+    yield lambda: command(f"dbanon releases {clinic.url}")
+    yield lambda: dbanon.evaluate_release(clinic.url, "released")
+    rows, _ = release(rows="input")
+    yield lambda: dbanon.evaluate(rows, rows, quasi_identifiers=["age", "size"])
+
+
+@case("Cast it to a date in a view.")
+def timestamps_of_a_tree(world: Runs) -> Acts:
+    path = world.path / world.new(".duckdb")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE days AS SELECT TIMESTAMP '2020-01-01' + INTERVAL 1 DAY"
+                           " * (range % 5) AS day FROM range(20)")  # fmt: skip
+        connection.execute("CREATE VIEW dates AS SELECT CAST(day AS DATE) AS day FROM days")
+    for table in ("days", "dates"):
+        yield lambda table=table: command(  # type: ignore[misc]
+            f"dbanon hierarchy suggest duckdb:///{path} --table {table} --column day"
+        )
+
+
+@case('Give its values in order: {"ordered": ["low", "high"]}.')
+def a_column_that_enumerates_nothing(world: Runs) -> Acts:
+    clinic = world.clinic()
+    options: dict[str, Any] = {
+        "quasi_identifiers": ["age", "town"], "recoding": "generalization", "method": "gaa_cp",
+    }  # fmt: skip
+    yield lambda: clinic.anonymize(hierarchies={"town": {"enum": True}}, **options)
+    order = {"town": {"ordered": ["a", "b", "c"]}}
+    yield lambda: clinic.anonymize(hierarchies=order, **options)
+
+
+# Verifications and exports.
+
+
+@case("Find out who changed it, and release it again.")
+def a_changed_release(world: Runs) -> Acts:
+    clinic = world.clinic()
+    clinic.anonymize(output="released", keep=["ill"])
+    clinic.run("UPDATE released SET ill = 'well'")
+    verify = lambda: dbanon.verify(clinic.url, "released")  # noqa: E731
+    yield verify
+    clinic.anonymize(output="released", keep=["ill"], if_exists="replace")
+    yield verify
+
+
+@case("Leave out `quasi_identifiers`, or name the table instead of the id.")
+def columns_of_a_release_by_id(world: Runs) -> Acts:
+    clinic = world.clinic()
+    report = clinic.anonymize(output="released")
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
+    yield lambda: dbanon.verify(clinic.url, report.release_id, **options)
+    yield lambda: dbanon.verify(clinic.url, report.release_id)
+    yield lambda: dbanon.verify(clinic.url, "released", **options)
+
+
+@case("Do not pass this file on.")
+def a_changed_file(world: Runs) -> Acts:
+    clinic = world.clinic()
+    path = clinic.folder / "rows.csv"
+    export = lambda **more: clinic.anonymize(  # noqa: E731
+        output="released", exports=[{"path": str(path), **more}], if_exists="replace"
+    )
+    export()
+    path.write_text(path.read_text().replace("2", "3"))
+    yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+    path.unlink()
+    yield export
+    yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+
+
+@case("Name the database that has the release's ledger")
+def a_file_of_another_ledger(world: Runs) -> Acts:
+    clinic, other = world.clinic(), world.clinic()
+    path = clinic.folder / "rows.csv"
+    report = clinic.anonymize(output="released", exports=[{"path": str(path)}])
+    other.anonymize()
+    yield lambda: dbanon.verify_file(path, ledger=other.url)
+    yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+    yield lambda: command(f"dbanon show {clinic.url} {report.release_id}")
+
+
+@case("To recount it, name its `quasi_identifiers` and `k`.")
+def a_file_of_no_release(world: Runs) -> Acts:
+    path = world.path / world.new(".parquet")
+    pd.DataFrame({"age": [20] * 9}).to_parquet(path)
+    yield lambda: dbanon.verify_file(path)
+    yield lambda: dbanon.verify_file(path, quasi_identifiers=["age"], k=K)
+
+
+@case("Export Parquet instead: some of these values may look alike")
+def a_file_of_other_rows(world: Runs) -> Acts:
+    from unittest.mock import patch
+
+    from dbanon.run import export
+
+    clinic, write = world.clinic(), export.formats.write
+
+    def lose_a_row(file: Any, told: Any, schema: Any, pieces: Any, **more: Any) -> None:
+        lost = pieces if told.format == "parquet" else [batch.slice(1) for batch in pieces]
+        write(file, told, schema, lost, **more)
+
+    with patch.object(export.formats, "write", lose_a_row):
+        for ending in ("csv", "parquet"):
+            path = clinic.folder / f"rows.{ending}"
+            yield lambda path=path: clinic.anonymize(exports=[{"path": str(path)}])  # type: ignore[misc]
