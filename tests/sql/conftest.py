@@ -164,14 +164,14 @@ def extension_files(sql_server: Server, backend_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def fresh(sql_server: Server) -> Iterator[Callable[[], str]]:
     """Make databases without anything of dbanon in them."""
-    made = []
+    urls = []
 
     def make() -> str:
-        made.append(sql_server.create_database())
-        return made[-1]
+        urls.append(sql_server.create_database())
+        return urls[-1]
 
     yield make
-    for url in made:
+    for url in urls:
         sql_server.drop_database(url.rpartition("/")[2])
 
 

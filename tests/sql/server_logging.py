@@ -36,7 +36,7 @@ ALL_LOGGING = (
 _NESTED = """DO $$ BEGIN
   EXECUTE format('SELECT %L, 7654321, 7654321.5::float8', 'control ' || 'nested');
 END $$"""
-_SHOWN = ("control literal", "control parameter", "control nested")
+_MARKERS = ("control literal", "control parameter", "control nested")
 _PRINTED = (b"control nested", struct.pack("<i", 7654321), struct.pack("<d", 7654321.5))
 
 
@@ -59,6 +59,6 @@ def require_values_logged(connection: psycopg.Connection[Any], server: Server) -
     connection.execute("SELECT 'control literal', %s::text", ["control parameter"])
     connection.execute(_NESTED.encode())
     log = unwrap(server.log_text(start))
-    missing = [value for value in _SHOWN if value not in log]
+    missing = [value for value in _MARKERS if value not in log]
     missing += [str(value) for value in _PRINTED if printed_bytes(value) not in log]
     assert not missing, f"the server's log does not show {missing}: it proves nothing"

@@ -56,8 +56,8 @@ def require_client_s_classes(
     with connection.cursor().copy("COPY app.adult FROM STDIN") as stream:
         for number, row in enumerate(rows):
             stream.write_row((number, *row))
-    given: dict[str, Any] = {}
-    for place, (name, file) in enumerate(files.items()):
+    hierarchies: dict[str, Any] = {}
+    for index, (name, file) in enumerate(files.items()):
         with file.open(newline="", encoding="utf-8") as lines:
             levels = list(csv.reader(lines, delimiter=";"))
         columns = ["leaf", *(f"level{i}" for i in range(1, len(levels[0])))]
@@ -66,10 +66,10 @@ def require_client_s_classes(
         with connection.cursor().copy(f'COPY app."tree {name}" FROM STDIN'.encode()) as stream:
             for at, level in enumerate(levels):
                 stream.write_row((at, *level))
-        given[name] = {"table": f'app."tree {name}"'}
-        if place % 2:
-            run_sql("SELECT dbanon.store_hierarchy(%s, %s)", name, json.dumps(given[name]))
-            given[name] = {"name": name}
+        hierarchies[name] = {"table": f'app."tree {name}"'}
+        if index % 2:
+            run_sql("SELECT dbanon.store_hierarchy(%s, %s)", name, json.dumps(hierarchies[name]))
+            hierarchies[name] = {"name": name}
 
     labels = [
         label
@@ -78,24 +78,24 @@ def require_client_s_classes(
             " ORDER BY (row_key->>'id')::integer",
             names,
             K,
-            json.dumps({"hierarchies": given}),
+            json.dumps({"hierarchies": hierarchies}),
         )
     ]
     paths = [read_paths(files[n]) if n in files else None for n in names]
     counted = iloss(rows, labels, paths)
     frame = pd.DataFrame(rows, columns=names).astype({"age": int})
-    here = dbanon.partition(frame, K, method="gaa_cp", hierarchies=files)
-    assert here.labels.tolist() == labels
+    partition = dbanon.partition(frame, K, method="gaa_cp", hierarchies=files)
+    assert partition.labels.tolist() == labels
 
-    [(lost, classes)] = run_sql(
+    [(loss, classes)] = run_sql(
         "SELECT (made).information_loss, (made).classes FROM (SELECT dbanon.gaa_cp('app.adult',"
         " 'release.adult', %s, %s, hierarchies => %s, options => '{\"local_range\": true}')"
         " AS made OFFSET 0) AS call",
         names,
         K,
-        json.dumps(given),
+        json.dumps(hierarchies),
     )
-    assert lost * len(rows) * len(names) == pytest.approx(counted, rel=1e-9)
+    assert loss * len(rows) * len(names) == pytest.approx(counted, rel=1e-9)
     listed = ", ".join(f'"{name}"' for name in names)
     [(smallest, groups)] = run_sql(
         "SELECT min(n), count(*) FROM (SELECT count(*) AS n FROM release.adult"

@@ -27,7 +27,7 @@ def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
     options = json.dumps({"k": [3, 4, 5], "methods": ["mdav", "mdav+fast"]})
     rows = run_sql(ADVISE, "app.people", ["age", "income"], options)
-    found = dbanon.advise(
+    advice = dbanon.advise(
         sql_url,
         "app.people",
         quasi_identifiers=["age", "income"],
@@ -37,11 +37,11 @@ def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
 
     def timeless(rows: Any) -> list[Any]:
         return [
-            (part, item, told, {k: v for k, v in detail.items() if k != "seconds"})
-            for part, item, told, detail in json.loads(json.dumps(list(rows)))
+            (part, item, text, {k: v for k, v in detail.items() if k != "seconds"})
+            for part, item, text, detail in json.loads(json.dumps(list(rows)))
         ]
 
-    assert timeless(rows[:-1]) == timeless(found.table_rows())
+    assert timeless(rows[:-1]) == timeless(advice.table_rows())
     part, item, statement, detail = rows[-1]
     assert (part, item) == ("recommended", "start")
     assert detail["quasi_identifiers"] == ["age", "income"]
@@ -125,13 +125,14 @@ def test_no_value_is_told(
             "INSERT INTO app.people VALUES (91, 737373, 'qzrare', 'qzrare', 'qzrare')"
         )
         notices: list[str] = []
-        connection.add_notice_handler(lambda told: notices.append(str(told.message_primary)))
+        connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
         try:
             rows = connection.execute(ADVISE, ("app.people", names, options)).fetchall()
             text = json.dumps(rows, ensure_ascii=False)
         except psycopg.Error as error:
-            told = error.diag
-            text = f"{error} {told.message_detail} {told.message_hint} {told.context}"
+            diagnostics = error.diag
+            details = (diagnostics.message_detail, diagnostics.message_hint, diagnostics.context)
+            text = " ".join(map(str, (error, *details)))
         assert not re.search(r"73173|73737|qz", text + "".join(notices)), text
 
 
@@ -153,5 +154,7 @@ def test_identifiers_of_a_small_table(run_sql: Run) -> None:
         "age": ("quasi_identifier", "values"),
         "town": ("quasi_identifier", "values"),
     }
-    [told] = [found for part, item, found, _ in rows if (part, item) == ("recommended", "entity")]
-    assert '"usubjid"' in told
+    [recommendation] = [
+        text for part, item, text, _ in rows if (part, item) == ("recommended", "entity")
+    ]
+    assert '"usubjid"' in recommendation

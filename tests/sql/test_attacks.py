@@ -193,7 +193,7 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
             f'CREATE FUNCTION evil."{name}"({arguments}) RETURNS {result} LANGUAGE sql AS'
             f" $$ SELECT evil.spring()::text::{result} $$".encode()
         )
-    for place, (left, operator, right) in enumerate(
+    for number, (left, operator, right) in enumerate(
         (
             ("tid", "=", "tid"),
             ("integer", "=", "integer"),
@@ -207,10 +207,10 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
         )
     ):
         anna.execute(
-            f"CREATE FUNCTION evil.op{place}(a {left}, b {right}) RETURNS boolean LANGUAGE sql AS"
+            f"CREATE FUNCTION evil.op{number}(a {left}, b {right}) RETURNS boolean LANGUAGE sql AS"
             " $$ SELECT evil.spring() = 1 $$;"
             f"CREATE OPERATOR evil.{operator} (LEFTARG = {left}, RIGHTARG = {right},"
-            f" FUNCTION = evil.op{place})".encode()
+            f" FUNCTION = evil.op{number})".encode()
         )
     for catalog in ("pg_class", "pg_attribute", "pg_namespace", "pg_roles", "release"):
         anna.execute(f"CREATE TEMPORARY TABLE {catalog} (oid oid, relname name)".encode())
@@ -272,7 +272,7 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
     relations = "SELECT count(*) FROM pg_class WHERE NOT relname ~ '^(pg_toast|p_|p$)'"
     before = run_sql(relations)
     for text in INJECTED:
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "output": "release.p",
             "quasi_identifiers": ["a"],
             "entity": None,
@@ -284,19 +284,19 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
             "options": "{}",
         }
         if argument in ("quasi_identifiers", "keep", "sensitive"):
-            given[argument] = [text]
+            options[argument] = [text]
         elif argument == "hierarchies":
-            given[argument] = json.dumps({text: {"table": text}})
+            options[argument] = json.dumps({text: {"table": text}})
         elif argument == "options key":
-            given["options"] = json.dumps({text: 1})
+            options["options"] = json.dumps({text: 1})
         elif argument == "options value":
-            given["options"] = json.dumps({"recoding": text})
+            options["options"] = json.dumps({"recoding": text})
         elif argument == "option key":
-            given["options"] = json.dumps({"key": [text]})
+            options["options"] = json.dumps({"key": [text]})
         elif argument == "weights":
-            given["options"] = json.dumps({"weights": {text: 2}})
+            options["options"] = json.dumps({"weights": {text: 2}})
         else:
-            given[argument] = text
+            options[argument] = text
         if argument == "output" and "." in text:
             # Schemas and tables may have such names: they are made, and nothing else happens.
             continue
@@ -306,7 +306,7 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
                 " entity => %(entity)s, keep => %(keep)s, sensitive => %(sensitive)s,"
                 " hierarchies => %(hierarchies)s, nulls => %(nulls)s,"
                 " if_exists => %(if_exists)s, options => %(options)s)",
-                given,
+                options,
             )
         # An error of ours; a syntax error would mean that the text was taken for SQL.
         assert failure.value.sqlstate in (
@@ -410,7 +410,7 @@ def test_no_value_reaches_errors_notices_or_the_log(
     texts: list[str] = []
     connection = connect()
     connection.add_notice_handler(
-        lambda said: texts.append(f"{said.message_primary}{said.message_detail}")
+        lambda notice: texts.append(f"{notice.message_primary}{notice.message_detail}")
     )
     attempts = (
         ("", "'{a}', 5, sensitive => '{t}'"),

@@ -40,22 +40,22 @@ def mallorys(mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str) -> st
 
 
 def released(url: str, **more: Any) -> None:
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": "app.person",
         "output": "release.person",
         "k": 5,
         "quasi_identifiers": ["age"],
     }
-    dbanon.anonymize(url, **(asked | more))
+    dbanon.anonymize(url, **(arguments | more))
 
 
 def forged(run_sql: Run, **changes: Any) -> None:
     """The entry of the release as mallory may have written it."""
     [(request,)] = run_sql("SELECT request::text FROM dbanon.release")
-    told = json.loads(request)
-    told["asked"] |= changes.pop("asked", {})
-    told["source"]["read"] |= changes
-    run_sql("UPDATE dbanon.release SET request = %s", json.dumps(told))
+    record = json.loads(request)
+    record["asked"] |= changes.pop("asked", {})
+    record["source"]["read"] |= changes
+    run_sql("UPDATE dbanon.release SET request = %s", json.dumps(record))
 
 
 def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_sql: Run) -> None:
@@ -68,7 +68,7 @@ def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "stale"),
     [
         # A column that the source has not: it is another source.
         ({"columns": ['age" FROM app.person; ALTER ROLE mallory SUPERUSER; --']}, True),
@@ -89,27 +89,27 @@ def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_
     ],
 )
 def test_what_an_entry_says_of_its_source_is_not_believed(
-    mallorys: str, run_sql: Run, sql_url: str, changes: dict[str, Any], told: bool | None
+    mallorys: str, run_sql: Run, sql_url: str, changes: dict[str, Any], stale: bool | None
 ) -> None:
     released(mallorys, source_digest=True)
     forged(run_sql, **changes)
     # Where the digest does not tell, the server's counters may.
-    by_digest = [] if told is None else [told]
+    by_digest = [] if stale is None else [stale]
     assert [stale for _, stale, by in run_sql(EXACT) if by == "digest"] == by_digest
-    found = dbanon.releases(sql_url, exact=True)
-    assert [one.stale for one in found if one.stale_by == "digest"] == by_digest
-    assert len(found) == 1
+    releases = dbanon.releases(sql_url, exact=True)
+    assert [release.stale for release in releases if release.stale_by == "digest"] == by_digest
+    assert len(releases) == 1
     assert run_sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
 
 
 def test_a_source_whose_reading_runs_code_of_another_role_is_not_read(
     mallorys: str, run_sql: Run, connect: Connect
 ) -> None:
-    own = connect(mallorys)
-    own.execute(b"CREATE TABLE app.own AS SELECT person_id, age FROM app.person")
+    owner = connect(mallorys)
+    owner.execute(b"CREATE TABLE app.own AS SELECT person_id, age FROM app.person")
     released(mallorys, table="app.own", source_digest=True)
-    own.execute(b"DROP TABLE app.own")
-    own.execute(b"CREATE VIEW app.own AS SELECT 1 AS person_id, 2 AS age WHERE evil.spring()")
+    owner.execute(b"DROP TABLE app.own")
+    owner.execute(b"CREATE VIEW app.own AS SELECT 1 AS person_id, 2 AS age WHERE evil.spring()")
     run_sql(EXACT)
     assert not sprung(run_sql)
 
@@ -167,11 +167,11 @@ def test_sets_hold_in_sql_and_are_counted_again(run_sql: Run) -> None:
         "SELECT dbanon.mondrian('app.person', 'release.person', '{age}', 5,"
         f" sensitive => '{{diagnosis}}', options => '{options}')"
     )
-    [(told,)] = run_sql("SELECT arguments->'also_k'->0 FROM dbanon.release")
+    [(set_entry,)] = run_sql("SELECT arguments->'also_k'->0 FROM dbanon.release")
     [(fewest,)] = run_sql(
         "SELECT min(n) FROM (SELECT count(*) AS n FROM release.person GROUP BY age, diagnosis) AS t"
     )
-    assert told == {"columns": ["age", "diagnosis"], "k": 4, "counted": fewest}
+    assert set_entry == {"columns": ["age", "diagnosis"], "k": 4, "counted": fewest}
     assert fewest >= 4
     run_sql("SELECT * FROM dbanon.verify('release.person')")
     run_sql(
@@ -230,9 +230,13 @@ def test_neither_logs_nor_other_sessions_see_a_key(
     log = sql_server.log_text(before)
     assert "dbanon_secret" in log
     assert len(seen) > 20
-    own = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).digest()
-    padded = own.ljust(64, b"\0")
-    for secret in (bytes.fromhex(KEY), own, *(bytes(b ^ x for b in padded) for x in (0x36, 0x5C))):
+    hmac_key = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).digest()
+    padded = hmac_key.ljust(64, b"\0")
+    for secret in (
+        bytes.fromhex(KEY),
+        hmac_key,
+        *(bytes(b ^ x for b in padded) for x in (0x36, 0x5C)),
+    ):
         for text in (unwrap(log), *seen):
             assert secret.hex() not in text.lower()
             assert printed_bytes(secret) not in text

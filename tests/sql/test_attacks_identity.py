@@ -237,8 +237,8 @@ def test_a_table_that_runs_code_neither_runs_it_nor_stops_the_others(
     mallory.execute("CREATE INDEX ON release.a_trap ((evil.one(a::integer)))")
     run_sql("UPDATE dbanon.release SET ledger_oid = 1")
     sprung(run_sql)
-    found = {name: (action, reason) for name, action, reason in run_sql(REPAIRS)}
-    assert found["release.p"][0] == "attached"
-    assert found["release.a_trap"][0] == "left"
-    assert "could not be compared" in found["release.a_trap"][1]
+    repairs = {name: (action, reason) for name, action, reason in run_sql(REPAIRS)}
+    assert repairs["release.p"][0] == "attached"
+    assert repairs["release.a_trap"][0] == "left"
+    assert "could not be compared" in repairs["release.a_trap"][1]
     assert not sprung(run_sql)

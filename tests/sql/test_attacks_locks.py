@@ -30,7 +30,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
 ADVISORY = "SELECT pg_advisory_lock(hashtextextended('dbanon job people', 0))"
-HELD = re.compile(
+LOCK_HOLDER = re.compile(
     r'It is held by process (\d+) of role "(\w+)", since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.'
 )
 
@@ -40,10 +40,10 @@ def refused(*roles: str, pid: int | None = None) -> Iterator[None]:
     """The job is refused because one of these roles runs it; ``pid`` is its backend."""
     with pytest.raises(JobRunning) as failure:
         yield
-    told = HELD.search(failure.value.message)
-    assert told is not None, failure.value.message
-    assert told[2] in roles
-    assert pid in (None, int(told[1]))
+    match = LOCK_HOLDER.search(failure.value.message)
+    assert match is not None, failure.value.message
+    assert match[2] in roles
+    assert pid in (None, int(match[1]))
 
 
 def test_a_role_without_rights_does_not_hold_a_job(
@@ -180,10 +180,10 @@ def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: 
             ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "1.5"],
         )
         assert done.exit_code == 4, done.stderr
-        told = " ".join(done.stderr.split())
-        assert "[database_busy]" in told
-        assert f"process {reader.info.backend_pid} of role" in told
-        assert "1.5 seconds" in told
+        stderr = " ".join(done.stderr.split())
+        assert "[database_busy]" in stderr
+        assert f"process {reader.info.backend_pid} of role" in stderr
+        assert "1.5 seconds" in stderr
         assert reader.execute(state).fetchall() == before
     done = CliRunner().invoke(
         main, ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "0"]
@@ -210,15 +210,15 @@ def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
 def test_a_lock_takes_away_no_entry(connect: Connect, sql_role: Role, run_sql: Run) -> None:
     """Who chooses the id of a run chooses no lock's, and a lock's row is no entry."""
     anna = connect(sql_role("anna"))
-    told = {"door": "cli", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
+    record = {"door": "cli", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
     [(of_lock, plain)] = run_sql(
         "SELECT overlay(md5('dbanon job zz') PLACING '8' FROM 13 FOR 1)::uuid::text,"
         " md5('dbanon job zz')::uuid::text"
     )
-    for wanted in (of_lock, plain):
+    for run_id in (of_lock, plain):
         with pytest.raises(psycopg.errors.InvalidParameterValue):
             anna.execute(
-                "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**told, "run_id": wanted})]
+                "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**record, "run_id": run_id})]
             )
     # Were it there all the same, it would stay.
     run_sql(

@@ -249,7 +249,9 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
     return mallory
 
 
-def made(mallory: psycopg.Connection[Any], number: int, statements: str, call: str = "") -> str:
+def create_table(
+    mallory: psycopg.Connection[Any], number: int, statements: str, call: str = ""
+) -> str:
     """Make a table with something on it; its name."""
     name = f"evil.v{number}"
     mallory.execute(f"CREATE TABLE {name} AS SELECT *, 'calm'::evil.mood AS m FROM evil.p".encode())
@@ -296,11 +298,11 @@ def test_expressions_that_planning_simplifies_are_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
-    for number, (what, (expression, runs)) in enumerate(EXPRESSIONS.items()):
-        name = made(helpers, number, f"CREATE INDEX ON {{v}} (({expression}));")
-        found = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+    for number, (label, (expression, runs)) in enumerate(EXPRESSIONS.items()):
+        name = create_table(helpers, number, f"CREATE INDEX ON {{v}} (({expression}));")
+        failed = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
@@ -308,11 +310,11 @@ def test_wherever_planning_looks(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
-    for number, (what, (statements, runs)) in enumerate(PLACES.items()):
-        name = made(helpers, number, statements, "evil.one(coalesce(1, id))")
-        found = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+    for number, (label, (statements, runs)) in enumerate(PLACES.items()):
+        name = create_table(helpers, number, statements, "evil.one(coalesce(1, id))")
+        failed = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
@@ -320,19 +322,19 @@ def test_what_runs_nothing_is_not_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin = connect()
-    for number, (what, statements) in enumerate(HARMLESS.items()):
-        name = made(helpers, number, statements)
+    for number, (label, statements) in enumerate(HARMLESS.items()):
+        name = create_table(helpers, number, statements)
         run_sql("SELECT setval('evil.sprung', 1, false)")
         admin.execute(f"SELECT dbanon.mdav('{name}', 'release.o{number}', '{{n}}', 5)".encode())
         verify(open_store(sql_url), parse_relation(name), ["n"], 2)
-        assert not sprung(run_sql), what
+        assert not sprung(run_sql), label
 
 
 def test_functions_that_a_superuser_trusts_more_are_no_better(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     """LEAKPROOF and SUPPORT are a superuser's to give; the text stays Mallory's to replace."""
-    name = made(helpers, 1, "CREATE INDEX ON {v} ((evil.one(coalesce(1, id))));")
+    name = create_table(helpers, 1, "CREATE INDEX ON {v} ((evil.one(coalesce(1, id))));")
     run_sql("ALTER FUNCTION evil.one(integer) LEAKPROOF")
     assert failings(run_sql, connect(), sql_url, name) == []
 
@@ -340,7 +342,9 @@ def test_functions_that_a_superuser_trusts_more_are_no_better(
 def test_every_door_refuses(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
-    name = made(helpers, 1, "CREATE INDEX ON {v} ((evil.one(CASE WHEN true THEN 1 ELSE id END)));")
+    name = create_table(
+        helpers, 1, "CREATE INDEX ON {v} ((evil.one(CASE WHEN true THEN 1 ELSE id END)));"
+    )
     run_sql("SELECT dbanon.mdav('evil.p', 'release.p', '{n}', 5)")
     sprung(run_sql)
     admin = connect()
@@ -385,7 +389,7 @@ def test_what_comes_while_classes_are_found_is_seen(
     elsewhere: bool,
 ) -> None:
     """The run's snapshot does not show the index, and its planner would run it all the same."""
-    name = made(helpers, 1, "ALTER TABLE {v} ADD PRIMARY KEY (id);")
+    name = create_table(helpers, 1, "ALTER TABLE {v} ADD PRIMARY KEY (id);")
     done = False
 
     def late(phase: str, share: float) -> None:
@@ -395,7 +399,7 @@ def test_what_comes_while_classes_are_found_is_seen(
             helpers.execute(f"CREATE INDEX ON {name} ((evil.one(coalesce(1, id))))".encode())
 
     run_sql("SELECT setval('evil.sprung', 1, false)")
-    wanted: dict[str, Any] = {"quasi_identifiers": ["n"], "keep": ["name"], "k": 5}
+    arguments: dict[str, Any] = {"quasi_identifiers": ["n"], "keep": ["name"], "k": 5}
     with sql_server.database() as target, pytest.raises(ForeignCode, match="role mallory"):
         dbanon.anonymize(
             sql_url,
@@ -403,7 +407,7 @@ def test_what_comes_while_classes_are_found_is_seen(
             output="release.o",
             progress=late,
             target=target if elsewhere else None,
-            **wanted,
+            **arguments,
         )
     assert done
     assert not sprung(run_sql)

@@ -76,11 +76,11 @@ def test_what_only_trusted_accounts_can_change_is_safe(site: Path) -> None:
 
 
 @pytest.mark.parametrize("right", [stat.S_IWOTH, stat.S_IWGRP, stat.S_IWOTH | stat.S_ISVTX])
-@pytest.mark.parametrize("place", PLACES)
-def test_what_others_may_write_to(site: Path, place: str, right: int) -> None:
-    path = site / place
+@pytest.mark.parametrize("subpath", PLACES)
+def test_what_others_may_write_to(site: Path, subpath: str, right: int) -> None:
+    path = site / subpath
     path.chmod(path.stat().st_mode | right)
-    if right & stat.S_ISVTX and place in ("..", "../.."):
+    if right & stat.S_ISVTX and subpath in ("..", "../.."):
         # As /tmp: nobody can rename or remove what belongs to another there.
         require_safe([str(site)])
         return
@@ -89,9 +89,9 @@ def test_what_others_may_write_to(site: Path, place: str, right: int) -> None:
 
 
 @AS_ROOT
-@pytest.mark.parametrize("place", PLACES)
-def test_what_belongs_to_another(site: Path, place: str) -> None:
-    os.chown(site / place, OTHER.pw_uid, OTHER.pw_gid)
+@pytest.mark.parametrize("subpath", PLACES)
+def test_what_belongs_to_another(site: Path, subpath: str) -> None:
+    os.chown(site / subpath, OTHER.pw_uid, OTHER.pw_gid)
     with pytest.raises(UnsafeError, match=f"belongs to {OTHER.pw_name}") as caught:
         require_safe([str(site)])
     assert f"--trust-owner {OTHER.pw_name}" in caught.value.args[1]
@@ -116,15 +116,15 @@ def test_links_are_followed_and_both_sides_looked_at(base: Path, site: Path) -> 
     # The link is safe, what it names is not: as the way, a package, a file, through two links.
     (open_place / "evil").mkdir()
     (open_place / "evil" / "x.py").write_text("")
-    for place, target in (
+    for symlink, target in (
         (base / "way", open_place / "evil"),
         (site / "pandas", open_place / "evil"),
         (site / "six.py", open_place / "evil" / "x.py"),
     ):
-        place.symlink_to(target)
+        symlink.symlink_to(target)
         with pytest.raises(UnsafeError, match=r"may write to .*open"):
-            require_safe([str(place if place.parent == base else site)])
-        place.unlink()
+            require_safe([str(symlink if symlink.parent == base else site)])
+        symlink.unlink()
     (base / "second").symlink_to("third")
     (base / "third").symlink_to(open_place / "evil")
     (site / "pandas").symlink_to(base / "second")
@@ -173,12 +173,12 @@ def _another(path: Path) -> None:
 
 @AS_ROOT
 @pytest.mark.parametrize("change", [_everybody, _another])
-@pytest.mark.parametrize("place", ["..", "dbanon", "numpy", "dbanon/kernels"])
+@pytest.mark.parametrize("subpath", ["..", "dbanon", "numpy", "dbanon/kernels"])
 def test_install_refuses(
-    plpython_url: str, local_pg_server: Server, backend_path: Path, place: str, change: Change
+    plpython_url: str, local_pg_server: Server, backend_path: Path, subpath: str, change: Change
 ) -> None:
-    path = backend_path / place
-    if place == "dbanon/kernels":
+    path = backend_path / subpath
+    if subpath == "dbanon/kernels":
         [path] = path.glob("_kernels*.so")
     before = path.stat()
     change(path)
@@ -222,13 +222,13 @@ def test_an_owner_can_be_trusted_and_that_is_said_aloud(
     path = backend_path / "dbanon"
     os.chown(path, OTHER.pw_uid, -1)
     try:
-        given = ["install", plpython_url, "--python-path", str(backend_path)]
-        refused = CliRunner().invoke(main, given)
+        command_line = ["install", plpython_url, "--python-path", str(backend_path)]
+        refused = CliRunner().invoke(main, command_line)
         assert refused.exit_code == 2
         assert f"--trust-owner {OTHER.pw_name}" in refused.stderr
         for command in ("install", "upgrade"):
-            given[0] = command
-            done = CliRunner().invoke(main, [*given, "--trust-owner", OTHER.pw_name])
+            command_line[0] = command
+            done = CliRunner().invoke(main, [*command_line, "--trust-owner", OTHER.pw_name])
             assert done.exit_code == 0, done.output
             assert f"WARNING: {OTHER.pw_name} can run code" in done.stderr
     finally:

@@ -238,13 +238,13 @@ def test_a_hierarchy_is_not_read_from_it(
 ) -> None:
     mallory.execute(PEOPLE.encode())
     if kind == "function in a view":
-        made = "CREATE VIEW evil.tree AS SELECT 'a' AS child, evil.one(1)::text AS parent"
+        definition = "CREATE VIEW evil.tree AS SELECT 'a' AS child, evil.one(1)::text AS parent"
     else:
-        made = (
+        definition = (
             "CREATE TABLE evil.tree AS SELECT 'a' AS child, 'b' AS parent;"
             "CREATE INDEX ON evil.tree ((evil.one(1)))"
         )
-    mallory.execute(made.encode())
+    mallory.execute(definition.encode())
     run_sql("SELECT setval('evil.sprung', 1, false)")
     admin = connect()
     for statement in (

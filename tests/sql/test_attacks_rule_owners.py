@@ -73,8 +73,8 @@ def test_nobody_overwrites_rules_while_the_name_is_free(
     mallory, anna = connect(roles["mallory"]), connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(DECLARE)
-    kept = "SELECT name, rule, declared_at FROM dbanon.rule WHERE owner = 'anna' ORDER BY 1"
-    before = run_sql(kept)
+    stored_rules = "SELECT name, rule, declared_at FROM dbanon.rule WHERE owner = 'anna' ORDER BY 1"
+    before = run_sql(stored_rules)
     anna.execute("DROP TABLE app.person")
     mallory.execute(PERSON)
     with not_trusted("age"):
@@ -85,14 +85,14 @@ def test_nobody_overwrites_rules_while_the_name_is_free(
     # Of his own table he decides.
     assert mallory.execute(RELEASE.encode()).fetchall() == [(5,)]
     mallory.execute("DROP TABLE app.person")
-    assert run_sql(kept) == before
+    assert run_sql(stored_rules) == before
     anna.execute(PERSON)
     anna.execute("SELECT * FROM dbanon.mdav('app.person', 'release.r', k => 5)")
-    shown = run_sql(
+    visible_columns = run_sql(
         "SELECT attname::text FROM pg_attribute WHERE attnum > 0"
         " AND attrelid = 'release.r'::regclass ORDER BY attnum"
     )
-    assert shown == [("age",), ("diagnosis",)]
+    assert visible_columns == [("age",), ("diagnosis",)]
 
 
 def test_a_rebuilt_table_of_the_same_owner_keeps_its_rules_without_a_notice(
@@ -109,7 +109,7 @@ def test_a_rebuilt_table_of_the_same_owner_keeps_its_rules_without_a_notice(
         " ALTER TABLE app.person_tmp RENAME TO person; DROP TABLE app.person_backup",
     ):
         anna.execute(build.encode())
-        anna.add_notice_handler(lambda found: heard.append(str(found.message_primary)))
+        anna.add_notice_handler(lambda notice: heard.append(str(notice.message_primary)))
         anna.execute("DROP TABLE IF EXISTS release.p, release.p_summary")
         assert anna.execute(AGAIN.format("p").encode()).fetchall() == [(5,)]
         assert anna.execute(STATES).fetchall() == [("current",)]
@@ -156,9 +156,9 @@ def test_two_tables_exchange_their_names_with_their_rules(
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
         anna.execute(f"ALTER TABLE app.{old} RENAME TO {new}")
     anna.execute("""SELECT dbanon.declare('app.a', '{"y": "quasi_identifier"}')""")
-    found = "SELECT column_name, role FROM dbanon.rules('app.{}') ORDER BY 1"
-    assert run_sql(found.format("a")) == [("x", "identifier"), ("y", "quasi_identifier")]
-    assert run_sql(found.format("b")) == [("x", "drop"), ("y", None)]
+    rules_query = "SELECT column_name, role FROM dbanon.rules('app.{}') ORDER BY 1"
+    assert run_sql(rules_query.format("a")) == [("x", "identifier"), ("y", "quasi_identifier")]
+    assert run_sql(rules_query.format("b")) == [("x", "drop"), ("y", None)]
     assert run_sql("SELECT source, name FROM dbanon.rule ORDER BY 1, 2") == [
         ("app.a", "x"),
         ("app.a", "y"),

@@ -38,10 +38,10 @@ def annas(run_sql: Run, sql_role: Role) -> str:
 
 
 def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.Error:
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         connection.execute(statement.encode())
-    assert found.value.sqlstate == "42501"
-    return found.value
+    assert failure.value.sqlstate == "42501"
+    return failure.value
 
 
 def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> None:
@@ -49,9 +49,9 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
     assert "anna" in str(refused(mallory, DECLARE).diag.message_hint)
     refused(mallory, "SELECT dbanon.undeclare('app.person')")
     oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
-    told = f'{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'
+    request = f'{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'
     for function in ("_declare", "_write_rules"):
-        refused(mallory, f"SELECT dbanon.{function}('{told}')")
+        refused(mallory, f"SELECT dbanon.{function}('{request}')")
     for statement in (
         "INSERT INTO dbanon.rule VALUES ('app.person', 'age', '{}', now(), 'anna', 1)",
         "UPDATE dbanon.rule SET rule = '{}'",
@@ -101,17 +101,17 @@ def test_a_mark_of_an_earlier_transaction_is_none(
 ) -> None:
     """A comment that anna wrote some time ago is not her asking now."""
     oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
-    [(told,)] = run_sql(
+    [(request,)] = run_sql(
         f"""SELECT '{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'::jsonb::text"""
     )
-    mark = "dbanon rules " + hashlib.sha256(told.encode()).hexdigest()
+    mark = "dbanon rules " + hashlib.sha256(request.encode()).hexdigest()
     connect(anna(annas)).execute(f"COMMENT ON COLUMN app.person.person_id IS '{mark}'".encode())
-    refused(connect(annas), f"SELECT dbanon._write_rules('{told}')")
+    refused(connect(annas), f"SELECT dbanon._write_rules('{request}')")
     # Nor is one on a table of his own good for hers.
     mallory = connect(annas, autocommit=False)
     mallory.execute("CREATE TABLE app.own (age integer)")
     mallory.execute(f"COMMENT ON COLUMN app.own.age IS '{mark}'".encode())
-    refused(mallory, f"SELECT dbanon._write_rules('{told}')")
+    refused(mallory, f"SELECT dbanon._write_rules('{request}')")
 
 
 TRAPS = (
@@ -130,15 +130,15 @@ def test_a_comment_with_a_trap_is_read_and_not_run(
     mallory = connect(annas)
     mallory.execute("CREATE TABLE app.his (age integer)")
     mallory.execute(f"COMMENT ON COLUMN app.his.age IS {_quoted(trap)}".encode())
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         run_sql("SELECT * FROM dbanon.declare('app.his', from_comments => true)")
-    assert found.value.sqlstate == "22023"
-    assert "SUPERUSER" not in str(found.value)
-    assert "spring" not in str(found.value)
-    with pytest.raises(dbanon.DbanonError) as told:
+    assert failure.value.sqlstate == "22023"
+    assert "SUPERUSER" not in str(failure.value)
+    assert "spring" not in str(failure.value)
+    with pytest.raises(dbanon.DbanonError) as client_failure:
         dbanon.declare(sql_url, "app.his", from_comments=True)
-    assert told.value.exit_code == 2
-    assert "SUPERUSER" not in str(told.value)
+    assert client_failure.value.exit_code == 2
+    assert "SUPERUSER" not in str(client_failure.value)
     assert run_sql(SUPER) == [(False,)]
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
 
@@ -152,14 +152,14 @@ def test_names_and_comments_of_columns_are_no_format(
     annas: str, run_sql: Run, connect: Connect, name: str
 ) -> None:
     """The comment of the first column is put back; by its name it would have been run."""
-    said = '" IS NULL; ALTER ROLE mallory SUPERUSER; COMMENT ON COLUMN app.his."a'
+    comment = '" IS NULL; ALTER ROLE mallory SUPERUSER; COMMENT ON COLUMN app.his."a'
     column = '"' + name.replace('"', '""') + '"'
     mallory = connect(annas)
     mallory.execute(f"CREATE TABLE app.his ({column} integer, age integer)".encode())
-    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quoted(said)}".encode())
+    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quoted(comment)}".encode())
     run_sql("""SELECT * FROM dbanon.declare('app.his', '{"age": "quasi_identifier"}')""")
     assert run_sql(SUPER) == [(False,)]
-    assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(said,)]
+    assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(comment,)]
 
 
 def test_nothing_of_a_table_runs_when_its_rules_are_declared(
@@ -190,9 +190,9 @@ def test_nothing_of_a_table_runs_when_its_rules_are_declared(
     run_sql("SELECT dbanon.undeclare('evil.his')")
     assert not sprung(run_sql)
     # A call by rules refuses what a call with a list refuses.
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         run_sql("SELECT dbanon.mdav('evil.shown', 'release.p', k => 2)")
-    assert found.value.sqlstate == "42501"
+    assert failure.value.sqlstate == "42501"
     assert not sprung(run_sql)
 
 

@@ -136,11 +136,11 @@ def test_no_code_of_a_columns_type_runs(
     for setting in (f"{OFF} = off", "quote_all_identifiers = on", "search_path = evil, pg_catalog"):
         admin.execute(f"SET {setting}".encode())
     wrong: list[object] = []
-    for place, (surface, statement) in enumerate(SURFACES.items()):
-        if CAMPAIGN or place % 3 == 0:
+    for number, (surface, statement) in enumerate(SURFACES.items()):
+        if CAMPAIGN or number % 3 == 0:
             try:
                 with admin.transaction(force_rollback=True):
-                    admin.execute(statement.format(o=f"o{place}").encode())
+                    admin.execute(statement.format(o=f"o{number}").encode())
             except psycopg.Error as error:
                 if error.sqlstate in ("42725", "42883", "58000", "XX000"):
                     wrong.append((surface, error))
@@ -148,14 +148,14 @@ def test_no_code_of_a_columns_type_runs(
     assert not sprung(run_sql)
 
 
-@pytest.mark.parametrize("whose", ["DATABASE", "ROLE"])
+@pytest.mark.parametrize("scope", ["DATABASE", "ROLE"])
 def test_as_the_owner_sets_it(
-    run_sql: Run, sql_server: Server, traps: dict[str, str], sql_url: str, whose: str
+    run_sql: Run, sql_server: Server, traps: dict[str, str], sql_url: str, scope: str
 ) -> None:
     """By ALTER DATABASE, ALTER ROLE: of every session that begins from then on."""
-    name = make_url(sql_url).database if whose == "DATABASE" else "administrator"
+    name = make_url(sql_url).database if scope == "DATABASE" else "administrator"
     url = sql_server.create_role("administrator", url=sql_url, options="SUPERUSER")
-    run_sql(f'ALTER {whose} "{name}" SET {OFF} = off')
+    run_sql(f'ALTER {scope} "{name}" SET {OFF} = off')
     relation = traps["constant call within an index"]
     with psycopg.connect(
         make_url(url).set(drivername="postgresql").render_as_string(False), autocommit=True
@@ -196,8 +196,8 @@ def test_no_setting_is_unknown(run_sql: Run) -> None:
 def test_the_pins_are_those_of_the_table(run_sql: Run) -> None:
     assert [name for name, _ in PINS] == [name.lower() for name in MEANINGS]
     # A function's dump is restored on a later version: none may be missing there.
-    known = {name.lower() for (name,) in run_sql("SELECT name FROM pg_settings")}
-    assert {name for name, _ in PINS} <= known
+    server_settings = {name.lower() for (name,) in run_sql("SELECT name FROM pg_settings")}
+    assert {name for name, _ in PINS} <= server_settings
 
 
 def test_every_function_has_every_pin(run_sql: Run) -> None:

@@ -29,19 +29,19 @@ FORGED = "app.people\x1b]0;pwned\x07 \x9b2J\r\x08 \nk counted 50 ‮evil"
 ESCAPES = "\x1b\x07\x9b\r\x08‮"
 
 
-class Shown(LabelledText):
+class EscapedText(LabelledText):
     """What shows itself in a notebook, with what was forged."""
 
     def pairs(self) -> list[tuple[str, str]]:
         return [(FORGED, FORGED)]
 
 
-def entries(connection: psycopg.Connection[Any], name: str, **given: Any) -> str:
+def entries(connection: psycopg.Connection[Any], name: str, **changes: Any) -> str:
     """A release that mallory makes by hand, with what she says of it: its id."""
     release_id = str(uuid.uuid4())
     connection.execute(MAKE.format(name).encode())
     mark(connection, name, release_id)
-    connection.execute(RECORD, entry(release_id, oid(connection, name), **given))
+    connection.execute(RECORD, entry(release_id, oid(connection, name), **changes))
     connection.commit()
     return release_id
 
@@ -117,14 +117,14 @@ def test_readers_write_out_what_an_older_ledger_holds(
             run_sql(words[1], FORGED)
             continue
         done = CliRunner().invoke(main, words)
-        said = done.stdout + done.stderr
-        assert said
-        assert not set(ESCAPES) & set(said), (words, said)
-        assert "\nk counted" not in said
+        output = done.stdout + done.stderr
+        assert output
+        assert not set(ESCAPES) & set(output), (words, output)
+        assert "\nk counted" not in output
     # A page isolates directions.
     assert set(ESCAPES) & set(page.read_text()) <= set(ESCAPES[-1:])
-    told = Shown()
-    assert not set(ESCAPES) & set(str(told) + told._repr_html_())
+    text = EscapedText()
+    assert not set(ESCAPES) & set(str(text) + text._repr_html_())
 
 
 def test_a_role_writes_so_many_entries_a_day(
@@ -141,15 +141,15 @@ def test_a_role_writes_so_many_entries_a_day(
     mallory = connect(sql_role("carol"))
     # What she sets herself is not asked for.
     mallory.execute("SET dbanon.entries_a_day = 1000000")
-    told = (json.dumps(failed),)
+    parameters = (json.dumps(failed),)
     for _ in range(3):
-        mallory.execute("SELECT dbanon._record_run(%s::jsonb)", told)
+        mallory.execute("SELECT dbanon._record_run(%s::jsonb)", parameters)
     for statement in ("_record_run(%s::jsonb)", "_hold_job(%s)"):
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
-            mallory.execute(f"SELECT dbanon.{statement}".encode(), told)
+            mallory.execute(f"SELECT dbanon.{statement}".encode(), parameters)
     used = run_sql("SELECT role, entries_today, quota, bytes > 0 FROM dbanon.usage()")
     assert sorted(used) == [("anna", 1, 3, True), ("carol", 3, 3, True)]
-    connect(sql_role("bert")).execute("SELECT dbanon._record_run(%s::jsonb)", told)
+    connect(sql_role("bert")).execute("SELECT dbanon._record_run(%s::jsonb)", parameters)
 
 
 def test_a_name_with_a_control_character_is_refused_by_name(run_sql: Run, sql_url: str) -> None:
@@ -184,8 +184,8 @@ jobs:
 
 @pytest.mark.parametrize("job", ["a b", "-a", "_a", "a\x1b", "a\u202e", "a;b", "", "ä" * 64])
 def test_other_names_of_jobs_are_not(connect: Connect, sql_role: Role, job: str) -> None:
-    told = {"door": "job", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
+    record = {"door": "job", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         connect(sql_role("anna")).execute(
-            "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**told, "job": job})]
+            "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**record, "job": job})]
         )

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.sql.mallory import MOOD, cast, sprung
-from tests.sql.test_attacks_planner import PEOPLE, failings, made, runs_it
+from tests.sql.test_attacks_planner import PEOPLE, create_table, failings, runs_it
 
 pytestmark = pytest.mark.one_database
 
@@ -107,16 +107,16 @@ def test_what_names_no_function_of_his(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
-    for number, (what, statements) in enumerate(WITHOUT_A_NAME.items()):
+    for number, (label, statements) in enumerate(WITHOUT_A_NAME.items()):
         parts = f"evil.parts{number}"
         helpers.execute(
             f"CREATE TABLE {parts} (id integer) PARTITION BY HASH ((id + evil.key()))".encode()
         )
         [(oid,)] = run_sql(f"SELECT '{parts}'::regclass::integer")
-        name = made(helpers, number, statements.replace("{oid}", str(oid)))
-        found = [] if runs_it(run_sql, name) else ["a SELECT does not run it"]
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+        name = create_table(helpers, number, statements.replace("{oid}", str(oid)))
+        failed = [] if runs_it(run_sql, name) else ["a SELECT does not run it"]
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
@@ -126,14 +126,14 @@ def test_what_views_compute_of_types(
     admin, wrong = connect(), {}
     [(function,)] = run_sql("SELECT 'evil.parse()'::regprocedure::integer")
     helpers.execute(b"CREATE TABLE evil.m AS SELECT *, 'calm'::evil.mood AS m FROM evil.p")
-    for number, (what, column) in enumerate(COMPUTED.items()):
+    for number, (label, column) in enumerate(COMPUTED.items()):
         name, computed = f"evil.c{number}", column.format(function=function)
         helpers.execute(f"CREATE VIEW {name} AS SELECT id, n, {computed} AS b FROM evil.m".encode())
         sprung(run_sql)
         run_sql(f"SELECT * FROM {name}")
-        found: list[object] = [] if sprung(run_sql) else ["a SELECT does not run it"]
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+        failed: list[object] = [] if sprung(run_sql) else ["a SELECT does not run it"]
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 

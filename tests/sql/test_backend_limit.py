@@ -125,8 +125,8 @@ def test_a_backend_has_one_thread_unless_an_administrator_allows_more(
                 connection.execute(setting.encode())
             connection.execute(CALL)
             connection.execute(THREADS)
-            [(found,)] = connection.execute("SELECT pg_temp.threads()").fetchall()
-        return int(found)
+            [(threads,)] = connection.execute("SELECT pg_temp.threads()").fetchall()
+        return int(threads)
 
     assert threads() == 1
     assert threads("SET dbanon.threads = 64") == 1
@@ -155,7 +155,7 @@ def _threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize(
-    ("everybody", "session", "asked", "wanted"),
+    ("everybody", "session", "limit", "expected"),
     [
         ({}, {}, None, half_of_memory()),
         ({}, {}, 1000, 1000),
@@ -173,12 +173,12 @@ def _threads() -> Iterator[None]:
     ],
 )
 def test_the_memory_of_a_call(
-    everybody: dict[str, str], session: dict[str, str], asked: int | None, wanted: int | None
+    everybody: dict[str, str], session: dict[str, str], limit: int | None, expected: int | None
 ) -> None:
-    options = {} if asked is None else {"memory_limit": asked}
-    if wanted is None:
+    options = {} if limit is None else {"memory_limit": limit}
+    if expected is None:
         with pytest.raises(InvalidParameter):
             memory_of_call(Settings(everybody, session), options)
         return
-    assert memory_of_call(Settings(everybody, session), options) == wanted
+    assert memory_of_call(Settings(everybody, session), options) == expected
     assert worker_threads() == 1

@@ -86,8 +86,8 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"on_column_change\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
         *(
-            ("22023", OF_MODELS.format(given))
-            for given in (
+            ("22023", OF_MODELS.format(models))
+            for models in (
                 '{"l_diversity": {"b": 2}}',
                 '{"l_diversity": {"t": "2"}}',
                 '{"models": {}}',
@@ -130,8 +130,8 @@ def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, argument
 
 
 def test_a_key_of_a_chain_is_no_argument(refused: Callable[[str], psycopg.Error]) -> None:
-    given = '{"chain": {"name": "patients", "key": "' + 64 * "a" + '"}}'
-    error = refused(f"'app.people', 'release.p', '{{a}}', 5, options => '{given}'")
+    options = '{"chain": {"name": "patients", "key": "' + 64 * "a" + '"}}'
+    error = refused(f"'app.people', 'release.p', '{{a}}', 5, options => '{options}'")
     assert error.sqlstate == "0A000"
     assert "its key is no argument" in str(error)
     assert 64 * "a" not in f"{error}{error.diag.message_detail}{error.diag.message_hint}"
@@ -200,11 +200,11 @@ def test_codes_are_categories_where_it_is_said(run_sql: Run, sql_url: str) -> No
     columns = "g AS id, g % 9 AS age, greatest(1, 5 - g) AS marital"
     rows = "generate_series(1, 60) AS g WHERE g NOT IN (3, 4)"
     run_sql(f"CREATE TABLE app.people AS SELECT {columns} FROM {rows}")
-    told: list[str] = []
+    notices: list[str] = []
     with psycopg.connect(sql_url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.add_notice_handler(lambda one: told.append(str(one.message_primary)))
+        connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
         connection.execute("SELECT dbanon.mdav('app.people', 'release.p', '{age,marital}', 7)")
-    assert any('column "marital" is a code, and was averaged' in text for text in told)
+    assert any('column "marital" is a code, and was averaged' in text for text in notices)
     nominal = json.dumps({"kinds": {"marital": "nominal"}, "releases": "independent"})
     run_sql(
         "SELECT dbanon.gaa_cp('app.people', 'release.q', '{age,marital}', 7, options => %s)",
@@ -230,7 +230,7 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
 
 def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
-    given = {
+    options = {
         "standardize": "range",
         "weights": {"a": 2},
         "orders": {},
@@ -275,13 +275,13 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "if_exists",
         "output",
     }
-    assert set(given) == set(keys("mdav", arguments, writes=True))
-    given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
-    given |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
+    assert set(options) == set(keys("mdav", arguments, writes=True))
+    options |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
+    options |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
     run_sql(
         "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
         " max_suppression => 0.5, options => %s)",
-        json.dumps(given),
+        json.dumps(options),
     )
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
     assert arguments["standardize"] == "range"

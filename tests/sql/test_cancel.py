@@ -49,13 +49,15 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
     connection.execute(b"BEGIN")
     connection.execute(CALL)
     connection.execute(b"ROLLBACK")
-    whole = time.monotonic() - started
+    full_seconds = time.monotonic() - started
     pid = connection.info.backend_pid
     chance = random.Random(5)
     stopped = 0
     for _ in range(20):
         timer = threading.Timer(
-            chance.uniform(0, 0.9 * whole), other.execute, (f"SELECT pg_cancel_backend({pid})",)
+            chance.uniform(0, 0.9 * full_seconds),
+            other.execute,
+            (f"SELECT pg_cancel_backend({pid})",),
         )
         timer.start()
         try:
@@ -117,7 +119,7 @@ def test_progress_tells_how_far_a_call_is(run_sql: Run, connect: Connect) -> Non
     connection = connect()
     connection.execute("SET application_name = 'psql'")
     notices: list[str] = []
-    connection.add_notice_handler(lambda said: notices.append(str(said.message_primary)))
+    connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     connection.execute(
         b"SELECT dbanon.mdav('app.slow', 'release.p', '{a,b}', 5,"
         b' options => \'{"progress": true, "key": ["id"]}\')'

@@ -89,18 +89,18 @@ def test_a_role_that_was_let_in_goes_on(
         for name in tables(database)
         if "_row_" not in name and "_value_" not in name
     )
-    own = ", ".join(
+    ledger_tables = ", ".join(
         f"dbanon.{name}" for name in tables(database) if "_row_" in name or "_value_" in name
     )
     database.execute(
         "GRANT SELECT ON people TO publisher",
         "CREATE SCHEMA theirs AUTHORIZATION publisher",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shared} TO publisher",
-        f"GRANT SELECT, INSERT, DELETE, TRUNCATE ON {own} TO publisher",
+        f"GRANT SELECT, INSERT, DELETE, TRUNCATE ON {ledger_tables} TO publisher",
     )
     install.install(pg_url, sql_only=True)
-    given = GIVEN | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
-    report = dbanon.anonymize(url, **given)
+    arguments = GIVEN | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
+    report = dbanon.anonymize(url, **arguments)
     assert report.arguments["chain"]["sequence"] == 2
     assert chained.shown().releases[-1]["confirmed"]
 
@@ -156,9 +156,9 @@ def test_no_ledger_of_somebody_else_is_read(
         "CREATE VIEW dbanon.alembic_version AS SELECT dbanon.trap() AS version_num",
     )
     load(database, Months(n=20).now)
-    given = {"table": "people", "entity": "id", "changes": "show"}
+    arguments = {"table": "people", "entity": "id", "changes": "show"}
     with pytest.raises(LedgerNotTrusted):
-        dbanon.create_chain(pg_url, "patients", key_out=tmp_path / "chain.key", **given)
+        dbanon.create_chain(pg_url, "patients", key_out=tmp_path / "chain.key", **arguments)
     mallory.execute(
         "CREATE VIEW dbanon.release AS SELECT 1 AS chain_sequence, dbanon.trap() AS chain_id"
     )

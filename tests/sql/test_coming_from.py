@@ -17,7 +17,12 @@ BLOCK = re.compile(r"<!-- runnable -->\n```sql\n(.*?)```", re.DOTALL)
 def statements() -> list[str]:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) == 2
-    return [one.strip() for block in blocks for one in block.split(";\n") if one.strip()]
+    return [
+        statement.strip()
+        for block in blocks
+        for statement in block.split(";\n")
+        if statement.strip()
+    ]
 
 
 def test_the_calls_beside_those_of_other_tools_run(
@@ -29,7 +34,7 @@ def test_the_calls_beside_those_of_other_tools_run(
         for statement in statements:
             done = connection.execute(statement)
             answers.append(done.fetchall() if done.description else None)
-        smallest = [one[0][0] for one in answers if one and len(one[0]) == 1]
+        smallest = [rows[0][0] for rows in answers if rows and len(rows[0]) == 1]
     finally:
         connection.execute("DROP OWNED BY analyst")
         connection.execute("DROP ROLE analyst")

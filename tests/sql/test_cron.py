@@ -69,11 +69,11 @@ def test_the_example_releases_every_time_and_clears_old_tables(
         )
         ended = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed')"
         deadline = time.monotonic() + 90
-        while not (found := server.execute(ended)):
+        while not (runs := server.execute(ended)):
             assert time.monotonic() < deadline
             time.sleep(0.5)
         details = server.execute("SELECT return_message FROM cron.job_run_details")
-        assert found == [("succeeded",)], details
+        assert runs == [("succeeded",)], details
         server.execute("SELECT cron.unschedule(jobid) FROM cron.job")
         server.execute("GRANT SELECT ON release.people TO dbanon_reader", url=url)
         # The next nights, without waiting.

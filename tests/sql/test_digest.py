@@ -108,7 +108,7 @@ def test_changed_columns_are_said(run_sql: Run, change: str, differing: str) -> 
 
 def test_without_a_digest_nothing_is_called_unchanged(run_sql: Run) -> None:
     load(run_sql)
-    for recorded, said in (
+    for recorded, status in (
         ("NULL", "not recorded"),
         ("'pg1:5:6:7:8'", "recorded by another version of the database"),
         ("'pg7' || substr(digest, 4)", "recorded by another version of the database"),
@@ -117,11 +117,13 @@ def test_without_a_digest_nothing_is_called_unchanged(run_sql: Run) -> None:
         if recorded == "NULL":
             # Neither the order nor the types of columns were recorded then.
             assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [
-                (None, said)
+                (None, status)
             ]
             run_sql("UPDATE dbanon.release SET digest = 'pg1:1:2:3:4'")
             continue
-        assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [(None, said)]
+        assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [
+            (None, status)
+        ]
 
 
 def test_settings_of_the_caller_change_nothing(
@@ -143,8 +145,8 @@ def test_settings_of_the_caller_change_nothing(
         "search_path = pg_temp, release",
     ):
         connection.execute(f"SET {setting}".encode())
-    found = connection.execute("SELECT digest FROM dbanon.verify('release.t')").fetchall()
-    assert found == [("unchanged",)]
+    rows = connection.execute("SELECT digest FROM dbanon.verify('release.t')").fetchall()
+    assert rows == [("unchanged",)]
 
 
 # -- every kind of column --------------------------------------------------------------------------
@@ -204,7 +206,7 @@ MAKE = (
 )
 
 
-def taken(url: str, name: str, salt: int = 5) -> tuple[int, int]:
+def current_digest(url: str, name: str, salt: int = 5) -> tuple[int, int]:
     with open_store(url).session(write=False) as session:
         return session.digest_rows(RelationName("app", name), salt)
 
@@ -283,10 +285,10 @@ def test_as_many_columns_as_a_table_may_have(run_sql: Run, sql_url: str) -> None
     body = ", ".join(f"c{i} {'text' if i % 2 else 'bigint'}" for i in range(1600))
     run_sql(f"CREATE TABLE app.wide ({body})")
     run_sql("INSERT INTO app.wide (c0, c1599) VALUES (1, 'a'), (NULL, NULL)")
-    before = taken(sql_url, "wide")
+    before = current_digest(sql_url, "wide")
     assert before[0] == 2
     run_sql("UPDATE app.wide SET c801 = '' WHERE c0 = 1")
-    assert taken(sql_url, "wide") != before
+    assert current_digest(sql_url, "wide") != before
     with open_store(sql_url).session(write=False) as session:
         recorded = digest.take(session, RelationName("app", "wide"))
     assert run_sql("SELECT dbanon._compare_rows('app.wide', %s)", recorded) == [("unchanged",)]
@@ -352,7 +354,7 @@ def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[
             with connection.cursor() as cursor:
                 cursor.executemany("INSERT INTO app.scratch VALUES (%s, %s, %s)", rows)
             connection.commit()
-            return taken(sql_url, "scratch")
+            return current_digest(sql_url, "scratch")
 
         yield of
 

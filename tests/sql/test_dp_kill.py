@@ -27,7 +27,7 @@ BEGIN
         PERFORM pg_catalog.pg_advisory_xact_lock({LOCK});
     END IF;
 END $$"""
-HELD = (
+BLOCKED_BACKEND = (
     "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
@@ -41,14 +41,14 @@ def sql_url(private_url: str) -> str:
 
 def until(done: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + 60
-    while not (found := done()):
+    while not (value := done()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return found
+    return value
 
 
 @pytest.mark.parametrize("tag", ["CREATE TABLE", "ALTER TABLE"])
-@pytest.mark.parametrize("way", ["pg_terminate_backend", "kill -9"])
+@pytest.mark.parametrize("interruption", ["pg_terminate_backend", "kill -9"])
 def test_a_backend_that_ends_has_spent_and_published_nothing(
     run_sql: Run,
     connect: Connect,
@@ -56,7 +56,7 @@ def test_a_backend_that_ends_has_spent_and_published_nothing(
     sql_server: Server,
     sql_url: str,
     budget: None,
-    way: str,
+    interruption: str,
     tag: str,
 ) -> None:
     """Before a row is written, and before the table gets its name; then the next call works."""
@@ -75,11 +75,11 @@ def test_a_backend_that_ends_has_spent_and_published_nothing(
 
     running = threading.Thread(target=call)
     running.start()
-    [(pid,)] = until(lambda: run_sql(HELD))
+    [(pid,)] = until(lambda: run_sql(BLOCKED_BACKEND))
     # Others see it, and nothing else.
     assert spent(run_sql) == (1.0, 1)
     starts = sql_server.log_size()
-    if way == "pg_terminate_backend":
+    if interruption == "pg_terminate_backend":
         assert run_sql("SELECT pg_terminate_backend(%s)", pid) == [(True,)]
         running.join()
     else:

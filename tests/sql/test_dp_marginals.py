@@ -49,7 +49,7 @@ def test_a_call_spends_rho_and_no_entry_says_less(
 
     # Attack: a spending of little rho, and an entry that says more of it, or nothing; or that
     # promises an epsilon for which much more is charged, with a delta and without.
-    for epsilon, said in (
+    for epsilon, options in (
         (0.001, ""),
         (0.001, ", 'rho', 1"),
         (0.001, ", 'rho', 'NaN'"),
@@ -72,7 +72,7 @@ def test_a_call_spends_rho_and_no_entry_says_less(
             " 'app.magic', 'method', 'dp_marginals', 'arguments', '{}'::jsonb, 'rows_in', 1,"
             " 'rows_out', 1, 'suppressed', 0, 'null_rows', 0, 'seconds', '{}'::jsonb,"
             " 'guarantee', '', 'seed_policy', '', 'earlier_releases', '', 'epsilon',"
-            f" {epsilon}, 'neighbours', 'row', 'budget', 'magic'{said})"
+            f" {epsilon}, 'neighbours', 'row', 'budget', 'magic'{options})"
         )
         with pytest.raises(psycopg.Error, match="Nothing was spent"):
             anna.execute(

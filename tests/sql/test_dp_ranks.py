@@ -46,8 +46,8 @@ def test_a_call_releases_and_spends(
     assert entry == ("dp_ranks", None, None, None, 1.0, "row", "magic", 1000, "anna", "{}")
     [(state, release)] = run_sql("SELECT state, release_id FROM dbanon.spending")
     assert (state, [(release,)]) == ("published", run_sql("SELECT release_id FROM dbanon.release"))
-    found = dbanon.verify(sql_url, "release.magic")
-    assert (found.rows, found.unchanged, found.epsilon) == (1000, True, 1.0)
+    verdict = dbanon.verify(sql_url, "release.magic")
+    assert (verdict.rows, verdict.unchanged, verdict.epsilon) == (1000, True, 1.0)
     assert run_sql("SELECT state, epsilon, k_requested FROM dbanon.releases()") == [
         ("current", 1.0, None)
     ]
@@ -61,7 +61,7 @@ def test_a_client_spends_by_the_same_function(
     run_sql: Run, sql_role: Callable[..., str], budget: None
 ) -> None:
     """A runner has no right to write a budget; one without rights to the ledger spends nothing."""
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": "app.magic",
         "quasi_identifiers": ["a"],
         "method": "dp_ranks",
@@ -70,10 +70,10 @@ def test_a_client_spends_by_the_same_function(
         "budget": "magic",
     }
     with pytest.raises(dbanon.DbanonError):
-        dbanon.anonymize(sql_role("nobody", runner=False), **given, output="release.n")
+        dbanon.anonymize(sql_role("nobody", runner=False), **arguments, output="release.n")
     assert spent(run_sql) == (0.0, 0)
     anna = create_engine(sql_role("anna"), poolclass=NullPool)
-    report = dbanon.anonymize(anna, **given, output="release.client")
+    report = dbanon.anonymize(anna, **arguments, output="release.client")
     assert run_sql("SELECT state, release_id::text, spent_by FROM dbanon.spending") == [
         ("published", report.release_id, "anna")
     ]
@@ -126,16 +126,16 @@ def test_a_race_never_spends_more_than_there_is(
     sessions = [connect(url) for _ in range(8)]
     barrier = threading.Barrier(8)
 
-    def one(place: int) -> None:
-        sessions[place].execute(f"SET default_transaction_isolation = '{isolation}'")
+    def release_once(number: int) -> None:
+        sessions[number].execute(f"SET default_transaction_isolation = '{isolation}'")
         barrier.wait()
         try:
-            sessions[place].execute(CALL.format(f"m{place}", 1))
+            sessions[number].execute(CALL.format(f"m{number}", 1))
             outcomes.append("released")
         except psycopg.Error as error:
             outcomes.append(str(error.sqlstate))
 
-    threads = [threading.Thread(target=one, args=(place,)) for place in range(8)]
+    threads = [threading.Thread(target=release_once, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -188,12 +188,12 @@ def test_nobody_but_the_owner_writes_budgets(
     run_sql("CREATE TABLE app.other AS SELECT * FROM app.magic")
     run_sql("GRANT SELECT ON app.other TO PUBLIC")
     berta = sql_role("berta")
-    for given in (
+    for options in (
         {"source": "app.magic", "raises": "magic"},
         {"source": "app.other", "unit": "person", "entity": "p"},
     ):
         with pytest.raises(dbanon.DbanonError, match="owner of the ledger"):
-            dbanon.create_budget(berta, "b", epsilon=9, **given)
+            dbanon.create_budget(berta, "b", epsilon=9, **options)
     # A savepoint, and then the transaction itself, take back what nobody has used.
     anna.execute("BEGIN")
     anna.execute("SAVEPOINT before")
@@ -247,7 +247,7 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     mallory.execute(TRAP.encode())
     bodies = "LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.note(); "
-    for made in (
+    for definition in (
         f"FUNCTION evil.set_config(text, text, boolean) RETURNS text {bodies} RETURN $2; END $$",
         f"FUNCTION evil.current_setting(text) RETURNS text {bodies} RETURN ''; END $$",
         f"FUNCTION evil.count(bigint) RETURNS bigint {bodies} RETURN 0; END $$",
@@ -264,7 +264,7 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
         "TYPE evil.int8 AS (a integer)",
         "TABLE evil.budget (name text, spent numeric)",
     ):
-        mallory.execute(f"CREATE {made}".encode())
+        mallory.execute(f"CREATE {definition}".encode())
     run_sql("GRANT USAGE ON SCHEMA evil TO PUBLIC")
     # Mallory's table of the name is not what a qualified name means; an unqualified one is.
     anna = connect(sql_role("anna"))
@@ -318,8 +318,8 @@ def test_nothing_unpaid_is_told(
     )
     traces = ["345.678", *answers]
     connection = connect()
-    told: list[str] = []
-    connection.add_notice_handler(lambda one: told.append(str(one.message_primary)))
+    texts: list[str] = []
+    connection.add_notice_handler(lambda notice: texts.append(str(notice.message_primary)))
     for setting in ALL_LOGGING:
         connection.execute(setting.encode())
     require_values_logged(connection, sql_server)
@@ -330,11 +330,11 @@ def test_nothing_unpaid_is_told(
     log = sql_server.log_text(before)
     assert "dense_rank" not in log
     assert "least" in log.lower()  # The statement that reads is there, with its public bounds.
-    told += [str(failure.value), log]
+    texts += [str(failure.value), log]
     for table in ("release", "release_column", "run", "budget", "spending"):
-        told += [str(row) for row in run_sql(f"SELECT to_jsonb(t)::text FROM dbanon.{table} AS t")]
-    told.append(str(dbanon.show(sql_url, "release.magic")))
-    assert not [trace for trace in traces for text in told if trace in text]
+        texts += [str(row) for row in run_sql(f"SELECT to_jsonb(t)::text FROM dbanon.{table} AS t")]
+    texts.append(str(dbanon.show(sql_url, "release.magic")))
+    assert not [trace for trace in traces for text in texts if trace in text]
 
 
 def test_other_options_are_refused_in_words(run_sql: Run, connect: Connect, budget: None) -> None:

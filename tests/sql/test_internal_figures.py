@@ -80,7 +80,7 @@ def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
         value for value in figures["evaluation"]["losses"].values() if value not in (None, 0, 1)
     }
     public = str(run_sql("SELECT evaluation FROM dbanon.release"))
-    return publisher, {repr(one)[:8] for one in exact if repr(one)[:8] not in public}
+    return publisher, {repr(figure)[:8] for figure in exact if repr(figure)[:8] not in public}
 
 
 def seen(run: Run, url: str, queries: tuple[str, ...]) -> str:
@@ -105,12 +105,12 @@ def test_no_reader_reads_exact_figures(
     run_sql("GRANT SELECT ON release.p, release.p_summary TO spy")
     run_sql("ANALYZE dbanon.release_internal")
     text = seen(run_sql, reader, (*PATHS, *LEDGER))
-    assert not [one for one in numbers if one in text]
+    assert not [number for number in numbers if number in text]
     for query in REFUSED:
         with pytest.raises(psycopg.Error) as refused:
             run_sql(query, url=reader)
         assert refused.value.sqlstate == "42501", query
-        assert not [one for one in numbers if one in str(refused.value)]
+        assert not [number for number in numbers if number in str(refused.value)]
     if kind in ("dbanon_runner", "dbanon_admin"):
         engine = create_engine(reader, poolclass=NullPool)
         assert dbanon.show(engine, "release.p", internal=True)["internal"] is None
@@ -138,10 +138,10 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
     member = sql_server.create_role("member", url=sql_url, options="IN ROLE publisher")
     for url in (publisher, member, sql_url):
         text = json.dumps(run_sql("SELECT dbanon.internal_figures('release.p')", url=url))
-        assert [one for one in numbers if one in text]
+        assert [number for number in numbers if number in text]
         engine = create_engine(url, poolclass=NullPool)
-        shown = dbanon.show(engine, "release.p", internal=True)["internal"]
-        assert shown["note"] == NOTE
+        internal = dbanon.show(engine, "release.p", internal=True)["internal"]
+        assert internal["note"] == NOTE
     # Of a role that gets the relation, but did not publish it, nothing follows.
     sql_server.create_role("heir", url=sql_url, options="IN ROLE dbanon_runner")
     run_sql("ALTER TABLE release.p OWNER TO heir")

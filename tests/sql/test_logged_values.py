@@ -73,17 +73,17 @@ def _load(run_sql: Run) -> None:
 
 
 def _traces(log: str) -> list[str]:
-    wanted = ["qzmark", "73173", "73183", "900719925474", printed_bytes(b"qzmark")]
+    traces = ["qzmark", "73173", "73183", "900719925474", printed_bytes(b"qzmark")]
     for number in NUMBERS:
-        wanted += [str(number), printed_bytes(struct.pack("<i", number))]
-        wanted.append(printed_bytes(struct.pack("<d", number + 0.5)))
-        wanted.append(printed_bytes(str(number).encode()))
+        traces += [str(number), printed_bytes(struct.pack("<i", number))]
+        traces.append(printed_bytes(struct.pack("<d", number + 0.5)))
+        traces.append(printed_bytes(str(number).encode()))
     log = unwrap(log)
     return [
-        log[max(found.start() - 200, 0) : found.end() + 60]
-        for trace in wanted
+        log[max(match.start() - 200, 0) : match.end() + 60]
+        for trace in traces
         if trace in log
-        for found in re.finditer(re.escape(trace), log)
+        for match in re.finditer(re.escape(trace), log)
     ]
 
 
@@ -102,8 +102,8 @@ def test_no_logging_shows_a_value(
     # The logging is really on: the nested statements are there.
     assert log.count("Query Text: ") > 5
     assert "plan:" in log
-    found = _traces(log)
-    assert not found, f"{len(found)} traces, the first: {found[0]}"
+    traces = _traces(log)
+    assert not traces, f"{len(traces)} traces, the first: {traces[0]}"
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_ro
     with pytest.raises(psycopg.Error):
         anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
     for session in (anna, connect()):
-        found = session.execute(b"SELECT dbanon._given(g) FROM generate_series(-1, 9) AS g")
-        assert set(found) == {(None,)}
+        values = session.execute(b"SELECT dbanon._given(g) FROM generate_series(-1, 9) AS g")
+        assert set(values) == {(None,)}
     outsider = connect(sql_role("outsider", runner=False))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         outsider.execute(b"SELECT dbanon._given(0)")
@@ -179,5 +179,5 @@ def test_a_client_that_uses_what_is_installed(
     log = sql_server.log_text(before)
     assert "_record_release" in log
     assert "Query Text: " in log
-    found = _traces(log)
-    assert not found, f"{len(found)} traces, the first: {found[0]}"
+    traces = _traces(log)
+    assert not traces, f"{len(traces)} traces, the first: {traces[0]}"

@@ -106,8 +106,8 @@ def test_new_readers_get_through(
     reader.execute(b"COMMIT")
     thread.join()
     assert not failed
-    found = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.p GROUP BY a) AS c")
-    assert found == [(5,)]
+    smallest = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.p GROUP BY a) AS c")
+    assert smallest == [(5,)]
 
 
 @pytest.mark.parametrize("door", ["sql"], indirect=True)

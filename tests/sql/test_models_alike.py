@@ -32,8 +32,8 @@ def test_what_is_written_keeps_to_it(run_sql: Run, width: int) -> None:
         " options => %s)",
         DELTA,
     )
-    found = reached("delta_disclosure", counted(run_sql, "release.p", ["age"], "ill"))
-    assert found <= 1 + 1e-9
+    value = reached("delta_disclosure", counted(run_sql, "release.p", ["age"], "ill"))
+    assert value <= 1 + 1e-9
     [(rows,)] = run_sql("SELECT count(*) FROM release.p")
     assert rows == 120
     run_sql("SELECT dbanon.verify('release.p')")

@@ -47,17 +47,17 @@ def test_it_is_refused_by_name(run_sql: Run, sql_url: str, role: str) -> None:
             **{role: value},
         )
     assert caught.value.exit_code == 2
-    given = {
+    arguments = {
         "by": 'options => \'{"by": ["odd"]}\'',
         "entity": "entity => 'odd'",
         "key": 'options => \'{"key": ["odd"]}\'',
     }[role]
     with pytest.raises(psycopg.errors.FeatureNotSupported, match=r'"odd".* is of type'):
-        run_sql(f"SELECT dbanon.mdav('app.people', 'release.p', '{{a}}', 3, {given})")
+        run_sql(f"SELECT dbanon.mdav('app.people', 'release.p', '{{a}}', 3, {arguments})")
     if role != "by":
-        given = given if role == "key" else 'options => \'{"entity": "odd"}\''
+        arguments = arguments if role == "key" else 'options => \'{"entity": "odd"}\''
         with pytest.raises(psycopg.errors.FeatureNotSupported, match=r'"odd".* is of type'):
-            run_sql(f"SELECT * FROM dbanon.classes('app.people', 'mdav', '{{a}}', 3, {given})")
+            run_sql(f"SELECT * FROM dbanon.classes('app.people', 'mdav', '{{a}}', 3, {arguments})")
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
 
 

@@ -55,7 +55,7 @@ def types_of(run_sql: Run, relation: str) -> dict[str, str]:
     )
 
 
-OWN = {
+COLUMN_TYPES = {
     "x": "app.sum",
     "mood": "app.mood",
     "feeling": "app.feeling",
@@ -84,7 +84,7 @@ def test_own_types_and_a_superusers_stay(
         for statement in (*TYPES, PEOPLE, *CASTS, "GRANT SELECT ON app.people TO anna"):
             run_sql(statement)
     assert anna.execute((CALL % ",pair,moods").encode()).fetchall() == [(60,)]
-    assert types_of(run_sql, "release.p") == OWN
+    assert types_of(run_sql, "release.p") == COLUMN_TYPES
     dbanon.anonymize(
         url,
         table="app.people",
@@ -94,7 +94,7 @@ def test_own_types_and_a_superusers_stay(
         keep=["feeling", "pair", "moods"],
         k=5,
     )
-    assert types_of(run_sql, "release.q") == OWN
+    assert types_of(run_sql, "release.q") == COLUMN_TYPES
     for relation in ("release.p", "release.q"):
         # Released values are those that were there, and no cast had a say in them.
         assert run_sql(f"SELECT count(DISTINCT mood) > 1 FROM {relation}") == [(True,)]
@@ -176,15 +176,15 @@ def test_an_ordinary_owners_tables_and_views_are_read(
         owner.execute(statement.encode())
     anna, admin = connect(url), connect()
     for relation in ("t", "child", "v", "w", "m"):
-        for place, session in enumerate((anna, admin)):
+        for number, session in enumerate((anna, admin)):
             session.execute(f"SELECT dbanon.k_anonymity('app.{relation}', '{{n}}')".encode())
             if relation != "child":
-                found = session.execute(
+                rows = session.execute(
                     f"SELECT rows_out FROM dbanon.mdav('app.{relation}',"
-                    f" 'release.{relation}{place}', '{{n}}', 5, options => %s)",
+                    f" 'release.{relation}{number}', '{{n}}', 5, options => %s)",
                     ('{"key": ["id"]}',),
                 ).fetchall()
-                assert found == [(60,)]
+                assert rows == [(60,)]
         if relation != "child":
             report = dbanon.anonymize(
                 url,

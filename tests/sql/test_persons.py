@@ -25,17 +25,17 @@ def test_notices_and_the_summary(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     run_sql(STAYS)
-    said: list[tuple[str | None, str]] = []
+    messages: list[tuple[str | None, str]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, str(d.message_primary))))
+    connection.add_notice_handler(lambda d: messages.append((d.severity, str(d.message_primary))))
     connection.execute(CALL % "")  # type: ignore[call-overload]
-    [(severity, text), *rest] = said
+    [(severity, text), *notices] = messages
     assert (severity, text.partition(",")[0]) == (
         "NOTICE",
         'dbanon: column "patient_id" looks like a person\'s number',
     )
     assert "100% of the classes hold fewer than 5 of its values" in text
-    assert not any("patient_id" in text and "looks like" in text for _, text in rest)
+    assert not any("patient_id" in text and "looks like" in text for _, text in notices)
     expected = [{"name": "patient_id", "share": 1.0}]
     assert run_sql("SELECT arguments->'few_persons' FROM dbanon.release") == [(expected,)]
     assert run_sql("SELECT arguments->'few_persons' FROM release.stays_summary") == [(expected,)]

@@ -35,16 +35,16 @@ def test_all_of_a_release_goes_and_nothing_else(run_sql: Run, sql_url: str) -> N
     [(earlier,)] = run_sql("SELECT relation_name FROM dbanon.release")
     [(release_id,)] = run_sql(VIEW)
     [(released,)] = run_sql("SELECT relation_name FROM dbanon.release WHERE superseded_at IS NULL")
-    [(shown,)] = run_sql("SELECT dbanon.show('release.p')")
-    assert shown["state"] == "current"
-    assert shown["run"]["door"] == "sql"
-    assert [column["name"] for column in shown["columns"]] == ["a", "id"]
-    assert run_sql("SELECT dbanon.show(%s)", str(release_id)) == [(shown,)]
+    [(details,)] = run_sql("SELECT dbanon.show('release.p')")
+    assert details["state"] == "current"
+    assert details["run"]["door"] == "sql"
+    assert [column["name"] for column in details["columns"]] == ["a", "id"]
+    assert run_sql("SELECT dbanon.show(%s)", str(release_id)) == [(details,)]
     engine = create_engine(sql_url, poolclass=NullPool)
     client = dbanon.show(engine, "release.p")
-    assert set(client) == set(shown)
+    assert set(client) == set(details)
     assert {name: client[name] for name in ("release_id", "state", "arguments", "histogram")} == {
-        name: shown[name] for name in ("release_id", "state", "arguments", "histogram")
+        name: details[name] for name in ("release_id", "state", "arguments", "histogram")
     }
 
     dropped = run_sql("SELECT dropped FROM dbanon.drop('release.p')")
@@ -53,7 +53,7 @@ def test_all_of_a_release_goes_and_nothing_else(run_sql: Run, sql_url: str) -> N
     assert run_sql(RELATIONS) == [(earlier,)]
     assert run_sql("SELECT state FROM dbanon.releases()") == [("dropped",), ("superseded",)]
     assert run_sql("SELECT dbanon.show('release.p') ->> 'state'") == [("dropped",)]
-    assert [one.state for one in dbanon.releases(engine)] == ["dropped", "superseded"]
+    assert [release.state for release in dbanon.releases(engine)] == ["dropped", "superseded"]
     assert run_sql("SELECT dropped FROM dbanon.gc(0)") == [(f"release.{earlier}",)]
 
 

@@ -46,7 +46,7 @@ def renamed(run_sql: Run, sql_server: Server, sql_role: Role, sql_url: str) -> t
 def test_a_renamed_role_refreshes_its_releases(run_sql: Run, renamed: tuple[str, str]) -> None:
     url, _ = renamed
     assert run_sql("SELECT state FROM dbanon.releases()", url=url) == [("current",)]
-    assert [one.state for one in dbanon.releases(url)] == ["current"]
+    assert [release.state for release in dbanon.releases(url)] == ["current"]
     for rows in (100, 110):
         run_sql(MORE)
         assert run_sql(REFRESH, url=url) == [(rows,)]
@@ -70,11 +70,11 @@ def test_the_number_is_recorded_where_a_client_writes_the_ledger(sql_server: Ser
         people = "CREATE TABLE people AS SELECT g % 9 AS a FROM generate_series(1, 90) AS g"
         sql_server.execute(people, url=url)
         dbanon.anonymize(url, table="people", quasi_identifiers=["a"], k=5, output="release.p")
-        found = sql_server.execute(
+        rows = sql_server.execute(
             "SELECT (request ->> 'publisher')::oid = current_user::regrole FROM dbanon.release",
             url=url,
         )
-        assert found == [(True,)]
+        assert rows == [(True,)]
         sql_server.execute(
             "UPDATE dbanon.release SET output_oid = 1, request = request || '{\"publisher\": 1}'",
             url=url,
@@ -93,7 +93,7 @@ def test_a_renamed_role_keeps_its_jobs_and_exports(
     )
     url = sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")
-    place = tmp_path / "people.parquet"
+    export_path = tmp_path / "people.parquet"
 
     def run(url: str) -> dbanon.Report:
         return dbanon.anonymize(
@@ -103,7 +103,7 @@ def test_a_renamed_role_keeps_its_jobs_and_exports(
             k=5,
             output="release.p",
             if_exists="replace",
-            exports=[place],
+            exports=[export_path],
             name="people",
             door="job",
         )

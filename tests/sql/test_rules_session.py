@@ -30,10 +30,10 @@ def test_the_session_of_the_page_and_its_dump(
     [session] = re.findall(r"```sql\n(CREATE EXTENSION dbanon CASCADE;.*?)```", text, re.S)
     extension_module.write_extension(extension_files, [str(backend_path)])
     url, restored = fresh(), fresh()
-    found = []
+    outputs = []
     for statement in filter(str.strip, session.split(";\n")):
-        found.append(sql_server.execute(statement, url=url))
-    declared, released, verified = found[3:]
+        outputs.append(sql_server.execute(statement, url=url))
+    declared, released, verified = outputs[3:]
     assert ("age", "quasi_identifier") in declared
     assert (released[0][0], released[0][1] >= 5) == (1000, True)
     assert verified == [(released[0][1], True)]

@@ -28,8 +28,8 @@ def people(run_sql: Run) -> None:
 
 def release(url: str, **more: Any) -> dbanon.Report:
     """The same release as a client's."""
-    given = {"table": "app.people", "quasi_identifiers": ["a"], "k": 3, "output": "release.p"}
-    return dbanon.anonymize(url, **given, **more)
+    arguments = {"table": "app.people", "quasi_identifiers": ["a"], "k": 3, "output": "release.p"}
+    return dbanon.anonymize(url, **arguments, **more)
 
 
 @pytest.mark.usefixtures("people")
@@ -58,9 +58,9 @@ def test_an_event_trigger_that_refuses(run_sql: Run, sql_url: str, code: str, wo
     finally:
         run_sql("DROP EVENT TRIGGER no")
     assert of_sql.value.sqlstate == of_client.value.sqlstate == "58000"
-    for said in (str(of_sql.value), str(of_client.value)):
-        assert words in said
-        assert "Jane" not in said
+    for message in (str(of_sql.value), str(of_client.value)):
+        assert words in message
+        assert "Jane" not in message
 
 
 @pytest.mark.usefixtures("people")

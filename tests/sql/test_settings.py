@@ -194,9 +194,9 @@ def test_quoted_identifiers_change_no_release(
         keep=["mood", "bytes", "Name"],
     )
     for release in ("release.p", "release.quoted", "release.client"):
-        asked = verified.format(release)
-        assert run_sql(asked) == [(True, "unchanged")]
-        assert session.execute(asked.encode()).fetchall() == [(True, "unchanged")]
+        query = verified.format(release)
+        assert run_sql(query) == [(True, "unchanged")]
+        assert session.execute(query.encode()).fetchall() == [(True, "unchanged")]
         assert verify(open_store(quoting), parse_relation(release)).unchanged
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.one_database
 Run = Callable[..., list[tuple[Any, ...]]]
 
 # Of all types: those that a row of a type may have in it, or none.
-ALIKE = {"numeric(9,2)": ("7.50", "7.5"), "date": ("'2000-01-01'", "'2000-1-1'")}
+SPELLINGS = {"numeric(9,2)": ("7.50", "7.5"), "date": ("'2000-01-01'", "'2000-1-1'")}
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_functions_tell_apart_what_readers_do(run_sql: Run, path: str, name: str
     assert caught.value.sqlstate == "ZK001"
 
 
-@pytest.mark.parametrize("kind", list(ALIKE))
+@pytest.mark.parametrize("kind", list(SPELLINGS))
 def test_values_that_are_shown_alike_are_one(run_sql: Run, kind: str) -> None:
-    rare, common = ALIKE[kind]
+    rare, common = SPELLINGS[kind]
     run_sql(
         f"CREATE TABLE app.equal AS SELECT CASE g WHEN 0 THEN {rare}::{kind}"
         f" ELSE {common}::{kind} END AS x FROM generate_series(0, 39) AS g"
@@ -65,6 +65,6 @@ def test_a_set_holds_of_what_readers_see(run_sql: Run, sql_url: str) -> None:
         f" max_suppression => 0.2, options => '{options}')"
     )
     assert run_sql("SELECT x::text, count(*) FROM release.equal GROUP BY 1") == [("7.5", 39)]
-    found = dbanon.verify(sql_url, "release.equal")
-    assert [one.counted for one in found.also_k] == [39]
+    verdict = dbanon.verify(sql_url, "release.equal")
+    assert [requirement.counted for requirement in verdict.also_k] == [39]
     run_sql("SELECT dbanon.verify('release.equal')")

@@ -15,13 +15,13 @@ Run = Callable[..., list[tuple[Any, ...]]]
 
 pytestmark = pytest.mark.one_database
 
-TOLD = "SELECT output, stale, stale_by FROM dbanon.releases() WHERE state = 'current'"
+STALENESS = "SELECT output, stale, stale_by FROM dbanon.releases() WHERE state = 'current'"
 
 
-def told(run_sql: Run, url: str) -> bool | None:
+def listed_as_stale(run_sql: Run, url: str) -> bool | None:
     """What SQL and a client say, which is the same."""
-    [(_, stale, by)] = run_sql(TOLD)
-    [listed] = [one for one in dbanon.releases(url) if one.state == "current"]
+    [(_, stale, by)] = run_sql(STALENESS)
+    [listed] = [release for release in dbanon.releases(url) if release.state == "current"]
     assert (listed.stale, listed.stale_by) == (stale, by)
     assert (by is None) is (stale is None)
     return stale  # type: ignore[no-any-return]
@@ -49,14 +49,14 @@ def write(run_sql: Run, statement: str) -> None:
 def test_what_was_written_since(run_sql: Run, sql_url: str, change: str) -> None:
     write(run_sql, PERSON)
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
     # What reads, and what another table gets, changes nothing.
     run_sql("SELECT count(*) FROM app.person")
     write(run_sql, "CREATE TABLE app.other AS TABLE app.person")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
     for statement in change.split("; "):
         write(run_sql, statement)
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
 
 
 def test_partitions_are_looked_at(run_sql: Run, sql_url: str) -> None:
@@ -64,9 +64,9 @@ def test_partitions_are_looked_at(run_sql: Run, sql_url: str) -> None:
     write(run_sql, "CREATE TABLE app.low PARTITION OF app.person FOR VALUES FROM (0) TO (100)")
     write(run_sql, "INSERT INTO app.person SELECT g, g % 7 FROM generate_series(1, 50) AS g")
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
     write(run_sql, "INSERT INTO app.low VALUES (60, 3)")
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
 
 
 def test_of_views_and_counters_that_were_set_back_nothing_is_said(
@@ -78,26 +78,26 @@ def test_of_views_and_counters_that_were_set_back_nothing_is_said(
         "SELECT dbanon.mdav('app.shown', 'release.person', '{age}', 5,"
         """ options => '{"key": ["person_id"]}')"""
     )
-    assert told(run_sql, sql_url) is None
+    assert listed_as_stale(run_sql, sql_url) is None
     run_sql("SELECT * FROM dbanon.drop('release.person')")
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
     run_sql("SELECT pg_stat_reset_single_table_counters('app.person'::regclass)")
-    assert told(run_sql, sql_url) is None
+    assert listed_as_stale(run_sql, sql_url) is None
 
 
 def test_a_refreshed_release_is_not_stale(run_sql: Run, sql_url: str) -> None:
     write(run_sql, PERSON)
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
     write(run_sql, "INSERT INTO app.person VALUES (1000, 'x', 30, 'flu')")
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
     run_sql("SELECT dbanon.refresh('release.person')")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
 
 
 def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
     """A write that changes nothing that was read makes no release stale; one that does, does."""
     write(run_sql, PERSON)
-    exact = TOLD.replace("releases()", "releases(exact => true)")
+    exact = STALENESS.replace("releases()", "releases(exact => true)")
     run_sql(
         "SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5,"
         """ options => '{"source_digest": true}')"""
@@ -111,9 +111,13 @@ def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
     ):
         write(run_sql, change)
         assert run_sql(exact) == [("release.person", stale, "digest")]
-        [listed] = [one for one in dbanon.releases(sql_url, exact=True) if one.state == "current"]
+        [listed] = [
+            release
+            for release in dbanon.releases(sql_url, exact=True)
+            if release.state == "current"
+        ]
         assert (listed.stale, listed.stale_by) == (stale, "digest")
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
     run_sql("SELECT dbanon.refresh('release.person')")
     assert run_sql(exact) == [("release.person", False, "digest")]
     # One that noted no digest is told of by counters, with the same call.

@@ -117,8 +117,8 @@ def test_a_client_rewrites_the_summary_of_a_release(
     report = dbanon.refresh(sql_url, "release.p")
     assert run_sql(figures) == [(report.release_id, 100, 3)]
     assert run_sql(figures) != before
-    given = {"table": "app.people", "quasi_identifiers": ["a"], "if_exists": "replace"}
-    report = dbanon.anonymize(sql_url, output="release.p", k=5, **given)
+    arguments = {"table": "app.people", "quasi_identifiers": ["a"], "if_exists": "replace"}
+    report = dbanon.anonymize(sql_url, output="release.p", k=5, **arguments)
     assert run_sql(figures) == [(report.release_id, 100, 5)]
     assert run_sql(
         "SELECT has_table_privilege('dbanon_reader', 'release.p_summary', 'SELECT')"
@@ -131,10 +131,10 @@ def test_a_client_rewrites_the_summary_of_a_release(
 
 def test_a_client_makes_no_summary_where_there_is_none(run_sql: Run, sql_url: str) -> None:
     run_sql("CREATE TABLE app.people AS SELECT g % 9 AS a FROM generate_series(1, 90) AS g")
-    given = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5, "if_exists": "replace"}
+    arguments = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5, "if_exists": "replace"}
     for output in ("release.p", "release.p"):
-        dbanon.anonymize(sql_url, output=output, **given)
+        dbanon.anonymize(sql_url, output=output, **arguments)
     # What another role has under the name is left alone.
     run_sql("CREATE TABLE release.p_summary (a integer)")
-    dbanon.anonymize(sql_url, output="release.p", **given)
+    dbanon.anonymize(sql_url, output="release.p", **arguments)
     assert run_sql("SELECT count(*) FROM release.p_summary") == [(0,)]

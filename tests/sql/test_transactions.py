@@ -19,7 +19,7 @@ PEOPLE = (
     " FROM generate_series(1, 300) AS g"
 )
 CALL = "SELECT (dbanon.mdav('app.people', 'release.{}', '{{a}}', 5, keep => '{{id}}')).rows_out"
-MADE = "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace ORDER BY 1"
+TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace ORDER BY 1"
 # The settings of plpgsql appear when it is loaded, as the server's library.
 SETTINGS = "SELECT name, setting FROM pg_settings WHERE name NOT LIKE 'plpgsql.%' ORDER BY name"
 STAGING = "SELECT relname FROM pg_class WHERE relname LIKE 'dbanon\\_%' AND relkind = 'r'"
@@ -37,7 +37,7 @@ def test_several_calls_in_a_transaction_and_rollback(run_sql: Run, connect: Conn
         assert connection.execute("SELECT count(*) FROM dbanon.run").fetchall() == [(3,)]
         # No setting outlives the call, not even until the end of the transaction.
         assert connection.execute(SETTINGS).fetchall() == settings
-    assert run_sql(MADE) == []
+    assert run_sql(TABLES) == []
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
 
 
@@ -62,7 +62,7 @@ def test_a_refused_call_leaves_nothing_even_when_caught(run_sql: Run, connect: C
         ).fetchall()
         assert outcome["error"]["sqlstate"] == "22004"
         assert connection.execute(STAGING.encode()).fetchall() == []
-    assert run_sql(MADE) == []
+    assert run_sql(TABLES) == []
 
 
 def test_settings_of_the_caller_change_nothing(run_sql: Run, connect: Connect) -> None:
@@ -126,14 +126,14 @@ def test_read_committed_with_a_writer(run_sql: Run, connect: Connect) -> None:
                 "SELECT dbanon.mdav('app.moving', %s, '{a}', 5, keep => '{version}')",
                 (f"release.m{round_}",),
             )
-            found = reader.execute(
+            classes = reader.execute(
                 "SELECT count(*), count(DISTINCT version), min(version),"
                 " round(avg(a - 1e6 * version)::numeric, 3)"
                 f" FROM release.m{round_}".encode()
             ).fetchall()
-            assert found[0][:2] == (20000, 1)
-            assert float(found[0][3]) == 10000.5
-            seen.add(found[0][2])
+            assert classes[0][:2] == (20000, 1)
+            assert float(classes[0][3]) == 10000.5
+            seen.add(classes[0][2])
             labels = reader.execute(
                 "SELECT count(*), count(DISTINCT class) FROM dbanon.classes('app.moving',"
                 " 'mdav', '{a}', 5)"

@@ -48,12 +48,12 @@ def test_a_withheld_row_changes_nothing(run_sql: Run, call: str, entity: str | N
     method, columns, hierarchies, options = CALLS[call]
     if call == "key":
         entity = None
-    found = []
+    results = []
     for table in ("plain", "changed"):
         run_sql(TABLE.format(table))
         if table == "changed":
             run_sql(CHANGE)
-        told = run_sql(
+        summary = run_sql(
             f"SELECT rows_in, rows_out, suppressed, classes, information_loss FROM dbanon.{method}"
             "(%s::regclass, %s, %s, 3, entity => %s, sensitive => '{ill}', keep => '{id}',"
             " nulls => 'suppress', max_suppression => 0.1, hierarchies => %s, options => %s)",
@@ -64,20 +64,20 @@ def test_a_withheld_row_changes_nothing(run_sql: Run, call: str, entity: str | N
             json.dumps(hierarchies),
             json.dumps(options),
         )
-        assert told[0][:3] == (60, 54, 6)
+        assert summary[0][:3] == (60, 54, 6)
         rows = run_sql(f"SELECT r::text FROM release.{table} AS r ORDER BY r::text")
-        found.append((told, rows))
-    assert found[0] == found[1]
+        results.append((summary, rows))
+    assert results[0] == results[1]
 
 
 def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
-    found = []
+    assignments = []
     for table in ("plain", "changed"):
         run_sql(TABLE.format(table))
         if table == "changed":
             run_sql(CHANGE)
         options = {"nulls": "suppress", "max_suppression": 0.1}
-        found.append(
+        assignments.append(
             run_sql(
                 "SELECT row_key, class FROM dbanon.classes(%s::regclass, 'gaa_cp',"
                 " '{age,pay,place}', 3, %s)",
@@ -86,8 +86,10 @@ def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
             )
         )
     # Keys are addresses, and those of changed rows are others.
-    assert [c for _, c in found[0] if c is not None] == [c for _, c in found[1] if c is not None]
-    assert [sum(c is None for _, c in rows) for rows in found] == [6, 6]
+    assert [c for _, c in assignments[0] if c is not None] == [
+        c for _, c in assignments[1] if c is not None
+    ]
+    assert [sum(c is None for _, c in rows) for rows in assignments] == [6, 6]
 
 
 def test_the_budget_is_none_unless_told(run_sql: Run) -> None:
@@ -111,8 +113,8 @@ def test_a_null_that_comes_late(run_sql: Run) -> None:
         "SELECT FROM dbanon.mdav('app.late', 'release.late', '{a,b}', 5, nulls => 'category',"
         " keep => '{id}')"
     )
-    [found] = run_sql(
+    [recorded] = run_sql(
         "SELECT count(*), count(b), min(id) FILTER (WHERE b IS NULL), max(abs(a - id / 5)) < 3,"
         " max(abs(b - id / 5)) < 3 FROM release.late"
     )
-    assert found == (80_000, 79_975, 79_976, True, True)
+    assert recorded == (80_000, 79_975, 79_976, True, True)

@@ -32,7 +32,7 @@ from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo
 from tests.sql.wrong_inputs import CALLS, CONNECTED, RIGHT, TABLES, WRONG
 
-OPTIONS = {one.name: one for one in all_parameters(Job)}
+OPTIONS = {parameter.name: parameter for parameter in all_parameters(Job)}
 DOORS = ("python", "cli", "sql")
 BY_CODE = {
     value.code: value
@@ -83,11 +83,11 @@ def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
     sql_server.execute("GRANT SELECT ON app.people TO reader", url=clinic)
     sql_server.execute("GRANT CREATE ON SCHEMA release TO blind", url=clinic)
 
-    def made(how: Mapping[str, Any]) -> str:
+    def url_for(how: Mapping[str, Any]) -> str:
         url = make_url(roles.get(how.get("role", ""), clinic))
         return url.update_query_dict(how.get("query", {})).render_as_string(hide_password=False)
 
-    return made
+    return url_for
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -95,16 +95,16 @@ def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
 def test_a_wrong_input(
     case: str, door: str, urls: Callable[[Mapping[str, Any]], str], state: Callable[[], bool]
 ) -> None:
-    asked = asked_for(case)
+    case_input = asked_for(case)
     url = urls(CONNECTED.get(case, ("", {}))[1])
-    kind = BY_CODE[asked.code]
+    kind = BY_CODE[case_input.code]
     if door == "python":
-        hint = by_python(kind, lambda: asked.python(url))
+        hint = by_python(kind, lambda: case_input.python(url))
     elif door == "cli":
-        words = [url if word == "URL" else word for word in asked.words]
+        words = [url if word == "URL" else word for word in case_input.words]
         hint = by_command(kind, words, url, click=re.search(r"\((word|missing)\)$", case))
     else:
-        hint = by_sql(kind, url, asked)
+        hint = by_sql(kind, url, case_input)
     # Of the door: no flag outside the command line, no => outside SQL, no mark left.
     assert "`" not in hint
     # What dbanon's own administration is told by, all doors take to a shell.
@@ -116,7 +116,7 @@ def test_a_wrong_input(
 
 
 @dataclass(frozen=True)
-class Asked:
+class CaseInput:
     """One wrong call as three doors have it."""
 
     code: str
@@ -127,22 +127,22 @@ class Asked:
     sqlstate: str | None = None
 
 
-def asked_for(case: str) -> Asked:
+def asked_for(case: str) -> CaseInput:
     if case in CALLS:
-        return Asked(*CALLS[case])
-    code, given = WRONG.get(case) or (CONNECTED[case][0], {})
-    job = {**RIGHT, **given}
+        return CaseInput(*CALLS[case])
+    code, changes = WRONG.get(case) or (CONNECTED[case][0], {})
+    job = {**RIGHT, **changes}
 
     def python(url: str) -> None:
-        wanted = dict(job)
-        if "models" in wanted:
-            wanted["models"] = [Model(**one) for one in wanted["models"]]
-        dbanon.anonymize(url, **wanted)
+        arguments = dict(job)
+        if "models" in arguments:
+            arguments["models"] = [Model(**fields) for fields in arguments["models"]]
+        dbanon.anonymize(url, **arguments)
 
     words = ["anonymize", "URL", "--no-progress"]
     for name, value in job.items():
         words += in_words(OPTIONS[name], value)
-    return Asked(code, python, words, *in_a_call(job))
+    return CaseInput(code, python, words, *in_a_call(job))
 
 
 def by_python(kind: type[errors.DbanonError], call: Callable[[], object]) -> str:
@@ -169,21 +169,21 @@ def by_command(
     if not form:
         assert f"[{kind.code}]" in done.stderr
         return done.stderr.partition("Hint: ")[2]
-    told = json.loads(done.stdout)["error"]
-    assert told["code"] == kind.code, told
-    assert told["sqlstate"] == kind.sqlstate
-    assert told["exit_code"] == kind.exit_code
-    return str(told["hint"] or "")
+    error_fields = json.loads(done.stdout)["error"]
+    assert error_fields["code"] == kind.code, error_fields
+    assert error_fields["sqlstate"] == kind.sqlstate
+    assert error_fields["exit_code"] == kind.exit_code
+    return str(error_fields["hint"] or "")
 
 
-def in_words(one: Parameter, value: Any) -> list[str]:
+def in_words(parameter: Parameter, value: Any) -> list[str]:
     """An option as it is written at the command line."""
-    name = flag(one)
+    name = flag(parameter)
     if value is None:
         return []
-    if one.item is ColumnSet:
+    if parameter.item is ColumnSet:
         return [part for columns in value for part in (name, ",".join(columns))]
-    if one.item is Model:
+    if parameter.item is Model:
         texts = [f"{model['attribute']}={model['kind']}:{model['level']}" for model in value]
         return [part for text in texts for part in (name, text)]
     if isinstance(value, dict):
@@ -202,44 +202,51 @@ def in_pair(value: Any) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def in_a_call(given: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:
+def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:
     """A run as SQL has it: statement, values, and the SQLSTATE where it reaches no function."""
-    job = dict(given)
+    job = dict(inputs)
     source, method = job.pop("table"), job.pop("method", "mdav")
-    own = job.pop("options", {})
+    extra_options = job.pop("options", {})
     named = [name for name in job if name in arguments()]
-    options = {name: job[name] for name in job if name not in named} | own
+    options = {name: job[name] for name in job if name not in named} | extra_options
     types = {"k": "::integer", "hierarchies": "::jsonb", "max_suppression": "::float8"}
     types |= dict.fromkeys(("quasi_identifiers", "keep", "sensitive"), "::text[]")
     call = ", ".join(f"{name} => %s{types.get(name, '::text')}" for name in named)
     values = [json.dumps(job[name]) if name == "hierarchies" else job[name] for name in named]
     # JSON has no such numbers: a call would write them as text.
-    told = json.dumps(options).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
+    options_json = json.dumps(options).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
     numbers = (job["k"], job.get("max_suppression"))
     return (
         f"SELECT dbanon.{method}(source => %s::regclass, {call}, options => %s::jsonb)",
-        (source, *values, told),
+        (source, *values, options_json),
         # A word where PostgreSQL wants a number.
         "22P02" if any(isinstance(number, str) for number in numbers) else None,
     )
 
 
-def by_sql(kind: type[errors.DbanonError], url: str, asked: Asked) -> str:
+def by_sql(kind: type[errors.DbanonError], url: str, case_input: CaseInput) -> str:
     # Kept: to load Python and dbanon anew takes longer than all else.
     with kept(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
-        connection.execute(asked.sql.encode(), asked.values or None)
-    told = caught.value.diag
-    assert told.sqlstate == (asked.sqlstate or kind.sqlstate), told.message_primary
-    parts = (told.message_primary, told.message_detail, told.message_hint, told.context)
+        connection.execute(case_input.sql.encode(), case_input.values or None)
+    diagnostics = caught.value.diag
+    assert diagnostics.sqlstate == (case_input.sqlstate or kind.sqlstate), (
+        diagnostics.message_primary
+    )
+    parts = (
+        diagnostics.message_primary,
+        diagnostics.message_detail,
+        diagnostics.message_hint,
+        diagnostics.context,
+    )
     assert not VALUES.search(" ".join(map(str, parts)))
-    return told.message_hint or ""
+    return diagnostics.message_hint or ""
 
 
 def test_they_are_enough() -> None:
     assert len({*WRONG, *CONNECTED, *CALLS}) >= 100
-    assert {*RIGHT, *(name for _, given in WRONG.values() for name in given)} >= {
+    assert {*RIGHT, *(name for _, changes in WRONG.values() for name in changes)} >= {
         # Of three doors.
         name
-        for name, one in OPTIONS.items()
-        if one.option.sql and name != "local_range"
+        for name, parameter in OPTIONS.items()
+        if parameter.option.sql and name != "local_range"
     }
