@@ -29,8 +29,8 @@ class NoBrowserError(Exception):
 @contextmanager
 def opened_browser() -> Iterator[Any]:
     """The browser, with an empty profile of its own."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    browser_path = next(filter(None, map(shutil.which, NAMES)), None)
+    if browser_path is None:
         raise NoBrowserError("no browser here: on Debian, .ci/prepare.sh browser installs chromium")
     try:
         from playwright.sync_api import sync_playwright
@@ -39,7 +39,9 @@ def opened_browser() -> Iterator[Any]:
     # A sandbox needs rights that root in a container has not.
     arguments = [*ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=arguments, timeout=60_000)
+        browser = driver.chromium.launch(
+            executable_path=browser_path, args=arguments, timeout=60_000
+        )
         try:
             yield browser
         finally:

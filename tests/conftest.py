@@ -47,8 +47,8 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # A file of SQLite waits for the disk with each transaction, one of DuckDB with each end.
-    if found := memory():
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(found))
+    if memory_folder := memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory_folder))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -67,10 +67,10 @@ def pytest_collection_modifyitems(
         _keep(few_of_each(items, CASES), items, config)
 
 
-def _keep(kept: list[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
-    if left_out := [*{*items} - {*kept}]:
+def _keep(selected: list[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
+    if left_out := [*{*items} - {*selected}]:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = selected
 
 
 def _prepare(items: list[pytest.Item], checks: bool) -> None:
@@ -82,8 +82,8 @@ def _prepare(items: list[pytest.Item], checks: bool) -> None:
             _limit_examples(getattr(item, "obj", None), most)
         needed = set(getattr(item, "fixturenames", ()))
         # Where a parameter names the database, the server's fixture is asked for by name only.
-        given = getattr(getattr(item, "callspec", None), "params", {}).values()
-        needed.update(value for value in given if isinstance(value, str))
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        needed.update(value for value in parameters if isinstance(value, str))
         if needed & _NEEDS_SERVER:
             item.add_marker("postgresql")
         if needed & _NEEDS_MARIADB:
@@ -120,10 +120,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | Non
 
 def _limit_examples(test: object, most: int) -> None:
     # What a test asks for wins over a profile, and hypothesis has no public way around that.
-    asked = getattr(test, "_hypothesis_internal_use_settings", None)
-    if asked is not None:
-        fewer = min(asked.max_examples, most)
-        test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)  # type: ignore[attr-defined]
+    test_settings = getattr(test, "_hypothesis_internal_use_settings", None)
+    if test_settings is not None:
+        fewer = min(test_settings.max_examples, most)
+        test._hypothesis_internal_use_settings = settings(test_settings, max_examples=fewer)  # type: ignore[attr-defined]
 
 
 @contextmanager

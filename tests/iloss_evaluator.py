@@ -19,18 +19,18 @@ def iloss(rows, labels, paths):
     for column, ways in enumerate(paths):
         if ways is None:
             numbers = [int(row[column]) for row in rows]
-            whole = max(numbers) - min(numbers)
+            full_range = max(numbers) - min(numbers)
         for members in classes.values():
             values = [row[column] for row in members]
             if ways is None:
                 inside = [int(value) for value in values]
-                total += Fraction(len(members) * (max(inside) - min(inside)), whole)
+                total += Fraction(len(members) * (max(inside) - min(inside)), full_range)
                 continue
             common = set.intersection(*(set(ways[value]) for value in set(values)))
             for value in values:
-                way = ways[value]
-                climbed = min(way.index(label) for label in common)
-                total += Fraction(climbed, len(way) - 1)
+                path = ways[value]
+                climbed = min(path.index(label) for label in common)
+                total += Fraction(climbed, len(path) - 1)
     return float(total)
 
 
@@ -44,7 +44,7 @@ def published_iloss(rows, released, paths):
     for column, ways in enumerate(paths):
         if ways is None:
             numbers = [int(row[column]) for row in rows]
-            whole = max(numbers) - min(numbers)
+            full_range = max(numbers) - min(numbers)
         for row, labels in zip(rows, released, strict=True):
             label = labels[column]
             if ways is None:
@@ -52,8 +52,8 @@ def published_iloss(rows, released, paths):
                 first, last = ends[0], ends[-1] - label.endswith(")")
                 if not first <= int(row[column]) <= last:
                     raise ValueError("a label does not hold its value")
-                total += min(Fraction(last - first, whole), Fraction(1))
+                total += min(Fraction(last - first, full_range), Fraction(1))
             else:
-                way = ways[row[column]]
-                total += Fraction(way.index(label), len(way) - 1)
+                path = ways[row[column]]
+                total += Fraction(path.index(label), len(path) - 1)
     return float(total)

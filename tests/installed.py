@@ -31,8 +31,8 @@ def main() -> None:
         labels[level] = dbanon.partition(points, 5).labels
     first = labels["baseline"]
     assert np.bincount(first).min() >= 5
-    for level, found in labels.items():
-        np.testing.assert_array_equal(first, found, err_msg=level)
+    for level, level_labels in labels.items():
+        np.testing.assert_array_equal(first, level_labels, err_msg=level)
     print(
         f"dbanon {dbanon.__version__} on Python {sys.version.split()[0]}:"
         f" {first.max() + 1} classes, equal on {', '.join(labels)}"

@@ -30,7 +30,7 @@ from tests.postgres.tools import NoServerError, ends_with_us
 
 _STARTUP_SECONDS = 60
 # What a server says where a table or its database is not there, and where the server is not.
-_MISSING, _LOST = (1146, 1049), (0, 1053, 2002, 2003, 2006, 2013)
+_MISSING, _DISCONNECTED = (1146, 1049), (0, 1053, 2002, 2003, 2006, 2013)
 _SHARED = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
 # Before 11 their names begin with mysql.
 _SYSTEM = ("m*_system_tables.sql", "m*_system_tables_data.sql")
@@ -53,7 +53,7 @@ class MariadbServer:
         binary = shutil.which(
             "mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/libexec"
         )
-        shared = next((found for found in _SHARED if any(found.glob(_SYSTEM[0]))), None)
+        shared = next((folder for folder in _SHARED if any(folder.glob(_SYSTEM[0]))), None)
         if binary is None or shared is None:
             raise NoServerError("no MariaDB server: there is no mariadbd (mariadb-server-core)")
         self._binary, self._shared, self._settings = binary, shared, {**_SMALL, **settings}
@@ -68,7 +68,7 @@ class MariadbServer:
             raise
 
     def _command(self, *more: str) -> list[str]:
-        given = {
+        variables = {
             "datadir": str(self.directory / "data"),
             "lc-messages-dir": str(self._shared),
             "tmpdir": str(self.directory),
@@ -76,7 +76,7 @@ class MariadbServer:
             "pid-file": str(self.directory / "pid"),
             **self._settings,
         }
-        options = [f"--{name}={value}" for name, value in given.items()]
+        options = [f"--{name}={value}" for name, value in variables.items()]
         return [self._binary, "--no-defaults", "--skip-networking", *options, *more]
 
     def _as_account(self) -> dict[str, Any]:
@@ -92,19 +92,19 @@ class MariadbServer:
             account = pwd.getpwnam("nobody")
             for path in (self.directory, self.directory / "data"):
                 os.chown(path, account.pw_uid, account.pw_gid)
-        given = ["create database mysql;", "use mysql;", "set @auth_root_socket=NULL;"]
-        given += ["set @skip_auth_anonymous=1;"]
-        given += [next(self._shared.glob(name)).read_text() for name in _SYSTEM]
-        made = subprocess.run(
+        statements = ["create database mysql;", "use mysql;", "set @auth_root_socket=NULL;"]
+        statements += ["set @skip_auth_anonymous=1;"]
+        statements += [next(self._shared.glob(name)).read_text() for name in _SYSTEM]
+        process = subprocess.run(
             self._command("--bootstrap"),
-            input="\n".join(given).encode(),
+            input="\n".join(statements).encode(),
             capture_output=True,
             check=False,
             cwd=self.directory,
             **self._as_account(),
         )
-        if made.returncode != 0:
-            raise NoServerError(f"no MariaDB server: {made.stderr.decode()[-2000:]}")
+        if process.returncode != 0:
+            raise NoServerError(f"no MariaDB server: {process.stderr.decode()[-2000:]}")
 
     def start(self) -> None:
         log_path = self.directory / "log"
@@ -180,13 +180,13 @@ class MariadbServer:
 
     def schemas(self) -> Sequence[str]:
         """The databases that are not the system's."""
-        own = ("mysql", "information_schema", "performance_schema", "sys")
-        return [name for (name,) in self.execute("SHOW DATABASES") if name not in own]
+        system_schemas = ("mysql", "information_schema", "performance_schema", "sys")
+        return [name for (name,) in self.execute("SHOW DATABASES") if name not in system_schemas]
 
     def url(self, database: str, user: str = "root") -> str:
         # The driver reads all certificates of the system for each connection, 20 ms of a processor.
-        given = f"unix_socket={self.socket}&ssl_disabled=1"
-        return f"mysql+pymysql://{user}@localhost/{database}?{given}"
+        query = f"unix_socket={self.socket}&ssl_disabled=1"
+        return f"mysql+pymysql://{user}@localhost/{database}?{query}"
 
 
 def digest_of(rows: Sequence[str]) -> str:
@@ -230,26 +230,28 @@ class Readers:
         """They read for the block."""
         self._stop.clear()
         threads = [threading.Thread(target=self._loop) for _ in range(2)]
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             self._stop.set()
-            for one in threads:
-                one.join()
+            for thread in threads:
+                thread.join()
 
     def wait(self) -> None:
         """Until they had another answer, in at most 10 s."""
-        deadline, known = time.monotonic() + 10, sum(self.seen.values()) + self.missing
-        while sum(self.seen.values()) + self.missing == known and time.monotonic() < deadline:
+        deadline, answers_before = time.monotonic() + 10, sum(self.seen.values()) + self.missing
+        while (
+            sum(self.seen.values()) + self.missing == answers_before and time.monotonic() < deadline
+        ):
             time.sleep(0.005)
 
     def _loop(self) -> None:
         while not self._stop.is_set():
             try:
-                with contextlib.closing(self._server.connect(user="reader")) as one:
-                    cursor = one.cursor()
+                with contextlib.closing(self._server.connect(user="reader")) as connection:
+                    cursor = connection.cursor()
                     cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
                     while not self._stop.is_set():
                         cursor.execute(self._sql)
@@ -260,8 +262,8 @@ class Readers:
                 code = error.args[0] if error.args else 0
                 with self._lock:
                     self.missing += code in _MISSING
-                    self.lost += code in _LOST
-                if code not in _MISSING + _LOST:
+                    self.lost += code in _DISCONNECTED
+                if code not in _MISSING + _DISCONNECTED:
                     self._note(f"error {code}")
                 time.sleep(0.005)
 
@@ -271,13 +273,15 @@ class Readers:
 
     def findings(self, allowed: Sequence[str | None]) -> list[str]:
         """What readers met that is none of these, or nothing at all where one of them stood."""
-        found = []
+        findings = []
         others = {digest for digest in self.seen if digest not in allowed}
         if others:
-            found.append(f"readers met {len(others)} other tables than the old and the new release")
+            findings.append(
+                f"readers met {len(others)} other tables than the old and the new release"
+            )
         if self.missing and None not in allowed:
-            found.append(f"readers met no table {self.missing} times")
-        return found
+            findings.append(f"readers met no table {self.missing} times")
+        return findings
 
 
 @contextlib.contextmanager

@@ -23,8 +23,8 @@ def served() -> Iterator[str]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
-        with mock.patch.dict(os.environ, {**KEYS, **given}):
+        variables = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
+        with mock.patch.dict(os.environ, {**KEYS, **variables}):
             objects._system.cache_clear()
             # All servers of a process share their buckets.
             urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()

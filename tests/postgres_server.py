@@ -44,11 +44,16 @@ def throwaway_server(
 
     Raises NoServerError with the reasons when no server can be had.
     """
-    wanted = dict(settings or {})
+    server_settings = dict(settings or {})
     if not fsync:
         # Compiling a long query of catalogs takes .2 seconds; sessions of dbanon's never do.
-        wanted = {"fsync": "off", "full_page_writes": "off", "jit": "off", **wanted}
-    server = _make_server(wanted, kind or os.environ.get("DBANON_TEST_SERVER"))
+        server_settings = {
+            "fsync": "off",
+            "full_page_writes": "off",
+            "jit": "off",
+            **server_settings,
+        }
+    server = _make_server(server_settings, kind or os.environ.get("DBANON_TEST_SERVER"))
     try:
         yield server
     finally:

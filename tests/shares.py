@@ -56,10 +56,10 @@ def import_share(config: pytest.Config) -> None:
     In a fresh clone each would compile each file at the same time as the others: of what one has
     compiled, the others find the result.
     """
-    given = getattr(config, "workerinput", None)
-    if given is None or config.args != config.getini("testpaths"):
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
         return
-    number, of = int(given["workerid"].removeprefix("gw")), given["workercount"]
+    number, of = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
     for file in sorted(TESTS.rglob("test_*.py"))[number % of :: of]:
         # Whatever goes wrong does so once more where it is told.
         with suppress(Exception, pytest.skip.Exception, pytest.fail.Exception):
@@ -68,7 +68,7 @@ def import_share(config: pytest.Config) -> None:
 
 def sort_long_first(items: list[pytest.Item]) -> None:
     """Put the tests of long files before the others, which keep their order."""
-    items.sort(key=lambda item: _place(item.nodeid))
+    items.sort(key=lambda item: _rank(item.nodeid))
 
 
 def few_of_each(items: list[pytest.Item], most: int) -> list[pytest.Item]:
@@ -76,11 +76,11 @@ def few_of_each(items: list[pytest.Item], most: int) -> list[pytest.Item]:
     cases: dict[str, list[int]] = defaultdict(list)
     for at, item in enumerate(items):
         cases[item.nodeid.partition("[")[0]].append(at)
-    kept: set[int] = set()
+    chosen: set[int] = set()
     for function, places in cases.items():
         # By the name alone: other functions may come and go.
-        kept.update(random.Random(function).sample(places, min(most, len(places))))
-    return [item for at, item in enumerate(items) if at in kept]
+        chosen.update(random.Random(function).sample(places, min(most, len(places))))
+    return [item for at, item in enumerate(items) if at in chosen]
 
 
 def unit_of(nodeid: str) -> str:
@@ -89,6 +89,6 @@ def unit_of(nodeid: str) -> str:
     return SPARK if file.startswith(f"{SPARK}/") else file
 
 
-def _place(nodeid: str) -> int:
+def _rank(nodeid: str) -> int:
     unit = unit_of(nodeid)
     return LONG.index(unit) if unit in LONG else len(LONG)

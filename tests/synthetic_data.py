@@ -157,11 +157,11 @@ def standardized(values: Floats) -> Floats:
 
 def sse_share(points: Floats, labels: NDArray[np.integer]) -> float:
     """SSE/SST of classes, by a plain loop over them."""
-    within = sum(
+    within_sse = sum(
         np.square(points[labels == label] - points[labels == label].mean(axis=0)).sum()
         for label in np.unique(labels)
     )
-    return float(within / np.square(points - points.mean(axis=0)).sum())
+    return float(within_sse / np.square(points - points.mean(axis=0)).sum())
 
 
 def class_means(values: Floats, labels: NDArray[np.integer]) -> Floats:

@@ -43,8 +43,8 @@ def printed(
     script = "".join(
         f"{text}\necho '{_CUT}'\n" for kind, text in commands if url is None or "table" not in kind
     )
-    own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": own, "COLUMNS": "100"}
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": search_path, "COLUMNS": "100"}
     if url is not None:
         environment["DBANON_URL"] = url
     done = run(
@@ -56,17 +56,17 @@ def printed(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = done.stdout.split(_CUT + "\n")[:-1]
+    outputs = done.stdout.split(_CUT + "\n")[:-1]
     # The table prints nothing.
-    return found if url is not None else found[1:]
+    return outputs if url is not None else outputs[1:]
 
 
 def filled(outputs: list[str]) -> str:
     """The page with what was printed."""
     left = iter(outputs)
 
-    def fill(found: re.Match[str]) -> str:
-        opening, kind, body, closing = found.groups()
+    def fill(match: re.Match[str]) -> str:
+        opening, kind, body, closing = match.groups()
         if kind == "prints":
             lines = [line.rstrip() for line in next(left).strip("\n").splitlines()]
             body = "\n".join(lines) + "\n"

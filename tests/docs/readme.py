@@ -60,25 +60,27 @@ def clone(folder: Path) -> Path:
 
 def printed(text: str, checkout: Path) -> list[str]:
     """What each runnable block prints in a checkout, on stdout."""
-    beside = checkout.parent / "site"
-    beside.mkdir()
-    (beside / "sitecustomize.py").write_text(_SITE)
-    own = Path(sys.executable).parent
+    site_folder = checkout.parent / "site"
+    site_folder.mkdir()
+    (site_folder / "sitecustomize.py").write_text(_SITE)
+    scripts = Path(sys.executable).parent
     environment = {
         **os.environ,
-        "PATH": f"{own}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": f"{beside}{os.pathsep}{checkout}",
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{site_folder}{os.pathsep}{checkout}",
         "COLUMNS": "100",
     }
     # What there is to build is built: the rest is as the Makefile has it.
-    make = f'make() {{ command make VENV="{own.parent}" -o "{own.parent}/.package" "$@"; }}\n'
-    found = []
+    make = (
+        f'make() {{ command make VENV="{scripts.parent}" -o "{scripts.parent}/.package" "$@"; }}\n'
+    )
+    outputs = []
     for kind, language, code in ((b[2], b[5], b[6]) for b in BLOCK.finditer(text)):
         if kind != "runnable":
             continue
-        given = make + code if language == "bash" else code
+        script = make + code if language == "bash" else code
         done = subprocess.run(
-            [*PROGRAMS[language], "-c", given],
+            [*PROGRAMS[language], "-c", script],
             cwd=checkout,
             env=environment,
             capture_output=True,
@@ -86,15 +88,15 @@ def printed(text: str, checkout: Path) -> list[str]:
             check=False,
         )
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        found.append(done.stdout)
-    return found
+        outputs.append(done.stdout)
+    return outputs
 
 
 def session(first: str, last: str) -> str:
     """A part of the psql session."""
     lines = SESSION.read_text(encoding="utf-8").splitlines(keepends=True)
-    start = next(place for place, line in enumerate(lines) if line.startswith(first))
-    end = next(place for place, line in enumerate(lines) if line.startswith(last) and place > start)
+    start = next(index for index, line in enumerate(lines) if line.startswith(first))
+    end = next(index for index, line in enumerate(lines) if line.startswith(last) and index > start)
     return "".join(lines[start:end]).rstrip("\n") + "\n"
 
 
@@ -103,9 +105,9 @@ def filled(text: str, outputs: list[str]) -> str:
     left = iter(outputs)
     last = ""
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         nonlocal last
-        opening, kind, start, end, _, body, closing = found.groups()
+        opening, kind, start, end, _, body, closing = match.groups()
         if kind == "runnable":
             last = next(left)
         elif kind == "psql":
@@ -118,7 +120,7 @@ def filled(text: str, outputs: list[str]) -> str:
     return BLOCK.sub(fill, text)
 
 
-def told(text: str) -> str:
+def masked(text: str) -> str:
     """The words of a page, without what differs from run to run."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "RELEASE", text)
     words = " ".join(text.split())

@@ -41,7 +41,7 @@ def report() -> str:
         connection.execute(statement)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        made = dbanon.anonymize(
+        release = dbanon.anonymize(
             connection,
             table="app.person",
             quasi_identifiers=QUASI_IDENTIFIERS,
@@ -59,11 +59,11 @@ def report() -> str:
     )
     columns = connection.execute(f"SELECT {numbers} FROM app.person").fetchnumpy()
     points = np.column_stack(list(columns.values()))
-    found = look(open_store(connection), parse_relation("release.person"))
-    return page(made, look=found, tradeoff=sweep(points, QUASI_IDENTIFIERS))
+    inspection = look(open_store(connection), parse_relation("release.person"))
+    return page(release, look=inspection, tradeoff=sweep(points, QUASI_IDENTIFIERS))
 
 
-def taken(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:
+def screenshot(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:
     """A piece of the page as an address that holds it."""
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": WIDE, "height": HIGH}, device_scale_factor=1
@@ -85,8 +85,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, opened_browser() as browser:
         path = Path(folder) / "report.html"
         write(report(), path)
-        left = taken(browser, path, "light", None)
-        right = taken(browser, path, "dark", "tradeoff")
+        left = screenshot(browser, path, "light", None)
+        right = screenshot(browser, path, "dark", "tradeoff")
         both = browser.new_page(viewport={"width": 2 * WIDE, "height": HIGH})
         both.set_content(
             "<body style='margin: 0; display: flex'>"

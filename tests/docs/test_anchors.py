@@ -20,8 +20,8 @@ def anchors(text: str) -> set[str]:
     """The anchors of a page, as GitHub and MyST make them of its headings, and those it names."""
     headings: list[str] = []
     for heading in HEADING.findall(FENCED.sub("", text)):
-        shown = re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading))
-        slug = re.sub(r"[^\w\- ]", "", shown.strip().casefold()).replace(" ", "-")
+        heading_text = re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading))
+        slug = re.sub(r"[^\w\- ]", "", heading_text.strip().casefold()).replace(" ", "-")
         before = sum(
             re.fullmatch(rf"{re.escape(slug)}(-\d+)?", had) is not None for had in headings
         )

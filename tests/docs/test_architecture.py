@@ -49,9 +49,9 @@ sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module
 
 def section(title: str) -> str:
     """What stands below a heading of the second level."""
-    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
-    assert found, f"no heading {title!r}"
-    return found[1]
+    match = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    assert match, f"no heading {title!r}"
+    return match[1]
 
 
 @pytest.fixture
@@ -95,27 +95,27 @@ def changed(text: str, change: str) -> str:
 
 def blocks(title: str) -> Iterator[tuple[str, str, str, str]]:
     """Kind, path, language and text of the marked blocks of a section."""
-    for found in BLOCK.finditer(section(title)):
-        yield found[1], found[2] or "", found[3], found[4]
+    for match in BLOCK.finditer(section(title)):
+        yield match[1], match[2] or "", match[3], match[4]
 
 
 def add(checkout: Path, title: str) -> int:
     """Do what a section says; the number of blocks that were run."""
     ran = 0
-    for what, path, language, code in blocks(title):
+    for action, path, language, code in blocks(title):
         file = checkout / path
-        if what == "file":
+        if action == "file":
             assert not file.exists()
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(code, encoding="utf-8")
-        elif what == "change":
+        elif action == "change":
             file.write_text(changed(file.read_text(encoding="utf-8"), code), encoding="utf-8")
         else:
-            given = {
+            arguments = {
                 "python": (sys.executable, "-W", "error"),
                 "bash": ("bash", "-euo", "pipefail"),
             }
-            run(checkout, *given[language], "-c", code)
+            run(checkout, *arguments[language], "-c", code)
             ran += 1
     return ran
 
@@ -126,8 +126,8 @@ def test_what_is_shown_to_add_works(checkout: Path) -> None:
     assert len(ADDED) == 3
     for title in ADDED:
         assert add(checkout, title) >= 1, title
-    found = run(checkout, sys.executable, "-c", "import dbanon; print(dbanon.__file__)")
-    assert Path(found.strip()).parent == checkout / "dbanon"
+    output = run(checkout, sys.executable, "-c", "import dbanon; print(dbanon.__file__)")
+    assert Path(output.strip()).parent == checkout / "dbanon"
     # Nothing that was there answers in another way, on any page or at any door.
     run(checkout, sys.executable, "-m", "pytest", "-q", *LEFT_GREEN, "-m", "not postgresql")
     # In the house's own style, and in its layers.
@@ -137,14 +137,14 @@ def test_what_is_shown_to_add_works(checkout: Path) -> None:
 
 
 def test_all_rooms_are_on_the_map_from_above() -> None:
-    drawn = re.search(r"```text\n(.*?)```", section("Rooms and layers"), re.S)
-    assert drawn
+    diagram = re.search(r"```text\n(.*?)```", section("Rooms and layers"), re.S)
+    assert diagram
     rooms = {file.name for file in PACKAGE.iterdir() if (file / "__init__.py").exists()}
-    named = re.findall(r"(?:^|\s{2,})(\w+)(?=\s{2,})|(\w+)$", drawn[1], re.M)
-    found = [name for pair in named for name in pair if name in {*rooms, "version"}]
-    assert set(found) == {*rooms, "version"}
-    height = {name: place for place, row in enumerate(rooms_from_above()) for name in row}
-    assert [height[name] for name in found] == sorted(height[name] for name in found)
+    named = re.findall(r"(?:^|\s{2,})(\w+)(?=\s{2,})|(\w+)$", diagram[1], re.M)
+    room_names = [name for pair in named for name in pair if name in {*rooms, "version"}]
+    assert set(room_names) == {*rooms, "version"}
+    height = {name: level for level, row in enumerate(rooms_from_above()) for name in row}
+    assert [height[name] for name in room_names] == sorted(height[name] for name in room_names)
 
 
 def test_the_words_are_classes_where_the_map_says() -> None:

@@ -35,9 +35,9 @@ def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    shown = re.findall(r"<!-- printed -->\n```text\n(.*?)```", PAGE, re.S)
-    assert len(shown) == 2
-    assert done.stdout == "".join(shown)
+    printed_blocks = re.findall(r"<!-- printed -->\n```text\n(.*?)```", PAGE, re.S)
+    assert len(printed_blocks) == 2
+    assert done.stdout == "".join(printed_blocks)
 
 
 def test_the_price_is_as_measured() -> None:
@@ -48,16 +48,20 @@ def test_the_price_is_as_measured() -> None:
     for cells in table_rows(MEASURED, rf"\| \w+, .*\| ({ways}) \|"):
         (attack if len(cells) == 9 else price)[key(cells[0]), cells[1]] = cells[2:]
     name, compared = "", 0
-    for first, way, below, losses, held, left, wait in table_rows(PAGE, rf"\| .*\| ({ways}) \|"):
+    for first, procedure, below, losses, frozen, left, wait in table_rows(
+        PAGE, rf"\| .*\| ({ways}) \|"
+    ):
         name = first or name
-        seen, lost = attack[key(name), way], price[key(name), way]
-        assert numbers(below) == [round(one) for one in numbers(" ".join(seen[:3]))]
-        for told, found in zip(numbers(losses), numbers(" ".join(lost[:2])), strict=True):
-            assert told == pytest.approx(found, abs=0.0006)
-        if way != "independent":
-            assert numbers(held) == [round(one) for one in numbers(lost[2])]
-            assert numbers(left) == [round(one) for one in numbers(lost[3])]
-            assert numbers(wait) == pytest.approx(numbers(lost[4]), abs=0.051)
+        seen, measured_loss = attack[key(name), procedure], price[key(name), procedure]
+        assert numbers(below) == [round(value) for value in numbers(" ".join(seen[:3]))]
+        for printed, measured in zip(
+            numbers(losses), numbers(" ".join(measured_loss[:2])), strict=True
+        ):
+            assert printed == pytest.approx(measured, abs=0.0006)
+        if procedure != "independent":
+            assert numbers(frozen) == [round(value) for value in numbers(measured_loss[2])]
+            assert numbers(left) == [round(value) for value in numbers(measured_loss[3])]
+            assert numbers(wait) == pytest.approx(numbers(measured_loss[4]), abs=0.051)
         compared += 1
     assert compared == 15
 
@@ -77,4 +81,4 @@ def key(name: str) -> tuple[str, tuple[float, ...]]:
 
 
 def numbers(text: str) -> list[float]:
-    return [float(one) for one in re.findall(r"\d*\.?\d+", text)]
+    return [float(number) for number in re.findall(r"\d*\.?\d+", text)]

@@ -43,9 +43,9 @@ def page(name: str) -> str:
 def section(text: str, heading: str) -> str:
     """What stands below a heading of the third level, which may name several, up to the next."""
     listed = rf"(?:[^\n]*, )?`?{re.escape(heading)}`?(?:, [^\n]*)?"
-    found = re.search(rf"^### {listed}$(.*?)(?=^#|\Z)", text, re.M | re.S)
-    assert found, f"no heading {heading!r}"
-    return found.group(1)
+    match = re.search(rf"^### {listed}$(.*?)(?=^#|\Z)", text, re.M | re.S)
+    assert match, f"no heading {heading!r}"
+    return match.group(1)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -77,8 +77,8 @@ def test_every_error_is_documented(code: str) -> None:
 
 
 def test_no_error_is_documented_that_is_none() -> None:
-    known = re.findall(r"^\| `(\w+)` \|", page("errors.md"), re.M)
-    assert set(known) <= set(ERRORS)
+    documented = re.findall(r"^\| `(\w+)` \|", page("errors.md"), re.M)
+    assert set(documented) <= set(ERRORS)
 
 
 def test_every_exit_code_is_documented() -> None:
@@ -117,5 +117,5 @@ def test_the_counts_of_attacks_are_those_of_the_tests() -> None:
     from tests.sql.test_attacks_relations import RELATIONS
     from tests.sql.test_attacks_types import TYPES
 
-    told = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    assert f"{len(TYPES)} kinds of types and {len(RELATIONS)} kinds of relations" in told
+    policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert f"{len(TYPES)} kinds of types and {len(RELATIONS)} kinds of relations" in policy

@@ -34,8 +34,8 @@ def code_of(page: Path) -> str:
         if (block["mark"] or "").startswith(("change:", "file:")):
             continue
         first = text[: block.start("code")].count("\n")
-        for place, line in enumerate(block["code"].splitlines(), first):
-            lines[place] = line
+        for number, line in enumerate(block["code"].splitlines(), first):
+            lines[number] = line
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.docs.readme import BLOCK, PAGE, ran, session, told
+from tests.docs.readme import BLOCK, PAGE, masked, ran, session
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -15,13 +15,13 @@ TEXT = PAGE.read_text(encoding="utf-8")
 @pytest.mark.slow
 def test_top_to_bottom_from_a_fresh_clone() -> None:
     before, after = ran()
-    assert told(before) == told(after), "python -m tests.docs.readme writes it anew"
+    assert masked(before) == masked(after), "python -m tests.docs.readme writes it anew"
 
 
 def test_every_block_says_what_it_is() -> None:
     fences = len(re.findall(r"^```\w+$", TEXT, re.M))
     assert fences == len(BLOCK.findall(TEXT))
-    kinds = [found[2] for found in BLOCK.finditer(TEXT)]
+    kinds = [match[2] for match in BLOCK.finditer(TEXT)]
     assert kinds[0] == "runnable"
     assert {"runnable", "printed", "psql"} == set(kinds)
     assert all(before == "runnable" for before, kind in pairwise(kinds) if kind == "printed")
@@ -30,14 +30,14 @@ def test_every_block_says_what_it_is() -> None:
 
 
 def test_the_psql_session_is_that_of_the_examples() -> None:
-    parts = [found for found in BLOCK.finditer(TEXT) if found[2] == "psql"]
+    parts = [match for match in BLOCK.finditer(TEXT) if match[2] == "psql"]
     assert parts
-    for found in parts:
-        assert found[6] == session(found[3], found[4])
+    for match in parts:
+        assert match[6] == session(match[3], match[4])
 
 
 def test_what_differs_from_run_to_run_is_not_compared() -> None:
     page = "release 7dd3b143-6614-41b7-9604-1fb2909ae4b8\n read 0.34, total\n 0.74"
     other = "release 8dd3b143-6614-41b7-9604-1fb2909ae4b9 read 12.1, total 0.75"
-    assert told(page) == told(other)
-    assert told(page) != told(page.replace("read", "cluster"))
+    assert masked(page) == masked(other)
+    assert masked(page) != masked(page.replace("read", "cluster"))

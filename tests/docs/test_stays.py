@@ -23,27 +23,27 @@ def test_every_command_has_what_it_prints() -> None:
         "run",
         "prints",
     ]
-    shown = [
+    printed_blocks = [
         text
         for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))
         if kind == "prints"
     ]
-    require(shown[1:])
+    require(printed_blocks[1:])
 
 
 @pytest.mark.slow
 def test_the_page_holds_for_fewer_patients(tmp_path: Path) -> None:
-    found = printed(tmp_path, PATIENTS="300", MONTHS="5", KILL_AFTER="0.8")
-    require(found[1:])
+    outputs = printed(tmp_path, PATIENTS="300", MONTHS="5", KILL_AFTER="0.8")
+    require(outputs[1:])
 
 
-def require(found: list[str]) -> None:
+def require(outputs: list[str]) -> None:
     """That nobody is in fewer than five, in what the months and the counts print."""
-    report, told = found
+    report, verification = outputs
     rows_in, rows_out, suppressed = map(int, re.findall(r"(\d+) / (\d+) / (\d+)", report)[0])
     assert rows_in - rows_out == suppressed > 0
     assert "5 / 5 (persons" in report
-    [rarest] = re.findall(r"persons who share the rarest +(\d+)", told)
+    [rarest] = re.findall(r"persons who share the rarest +(\d+)", verification)
     assert int(rarest) >= 5
-    assert re.search(r"persons whose history fewer(?: than 5 share)? +0 \(0.0%\)", told)
-    assert told.rstrip().endswith("has not: 0")
+    assert re.search(r"persons whose history fewer(?: than 5 share)? +0 \(0.0%\)", verification)
+    assert verification.rstrip().endswith("has not: 0")

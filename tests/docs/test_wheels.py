@@ -33,16 +33,16 @@ def test_what_is_built(platform: str) -> None:
     archs = PROJECT["tool"]["cibuildwheel"].get(platform, {}).get("archs", ["AMD64"])
     # Not the environment's, whose variables are settings of it, too.
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    found = subprocess.run(
+    listing = subprocess.run(
         [*_CIBUILDWHEEL, "--platform", platform, "--archs", ",".join(archs), str(ROOT)],
         capture_output=True,
         text=True,
         env=environment,
         check=False,
     )
-    assert {*found.stdout.split()} == {
+    assert {*listing.stdout.split()} == {
         f"{python}-{system}" for python in PYTHONS for system in SYSTEMS[platform]
-    }, found.stderr
+    }, listing.stderr
 
 
 def test_the_page_says_so() -> None:

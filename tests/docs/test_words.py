@@ -8,7 +8,7 @@ from tests.docs import words
 from tests.docs.words import (
     Text,
     docstrings,
-    found,
+    find_uses,
     help_texts,
     pages,
     prose,
@@ -33,7 +33,7 @@ from tests.docs.words import (
 )
 def test_a_phrase_is_found(text: str) -> None:
     text = text[0].lower() + text[1:] if not text.startswith("Who") else text
-    assert found(iter([Text("here", text)]))
+    assert find_uses(iter([Text("here", text)]))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_phrase_is_found(text: str) -> None:
     ],
 )
 def test_other_sentences_are_left_alone(text: str) -> None:
-    assert found(iter([Text("here", text)])) == []
+    assert find_uses(iter([Text("here", text)])) == []
 
 
 def test_code_is_no_prose() -> None:
@@ -76,7 +76,7 @@ def test_the_check_reads_every_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(words, "INSTEAD", {r"\bthe\b": "another word"})
     monkeypatch.setattr(words, "MOST_LONG_SENTENCES_OF_OTHERS", -1.0)
     lines = words.problems()
-    for place in (
+    for location in (
         "README.md: ",
         "docs/cli.md: ",
         "dbanon/doors/cli/main.py:",
@@ -84,4 +84,4 @@ def test_the_check_reads_every_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> 
         "dbanon verify: ",
         "errors: 0.0% of the sentences",
     ):
-        assert any(line.startswith(place) for line in lines), place
+        assert any(line.startswith(location) for line in lines), location

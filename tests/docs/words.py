@@ -48,7 +48,7 @@ FENCED = re.compile(r"^ *```.*?^ *```$|^ {4}[^\n]*$|<!--.*?-->", re.M | re.S)
 class Text(NamedTuple):
     """A text that readers see, and where it stands."""
 
-    place: str
+    location: str
     text: str
 
 
@@ -91,8 +91,8 @@ def strings() -> Iterator[Text]:
             else:
                 continue
             if id(node) not in docstrings and len(text.split()) > 2 and "SELECT" not in text:
-                place = f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', 0)}"
-                yield Text(place, " ".join(text.split()))
+                location = f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', 0)}"
+                yield Text(location, " ".join(text.split()))
 
 
 def docstrings() -> Iterator[Text]:
@@ -117,8 +117,8 @@ def help_texts() -> Iterator[Text]:
     def walk(command: click.Command, name: str) -> Iterator[Text]:
         yield Text(name, " ".join(inspect.cleandoc(command.help or "").split()))
         if isinstance(command, click.Group):
-            for own in command.commands:
-                yield from walk(command.commands[own], f"{name} {own}")
+            for subcommand in command.commands:
+                yield from walk(command.commands[subcommand], f"{name} {subcommand}")
 
     yield from walk(main, "dbanon")
 
@@ -126,7 +126,7 @@ def help_texts() -> Iterator[Text]:
 def kinds() -> list[Text]:
     """README, the other pages, help, errors and public docstrings, each as one text."""
     documented = [*docstrings()]
-    errors = [one for one in documented if one.place.startswith("dbanon.errors")]
+    errors = [text for text in documented if text.location.startswith("dbanon.errors")]
     every = [*pages()]
     parts = {
         "README": every[:1],
@@ -134,20 +134,20 @@ def kinds() -> list[Text]:
         "all pages": every,
         "help": [*help_texts()],
         "errors": errors,
-        "public docstrings": [one for one in documented if one not in errors],
+        "public docstrings": [text for text in documented if text not in errors],
     }
     return [Text(name, "\n".join(text for _, text in texts)) for name, texts in parts.items()]
 
 
-def found(texts: Iterator[Text]) -> list[str]:
+def find_uses(texts: Iterator[Text]) -> list[str]:
     """Each use of a phrase, with its place and what to write instead."""
     uses = []
-    for place, text in texts:
+    for location, text in texts:
         for line in text.splitlines():
             for pattern, instead in INSTEAD.items():
                 for use in re.finditer(pattern, line):
                     near = line[max(0, use.start() - 40) : use.end() + 40].strip()
-                    uses.append(f"{place}: … {near} … (write: {instead})")
+                    uses.append(f"{location}: … {near} … (write: {instead})")
     return uses
 
 
@@ -189,7 +189,7 @@ def _syllables(word: str) -> int:
 def problems() -> list[str]:
     """Every use of a phrase, and every kind of text with too many long sentences."""
     texts = [*pages(), *strings(), *docstrings(), *help_texts()]
-    lines = found(iter(texts))
+    lines = find_uses(iter(texts))
     for kind, text in kinds():
         measured = readability(text)
         most = MOST_LONG_SENTENCES.get(kind, MOST_LONG_SENTENCES_OF_OTHERS)
@@ -206,9 +206,10 @@ def problems() -> list[str]:
 def print_readability() -> None:
     """The figures of every page and kind of text."""
     print(f"{'page':46} sentences  words  >30 words  ease")
-    for place, text in [*pages(), *kinds()]:
-        one = readability(text)
-        print(f"{place:46} {one.sentences:9} {one.words:6.1f} {one.long:9.1%} {one.ease:5.1f}")
+    for location, text in [*pages(), *kinds()]:
+        scores = readability(text)
+        words = f"{scores.words:6.1f} {scores.long:9.1%}"
+        print(f"{location:46} {scores.sentences:9} {words} {scores.ease:5.1f}")
 
 
 if __name__ == "__main__":

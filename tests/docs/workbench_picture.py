@@ -18,16 +18,16 @@ WIDE, HIGH = 900, 1000
 COLUMNS = ("birth_date", "sex", "region", "height_cm", "income", "diagnosis")
 
 
-def write_persons(place: Path) -> None:
+def write_persons(folder: Path) -> None:
     """A CSV file of invented persons."""
     persons = generate_persons(3000, 1)
-    with (place / "persons.csv").open("w", newline="") as file:
+    with (folder / "persons.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
         rows.writerows(zip(*(list(persons[name]) for name in COLUMNS), strict=True))
 
 
-def taken(page: Any, top: str) -> str:
+def screenshot(page: Any, top: str) -> str:
     """A piece of a page, from an element on, as an address that holds it."""
     y = page.evaluate("s => document.querySelector(s).getBoundingClientRect().top", top)
     shot = page.screenshot(
@@ -52,13 +52,13 @@ def steps(browser: Any, address: str) -> list[str]:
     go("form[action=trees] button")
     page.emulate_media(color_scheme="dark")
     page.click(".tree details details summary")
-    tree = taken(page, "body")
+    tree = screenshot(page, "body")
     page.emulate_media(color_scheme="light")
     page.click("a[href=sweep].on")
     go("form[action=sweep] button")
-    found = [taken(page, "body"), tree]
+    pictures = [screenshot(page, "body"), tree]
     context.close()
-    return found
+    return pictures
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ def test_hostile_names_stay_text(kind: str) -> None:
         assert not any(name.startswith("on") or name in ("href", "src") for name in attributes), tag
     assert not [mark for mark in RAW if mark in text]
     # The style is a card's own, whatever the names are.
-    assert hostile.said("style") == usual.said("style")
+    assert hostile.texts_of("style") == usual.said("style")
     assert "url(" not in text
     assert "@import" not in text
 
@@ -107,18 +107,18 @@ def test_what_cards_show() -> None:
             ids = [attributes.get("id") for _, attributes in outline.elements]
             assert picture.get("aria-hidden") == "true" or set(named) <= set(ids), kind
     report = results()["report"]
-    shown = found["report"].said("strong")
+    shown = found["report"].texts_of("strong")
     assert shown[:3] == [f"{report.k_achieved:,}", f"{report.rows_out:,}", f"{report.classes:,}"]
-    assert report.guarantee in found["report"].said("bdi")
-    assert set(report.warned) <= set(found["report"].said("bdi"))
+    assert report.guarantee in found["report"].texts_of("bdi")
+    assert set(report.warned) <= set(found["report"].texts_of("bdi"))
     advice = results()["advice"]
-    assert str(advice.recommendation.point) in found["advice"].said("td")
+    assert str(advice.recommendation.point) in found["advice"].texts_of("td")
     assert len(found["sweep"].of("polyline")) >= 2
     losses = results()["evaluation"].losses
-    assert f"{losses['sse_loss']:.4f}" in found["evaluation"].said("td")
-    assert f"{results()['partition'].n_classes}" in found["partition"].said("strong")
+    assert f"{losses['sse_loss']:.4f}" in found["evaluation"].texts_of("td")
+    assert f"{results()['partition'].n_classes}" in found["partition"].texts_of("strong")
     share = results()["certificate"].share
-    assert f"{100 * share:.2f} %" in found["certificate"].said("strong")
+    assert f"{100 * share:.2f} %" in found["certificate"].texts_of("strong")
 
 
 def test_attacks_print_as_lines() -> None:
@@ -173,7 +173,7 @@ def test_a_report_of_a_frame_is_a_page(tmp_path: Any) -> None:
     assert (tmp_path / "people.html").read_text(encoding="utf-8") == text
     assert (tmp_path / "people.html").stat().st_mode & 0o777 == 0o600
     outline = Outline(text)
-    assert {"Rows by age", "Rows by income", "Rows by illness"} <= set(outline.said("caption"))
+    assert {"Rows by age", "Rows by income", "Rows by illness"} <= set(outline.texts_of("caption"))
     assert PLANTED not in text
     # A copy knows no frame, and draws none.
     assert "Rows by age" not in report.made().page()

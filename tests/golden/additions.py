@@ -38,22 +38,24 @@ class Additions:
 
     def cases(self, cases: Mapping[str, Any]) -> dict[str, Any]:
         """The cases but those of a method that was added."""
-        return {case: given for case, given in cases.items() if not self._is_of_method(case)}
+        return {
+            case: arguments for case, arguments in cases.items() if not self._is_of_method(case)
+        }
 
     def answer(self, case: str, answer: Answer) -> Answer:
         """The answer without options that were added, where they have their defaults.
 
         A backend of PostgreSQL has lists of its own of methods.
         """
-        found = {field: self._without_options(field, value) for field, value in answer.items()}
-        if isinstance(hint := found.get("refused.hint"), str):
+        fields = {field: self._without_options(field, value) for field, value in answer.items()}
+        if isinstance(hint := fields.get("refused.hint"), str):
             for method in self.methods:
                 hint = hint.replace(f", {method}", "")
-            found["refused.hint"] = hint
+            fields["refused.hint"] = hint
         if case.startswith("dbanon "):
             for option in self.options:
-                found.pop(option, None)
-        return found
+                fields.pop(option, None)
+        return fields
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
@@ -73,7 +75,7 @@ class Additions:
         if field == "comment" and isinstance(value, str):
             lines = value.split("\n")
             return "\n".join(
-                one for one in lines if one.partition(":")[0].strip() not in self.options
+                line for line in lines if line.partition(":")[0].strip() not in self.options
             )
         if not field.endswith("arguments") or not self.options:
             return value

@@ -21,7 +21,7 @@ TREES: Arguments = {
 # here is asked as one of those.
 _MIXED_METHODS = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
 _OF_ONE_LINE = ("optimal_univariate", "individual_ranking")
-_OWN: dict[str, Arguments] = {
+_BY_METHOD: dict[str, Arguments] = {
     "optimal_univariate": {"quasi_identifiers": ["income"]},
     "individual_ranking": {"guarantee": "per_attribute"},
     "genetic": {"options": {"population": 10, "generations": 15}, "seed": 7},
@@ -34,13 +34,13 @@ def of_method(method: str, recoding: str | None = None) -> Arguments:
     """A call of this method on columns that it takes."""
     by_kind = recoding == "representative" and method not in _OF_ONE_LINE
     mixed = by_kind or (method in _MIXED_METHODS and recoding in (None, "generalization"))
-    given: Arguments = {"method": method, "k": 4}
-    given["quasi_identifiers"] = [*MIXED, "weight"] if by_kind else MIXED if mixed else NUMBERS
+    arguments: Arguments = {"method": method, "k": 4}
+    arguments["quasi_identifiers"] = [*MIXED, "weight"] if by_kind else MIXED if mixed else NUMBERS
     if mixed:
-        given["hierarchies"] = TREES
+        arguments["hierarchies"] = TREES
     if recoding is not None:
-        given["recoding"] = recoding
-    return given | _OWN.get(method, {})
+        arguments["recoding"] = recoding
+    return arguments | _BY_METHOD.get(method, {})
 
 
 def _model(kind: str, level: float, **more: Any) -> Arguments:
@@ -219,7 +219,7 @@ def all_cases() -> dict[str, Arguments]:
         for recoding in (None, *RECODINGS)
     }
     more = _VARIANTS | _GENERALIZED | _PROTECTED
-    cases |= {f"with {name}": given for name, given in more.items()}
-    cases |= {f"refused {name}": given for name, given in _REFUSED.items()}
+    cases |= {f"with {name}": arguments for name, arguments in more.items()}
+    cases |= {f"refused {name}": arguments for name, arguments in _REFUSED.items()}
     base: Arguments = {"quasi_identifiers": NUMBERS, "k": 4}
-    return {name: base | given for name, given in cases.items()}
+    return {name: base | arguments for name, arguments in cases.items()}

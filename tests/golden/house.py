@@ -45,26 +45,26 @@ class Open:
 def installed(server: Server, package: Path) -> Iterator[str]:
     """A database with the tables and all functions: its URL as superuser."""
     with server.database() as url:
-        told = command("install", url, "--python-path", str(package))
-        assert told["exit"] == 0, told
+        installation = command("install", url, "--python-path", str(package))
+        assert installation["exit"] == 0, installation
         load(PostgresqlDatabase(url))
         yield url
 
 
 @contextmanager
-def opened(name: str, place: Open) -> Iterator[Answering]:
+def opened(name: str, environment: Open) -> Iterator[Answering]:
     """The door of this name."""
     if name in IN_POSTGRESQL:
-        assert place.url is not None
+        assert environment.url is not None
         door = {"postgresql": Postgresql, "sql": SqlCall, "classes": Classes, "surface": Surface}[
             name
-        ](place.url)
+        ](environment.url)
         try:
             yield door
         finally:
             if isinstance(door, (SqlCall, Classes)):
                 door.backend.close()
     elif name in ("duckdb", "sqlite", "cli"):
-        yield {"duckdb": Duckdb, "sqlite": Sqlite, "cli": Commands}[name](place.folder)
+        yield {"duckdb": Duckdb, "sqlite": Sqlite, "cli": Commands}[name](environment.folder)
     else:
         yield {"frame": Frame, "arrays": Arrays}[name]()

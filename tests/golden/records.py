@@ -69,9 +69,9 @@ def compact(value: Any, longest: int = LONGEST) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     if len(text) <= longest:
         return text
-    told = hashlib.sha256(text.encode()).hexdigest()[:12]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     size = f"{len(value)} items, " if isinstance(value, (list, dict)) else ""
-    return f"{text[: longest // 2]}… {size}sha256 {told}"
+    return f"{text[: longest // 2]}… {size}sha256 {digest}"
 
 
 def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
@@ -91,14 +91,14 @@ def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
 def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
     """What is kept of an answer."""
     plain = masked_answer(answer, folders)
-    kept = {
+    fields = {
         field: _repeated(field, value, plain) or compact(value, _longest(field))
         for field, value in plain.items()
     }
     # Few rows say more than a hash of all.
     if "released" in plain:
-        kept["released.first"] = compact(plain["released"][:1])
-    return kept
+        fields["released.first"] = compact(plain["released"][:1])
+    return fields
 
 
 # The first of these that has a field tells it; the others say that they repeat it.
@@ -110,13 +110,13 @@ def _repeated(field: str, value: Any, answer: Answer) -> str | None:
     part, _, name = field.partition(".")
     if part in _TELLERS:
         for teller in _TELLERS[: _TELLERS.index(part)]:
-            told = f"{teller}.{name}"
-            if told in answer and _one(answer[told]) == _one(value):
+            key = f"{teller}.{name}"
+            if key in answer and _as_text(answer[key]) == _as_text(value):
                 return f"as in {teller}"
     return None
 
 
-def _one(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """The value alone, as text: of one row, as DuckDB's ledger is read."""
     return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
 
@@ -128,19 +128,21 @@ def _is_refusal(fields: Mapping[str, str]) -> bool:
 def _of_base(name: str, *, refused: bool) -> Cases:
     """The cases of the door that this one is told by, of one kind."""
     base = load(BASES[name]) if name in BASES else {}
-    return {case: kept for case, kept in base.items() if _is_refusal(kept) is refused}
+    return {case: fields for case, fields in base.items() if _is_refusal(fields) is refused}
 
 
 def _common(cases: Cases, base: Cases) -> dict[str, str]:
     """The values that say more about a field than the base's record does."""
-    found = {}
-    for field in sorted({field for kept in (*cases.values(), *base.values()) for field in kept}):
-        values = {case: kept.get(field, ABSENT) for case, kept in cases.items()}
+    shared = {}
+    for field in sorted(
+        {field for fields in (*cases.values(), *base.values()) for field in fields}
+    ):
+        values = {case: fields.get(field, ABSENT) for case, fields in cases.items()}
         [(value, times)] = Counter(values.values()).most_common(1)
         by_base = sum(base.get(case, {}).get(field, ABSENT) == v for case, v in values.items())
         if (times > by_base and value != ABSENT) or (times >= by_base and base):
-            found[field] = value
-    return found
+            shared[field] = value
+    return shared
 
 
 def save(name: str, cases: Cases) -> Path:
@@ -152,22 +154,22 @@ def save(name: str, cases: Cases) -> Path:
     }
     parts = []
     for title, refused in _KINDS:
-        mine = {case: kept for case, kept in cases.items() if _is_refusal(kept) is refused}
+        mine = {case: fields for case, fields in cases.items() if _is_refusal(fields) is refused}
         base = _of_base(name, refused=refused)
         common = _common(mine, base) if mine else {}
         parts.append(_lines(f"common to {title}", common))
-        for case, kept in mine.items():
+        for case, fields in mine.items():
             default = {**base.get(case, {}), **common}
-            own = {
-                field: kept.get(field, ABSENT)
-                for field in sorted({*kept, *default})
-                if kept.get(field, ABSENT) != default.get(field, ABSENT)
+            differing = {
+                field: fields.get(field, ABSENT)
+                for field in sorted({*fields, *default})
+                if fields.get(field, ABSENT) != default.get(field, ABSENT)
             }
-            parts.append(_lines(f"{title}: {case}", own))
+            parts.append(_lines(f"{title}: {case}", differing))
     # A field a line: a difference is one line of a diff.
     _path(name).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-    for other, kept in others.items():
-        save(other, kept)
+    for other, fields in others.items():
+        save(other, fields)
     return _path(name)
 
 
@@ -194,15 +196,15 @@ def load(name: str) -> Cases:
     ------
     FileNotFoundError : it was never recorded.
     """
-    kept = json.loads(_path(name).read_text(encoding="utf-8"))
+    document = json.loads(_path(name).read_text(encoding="utf-8"))
     cases: Cases = {}
     for title, refused in _KINDS:
         base = _of_base(name, refused=refused)
-        common = kept.pop(f"common to {title}")
+        common = document.pop(f"common to {title}")
         start = f"{title}: "
-        for case in (key.removeprefix(start) for key in kept if key.startswith(start)):
-            whole = {**base.get(case, {}), **common, **kept[start + case]}
-            cases[case] = {field: value for field, value in whole.items() if value != ABSENT}
+        for case in (key.removeprefix(start) for key in document if key.startswith(start)):
+            complete = {**base.get(case, {}), **common, **document[start + case]}
+            cases[case] = {field: value for field, value in complete.items() if value != ABSENT}
     return cases
 
 

@@ -42,11 +42,11 @@ COLUMNS = {
 def rows() -> list[tuple[Any, ...]]:
     """The records of the table ``people``, as its columns are listed."""
     towns = [town for region in TOWNS.values() for town in region]
-    found: list[tuple[Any, ...]] = []
+    table_rows: list[tuple[Any, ...]] = []
     for i in range(N_ROWS):
         # Steps that are prime to the moduli: values look mixed, and each comes up.
         age = 18 + i * 29 % 67
-        found.append(
+        table_rows.append(
             (
                 i + 1,
                 age,
@@ -65,7 +65,7 @@ def rows() -> list[tuple[Any, ...]]:
                 f"note {i}",
             )
         )
-    return found
+    return table_rows
 
 
 def town_edges() -> list[tuple[str, str]]:

@@ -37,8 +37,8 @@ CONTAINER_IMAGE = "postgres:16"
 def _base(settings: Mapping[str, str]) -> str:
     """Where a cluster goes: into memory, where there is enough, if its files need not last."""
     # A database is copied and dropped for most tests: a thousand files, five times as fast there.
-    if settings.get("fsync") == "off" and (found := memory()):
-        return str(found)
+    if settings.get("fsync") == "off" and (memory_folder := memory()):
+        return str(memory_folder)
     # A socket's path may have 107 bytes; some temporary directories alone are longer than that.
     return tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
 
@@ -81,7 +81,7 @@ class LocalServer(Server):
         if self._account:
             for path in (self.directory, password_file, self.log_path):
                 shutil.chown(path, self._account, pwd.getpwnam(self._account).pw_gid)
-        made = subprocess.run(
+        process = subprocess.run(
             [
                 *(self.binaries / "initdb", "--no-sync", "--encoding=UTF8"),
                 "--locale=C.UTF-8" if sys.platform == "linux" else "--no-locale",
@@ -97,8 +97,8 @@ class LocalServer(Server):
             **self.as_account(),
         )
         password_file.unlink()
-        if made.returncode != 0:
-            raise NoServerError(f"initdb ended with {made.returncode}: {made.stderr.strip()}")
+        if process.returncode != 0:
+            raise NoServerError(f"initdb ended with {process.returncode}: {process.stderr.strip()}")
 
     def as_account(self) -> dict[str, Any]:
         """Arguments of subprocess functions: the server refuses to run as root."""

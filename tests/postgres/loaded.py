@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.postgres.kept import close_kept
+from tests.postgres.connection_pool import close_idle
 from tests.postgres.kinds import LocalServer
 from tests.postgres.server import Server
 from tests.postgres.tools import NoServerError
@@ -42,7 +42,7 @@ def load(server: Server, package: Path, opendp: Path | None = None) -> None:
     Without, where it cannot be. The library that loads them goes beside the package, where the
     server's account may look.
     """
-    places = [str(place) for place in (package, opendp) if place is not None]
+    places = [str(package_path) for package_path in (package, opendp) if package_path is not None]
     preloaded = _PRELOADED.format(places=places, private=opendp is not None, count=len(places))
     if not isinstance(server, LocalServer) or server.environment.get("PRELOADED") == preloaded:
         return
@@ -78,7 +78,7 @@ def _compiled(library: Path) -> bool:
 
 
 def _stop(server: LocalServer) -> None:
-    close_kept()
+    close_idle()
     close_warm()
     server.stop()
 

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-from tests.postgres.kept import close_kept, kept
+from tests.postgres.connection_pool import close_idle, pooled
 from tests.postgres.tools import (
     binary,
     conninfo,
@@ -107,7 +107,7 @@ class Server(ABC):
         """Run one statement in a connection as new (autocommit) and return its rows, if any."""
         # psycopg's types want literal text, against injection; here it is the callers' own.
         query: Any = statement
-        with kept(conninfo(url or self.superuser_url)) as connection:
+        with pooled(conninfo(url or self.superuser_url)) as connection:
             cursor = connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description is not None else []
 
@@ -134,7 +134,7 @@ class Server(ABC):
     def create_database(self, name: str | None = None, *, template: str = "template1") -> str:
         """Copy `template`, to which nobody may be connected, and return the new database's URL."""
         name = name or f"test_{secrets.token_hex(6)}"
-        close_kept(template)
+        close_idle(template)
         self.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                 sql.Identifier(name), sql.Identifier(template)
@@ -144,7 +144,7 @@ class Server(ABC):
 
     def drop_database(self, name: str) -> None:
         """Drop a database together with the sessions in it."""
-        close_kept(name)
+        close_idle(name)
         self.execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
         )

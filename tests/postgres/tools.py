@@ -35,14 +35,14 @@ def find_server_binaries() -> Path:
     # They are there only if the machine's own server lacks PL/Python or pg_cron.
     candidates += _debian_binaries(UNPACKED / "usr/lib/postgresql")
     if pg_config := shutil.which("pg_config"):
-        told = subprocess.run(
+        output = subprocess.run(
             [pg_config, "--bindir"],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        candidates.append(Path(told.stdout.strip()))
+        candidates.append(Path(output.stdout.strip()))
     candidates += _debian_binaries(Path("/usr/lib/postgresql"))
     if initdb := shutil.which("initdb"):
         candidates.append(Path(initdb).resolve().parent)
@@ -86,8 +86,8 @@ def binary(name: str) -> str:
         path = find_server_binaries() / name
         if path.exists():
             return str(path)
-    if found := shutil.which(name):
-        return found
+    if on_path := shutil.which(name):
+        return on_path
     raise NoServerError(f"{name} is not installed")
 
 

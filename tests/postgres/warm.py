@@ -21,22 +21,22 @@ from sqlalchemy import make_url
 
 _MOST = 4
 _connect = psycopg.connect
-_kept: dict[str, list[PGconn]] = {}
+_idle: dict[str, list[PGconn]] = {}
 _lock = threading.Lock()
 
 
 class _Connection(psycopg.Connection[Any]):
     """One whose backend serves the next one that asks with the same words."""
 
-    _asked = ""
+    _key = ""
 
     def close(self) -> None:
         backend = self.pgconn
         if not self.closed and _is_as_new(backend):
             with _lock:
-                kept = _kept.setdefault(self._asked, [])
-                if len(kept) < _MOST:
-                    kept.append(backend)
+                pool = _idle.setdefault(self._key, [])
+                if len(pool) < _MOST:
+                    pool.append(backend)
                     self.pgconn = _closed()
         super().close()
 
@@ -48,7 +48,7 @@ def warm(url: str) -> Iterator[None]:
     Connections that tests open themselves, other databases' and other roles' are as ever.
     """
     parts = make_url(url)
-    wanted = {
+    required = {
         "host": parts.host,
         "port": parts.port,
         "dbname": parts.database,
@@ -56,28 +56,28 @@ def warm(url: str) -> Iterator[None]:
         "password": parts.password,
     }
 
-    def connect(*words: Any, **asked: Any) -> Any:
+    def connect(*words: Any, **parameters: Any) -> Any:
         # SQLAlchemy asks so. Behind a proxy it is another port.
-        if words or any(asked.get(name) != value for name, value in wanted.items()):
-            return _connect(*words, **asked)
-        context = asked.get("context")
-        said = {name: value for name, value in os.environ.items() if name.startswith("PG")}
-        key = repr(sorted((said | asked | {"context": None}).items()))
+        if words or any(parameters.get(name) != value for name, value in required.items()):
+            return _connect(*words, **parameters)
+        context = parameters.get("context")
+        variables = {name: value for name, value in os.environ.items() if name.startswith("PG")}
+        key = repr(sorted((variables | parameters | {"context": None}).items()))
         with _lock:
-            kept = _kept.setdefault(key, [])
-            backend = kept.pop() if kept else None
+            pool = _idle.setdefault(key, [])
+            backend = pool.pop() if pool else None
         if backend is not None and not _is_as_new(backend):
             backend.finish()
             backend = None
         if backend is None:
-            found = _Connection.connect(**asked)
+            connection = _Connection.connect(**parameters)
         else:
-            found = _Connection(backend)
-            found.prepare_threshold = asked.get("prepare_threshold", 5)
+            connection = _Connection(backend)
+            connection.prepare_threshold = parameters.get("prepare_threshold", 5)
             if context is not None:
-                found._adapters = AdaptersMap(context.adapters)
-        found._asked = key
-        return found
+                connection._adapters = AdaptersMap(context.adapters)
+        connection._key = key
+        return connection
 
     psycopg.connect = connect
     try:
@@ -89,9 +89,9 @@ def warm(url: str) -> Iterator[None]:
 def close_warm() -> None:
     """End all that wait for a next one."""
     with _lock:
-        for kept in _kept.values():
-            while kept:
-                kept.pop().finish()
+        for pool in _idle.values():
+            while pool:
+                pool.pop().finish()
 
 
 def _is_as_new(backend: PGconn) -> bool:

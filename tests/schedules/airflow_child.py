@@ -37,9 +37,9 @@ def main(file: Path, programs: Path) -> None:
     assert described.loader is not None
     dags = util.module_from_spec(described)
     described.loader.exec_module(dags)
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for dag in (dags.by_command, dags.in_python):
-        told[dag.dag_id] = {
+        results[dag.dag_id] = {
             "schedule": dag.schedule,
             "catchup": dag.catchup,
             "tasks": [[task.task_id, task.retries] for task in dag.tasks],
@@ -48,12 +48,12 @@ def main(file: Path, programs: Path) -> None:
     [command] = dags.by_command.tasks
     for folder in sorted(programs.iterdir()):
         os.environ["PATH"] = f"{folder}:{path}"
-        told[folder.name] = became(command)
+        results[folder.name] = became(command)
     [called] = dags.in_python.tasks
-    told["python"] = became(called)
+    results["python"] = became(called)
     os.environ["DBANON_SOURCE"] = "duckdb:////nowhere/clinic.duckdb"
-    told["python, a wrong source"] = became(called)
-    print(json.dumps(told))
+    results["python, a wrong source"] = became(called)
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ PROGRAM = Path(sys.executable).with_name("dbanon")
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """A directory that stands for the one that an example names, with a table to release."""
 
     folder: Path
 
     @classmethod
-    def make(cls, folder: Path) -> Place:
+    def make(cls, folder: Path) -> Site:
         """job.yaml and a clinic."""
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy2(EXAMPLES / "job.yaml", folder)
@@ -49,8 +49,8 @@ class Place:
         """How many releases there are, by files and by the ledger, which must agree."""
         files = len(list(self.folder.rglob("patients/*.parquet")))
         with duckdb.connect(str(self.folder / "clinic.duckdb"), read_only=True) as clinic:
-            known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dbanon'"
-            [(tables,)] = clinic.execute(known).fetchall()
+            ledger_tables = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dbanon'"
+            [(tables,)] = clinic.execute(ledger_tables).fetchall()
             entries = 0
             if tables:
                 [(entries,)] = clinic.execute("SELECT count(*) FROM dbanon.release").fetchall()
@@ -59,13 +59,13 @@ class Place:
 
 
 def run(
-    command: str, place: Place, environment: Mapping[str, str]
+    command: str, site: Site, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a line as a scheduler does: by sh, with hardly any environment."""
     return subprocess.run(
         ["/bin/sh", "-c", command],
         cwd="/",
-        env={"PATH": "/usr/bin:/bin", "HOME": str(place.folder), **environment},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(site.folder), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -67,8 +67,8 @@ class Project:
             return clinic.execute(statement).fetchall()
 
     def releases(self) -> int:
-        known = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'dbanon'"
-        if not self.execute(f"{known} AND table_name = 'release'"):
+        ledger_query = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'dbanon'"
+        if not self.execute(f"{ledger_query} AND table_name = 'release'"):
             return 0
         return int(self.execute("SELECT count(*) FROM dbanon.release")[0][0])
 
@@ -89,10 +89,10 @@ def project(
     }
     if request.param == "duckdb":
         environment |= {"CLINIC": str(tmp_path / "clinic.duckdb"), "PYTHONPATH": str(backend_path)}
-        found = Project(folder, "duckdb", scheduler, environment)
+        dbt_project = Project(folder, "duckdb", scheduler, environment)
         for statement in STAYS:
-            found.execute(statement)
-        yield found
+            dbt_project.execute(statement)
+        yield dbt_project
         return
     url = request.getfixturevalue("plpython_url")
     server = request.getfixturevalue("local_pg_server")
@@ -156,8 +156,8 @@ def test_a_release_that_is_refused_fails_the_run(project: Project) -> None:
 
 def put_test(project: Project, source: str, table: str, arguments: object) -> None:
     """Put the generic test on a table that dbt does not make."""
-    told = {"name": table, "data_tests": [{"k_anonymity": {"arguments": arguments}}]}
-    sources = {"sources": [{"name": source, "tables": [told]}]}
+    table_tests = {"name": table, "data_tests": [{"k_anonymity": {"arguments": arguments}}]}
+    sources = {"sources": [{"name": source, "tables": [table_tests]}]}
     (project.folder / "models" / "released.yml").write_text(yaml.safe_dump(sources))
 
 
@@ -176,14 +176,20 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
         project.execute('GRANT SELECT ON app."some_rows" TO transformer')
     for k, classes in ((2, 1), (3, 2), (4, 3)):
         put_test(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
-        told = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
-        assert f"Got {classes} result" in told
-        assert "7391" not in told
-    kept = "SELECT table_schema, table_name FROM information_schema.columns"
-    tables = project.execute(f"{kept} WHERE column_name = 'class_size'")
+        output = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
+        assert f"Got {classes} result" in output
+        assert "7391" not in output
+    columns_query = "SELECT table_schema, table_name FROM information_schema.columns"
+    tables = project.execute(f"{columns_query} WHERE column_name = 'class_size'")
     # One for each k: numbers of rows, and nothing else.
-    held = [project.execute(f'SELECT * FROM "{schema}"."{name}"') for schema, name in tables]
-    assert sorted(sorted(rows) for rows in held) == [[(1,)], [(1,), (2,)], [(1,), (2,), (3,)]]
+    stored_failures = [
+        project.execute(f'SELECT * FROM "{schema}"."{name}"') for schema, name in tables
+    ]
+    assert sorted(sorted(rows) for rows in stored_failures) == [
+        [(1,)],
+        [(1,), (2,)],
+        [(1,), (2,), (3,)],
+    ]
 
 
 @pytest.mark.scheduler("dbt")

@@ -27,7 +27,7 @@ from dbanon.doors.sql_script import arguments
 from dbanon.job.job import Job
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
-from tests.postgres.kept import kept
+from tests.postgres.connection_pool import pooled
 from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo
 from tests.sql.wrong_inputs import CALLS, CONNECTED, RIGHT, TABLES, WRONG
@@ -226,7 +226,7 @@ def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | No
 
 def by_sql(kind: type[errors.DbanonError], url: str, case_input: CaseInput) -> str:
     # Kept: to load Python and dbanon anew takes longer than all else.
-    with kept(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
+    with pooled(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
         connection.execute(case_input.sql.encode(), case_input.values or None)
     diagnostics = caught.value.diag
     assert diagnostics.sqlstate == (case_input.sqlstate or kind.sqlstate), (

@@ -33,7 +33,7 @@ def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
 
     With the roles that dumps name.
     """
-    made: dict[str, str] = {}
+    templates: dict[str, str] = {}
     with ExitStack() as left, sql_server.roles_dropped():
         for role in ("dbanon_admin", "dbanon_runner", "dbanon_reader"):
             # Of the whole server: another database's installation may have made them.
@@ -46,12 +46,12 @@ def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
             sql_server.execute(f"ALTER ROLE {role} PASSWORD 'old'")
 
         def restored(name: str) -> str:
-            if name not in made:
+            if name not in templates:
                 url = sql_server.create_database()
-                made[name] = url.rpartition("/")[2]
-                left.callback(sql_server.drop_database, made[name])
+                templates[name] = url.rpartition("/")[2]
+                left.callback(sql_server.drop_database, templates[name])
                 sql_server.psql(fixture_bytes(f"{name}.sql").decode(), url=url)
-            return made[name]
+            return templates[name]
 
         yield restored
         # Before the roles, which own what is in them.

@@ -60,7 +60,7 @@ NEW_COLUMNS = {
 Upgrade = Callable[[Database], None]
 
 
-def found(database: Database, name: str) -> Any:
+def verified(database: Database, name: str) -> Any:
     return verify(open_store(database.url), parse_relation(name))
 
 
@@ -91,7 +91,7 @@ def test_the_fixtures_are_of_the_old_version(old: Database) -> None:
 def test_old_releases_before_anything_is_written(old: Database) -> None:
     """Reading brings no ledger up to date; it has no digest then, and nobody says 'unchanged'."""
     for name in ("plain", "shown", "persons", "modelled"):
-        before = found(old, f"release.{name}")
+        before = verified(old, f"release.{name}")
         assert (before.unchanged, before.digest) == (None, "not recorded")
         assert before.k_achieved >= 3
 
@@ -128,16 +128,16 @@ def test_old_releases_are_verified(old: Database, upgrade: Upgrade) -> None:
     upgrade(old)
     old.anonymize(**(JOB | {"output": "release.first_of_now"}))
     for name in (*CLIENT, "shown"):
-        again = found(old, f"release.{name}")
+        again = verified(old, f"release.{name}")
         assert (again.unchanged, again.digest) == (None, "not recorded"), name
-    assert found(old, "release.first_of_now").unchanged
+    assert verified(old, "release.first_of_now").unchanged
     done = CliRunner().invoke(main, ["verify", old.url, "release.plain"], env={"COLUMNS": "200"})
     assert done.exit_code == 0
     assert "digest not recorded" in done.stdout
     table = old.relation("release.plain")
     old.execute(f"ALTER TABLE {table} ADD COLUMN full_name {old.types['text']}")
     with pytest.raises(ReleaseChanged, match="columns differ"):
-        found(old, "release.plain")
+        verified(old, "release.plain")
 
 
 def test_old_releases_are_replaced(old: Database, upgrade: Upgrade) -> None:
@@ -145,14 +145,14 @@ def test_old_releases_are_replaced(old: Database, upgrade: Upgrade) -> None:
     # By their owner: another role's view would show a table that it may not read.
     url = as_role(old, "old_clerk") if old.name == "postgresql" else old.url
     for kind, name in (("table", "plain"), ("view", "shown")):
-        given = JOB if kind == "table" else JOB | {"sensitive": [], "keep": ["ill"]}
+        arguments = JOB if kind == "table" else JOB | {"sensitive": [], "keep": ["ill"]}
         old.anonymize(
             database=create_engine(url, poolclass=NullPool) if url != old.url else url,
-            **(given | {"output": f"release.{name}"}),
+            **(arguments | {"output": f"release.{name}"}),
             output_kind=kind,
             if_exists="replace",
         )
-        assert found(old, f"release.{name}").unchanged
+        assert verified(old, f"release.{name}").unchanged
     key = "release_plain" if old.name == "sqlite" else "release.plain"
     assert releases(old)[key] == 2
     current = old.rows(
@@ -164,20 +164,20 @@ def test_old_releases_are_replaced(old: Database, upgrade: Upgrade) -> None:
 
 def test_superseded_tables_of_before_are_dropped(old: Database, upgrade: Upgrade) -> None:
     upgrade(old)
-    kept = [
+    remaining = [
         name
         for (name,) in old.rows(
             f"SELECT relation_name FROM {old.ledger()} WHERE output_kind = 'view'"
             " ORDER BY created_at"
         )
     ]
-    assert len(kept) == 3
+    assert len(remaining) == 3
     dropped = collect_garbage(open_store(old.url), keep_last=1)
-    assert [name.rpartition(".")[2] for name in dropped] == kept[:1]
+    assert [name.rpartition(".")[2] for name in dropped] == remaining[:1]
     names = {name for _, name in old.relations()}
-    assert set(kept[1:]) <= names
-    assert kept[0] not in names
-    assert found(old, "release.shown").k_achieved == 5
+    assert set(remaining[1:]) <= names
+    assert remaining[0] not in names
+    assert verified(old, "release.shown").k_achieved == 5
 
 
 def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None:
@@ -198,7 +198,7 @@ def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None
         output="release.synthetic",
     )
     assert (report.spent, report.total) == (10.0, 20.0)
-    assert found(old, "release.synthetic").unchanged
+    assert verified(old, "release.synthetic").unchanged
     now = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
     assert now - before == Counter({None: 1})
 
@@ -302,8 +302,8 @@ def test_old_functions_say_what_to_do(name: str) -> None:
     """What functions of 0.1.0 run with this package until somebody upgrades them."""
     scope: dict[str, Any] = {}
     exec("from dbanon import plpython", scope)
-    given = () if name == "check" else ("{}",)
-    outcome = getattr(scope["plpython"], name)(None, "0.1.0", *given)
+    arguments = () if name == "check" else ("{}",)
+    outcome = getattr(scope["plpython"], name)(None, "0.1.0", *arguments)
     if name == "classes":
         # One row with the error in place of rows.
         [(_, _, outcome)] = outcome

@@ -116,28 +116,28 @@ def test_rules_of_earlier_versions(
 ) -> None:
     url = old_rules(revision)
     bring(url, backend_path)
-    wanted: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
+    arguments: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
     for name, (owner, _, _, counts) in CASES.items():
-        states = {one.state for one in dbanon.rules(url, f"app.{name}")}
+        states = {rule.state for rule in dbanon.rules(url, f"app.{name}")}
         if bring is as_it_is and name == "rebuilt":
             assert states == {"another table"}
             continue
         assert states == {"current" if counts else "not trusted"}, name
         if counts:
-            dbanon.plan(url, table=f"app.{name}", **wanted)
+            dbanon.plan(url, table=f"app.{name}", **arguments)
         else:
             with pytest.raises(RulesNotTrusted):
-                dbanon.plan(url, table=f"app.{name}", **wanted)
+                dbanon.plan(url, table=f"app.{name}", **arguments)
         if bring is not as_it_is:
             recorded = sql_server.execute(
                 "SELECT DISTINCT owner FROM dbanon.rule WHERE source = %s", f"app.{name}", url=url
             )
             assert recorded == [(owner if counts else None,)], name
-    assert [one.state for one in dbanon.rules(url) if one.source == "app.gone"] == ["no table"]
+    assert [rule.state for rule in dbanon.rules(url) if rule.source == "app.gone"] == ["no table"]
     # The owner declares them again as they are, and from then on they count.
     listed = dbanon.rules(url, "app.left_behind")
-    assert {one.state for one in dbanon.declare(url, "app.left_behind", listed)} == {"current"}
-    assert dbanon.plan(url, table="app.left_behind", **wanted)
+    assert {rule.state for rule in dbanon.declare(url, "app.left_behind", listed)} == {"current"}
+    assert dbanon.plan(url, table="app.left_behind", **arguments)
     assert dbanon.undeclare(url, "app.given_away", ["name"])[-1].state == "no rule"
 
 
@@ -148,7 +148,7 @@ def test_rules_of_an_earlier_version_follow_their_table_afterwards(
     url = old_rules("0011")
     install.upgrade(url)
     sql_server.execute("ALTER TABLE app.rebuilt RENAME TO moved", url=url)
-    assert {one.state for one in dbanon.rules(url, "app.moved")} == {"current"}
+    assert {rule.state for rule in dbanon.rules(url, "app.moved")} == {"current"}
     install.upgrade(url)
     assert sql_server.execute(
         "SELECT count(*) FROM dbanon.rule WHERE source = 'app.moved'", url=url
@@ -190,10 +190,10 @@ def test_rules_of_files_go_on(tmp_path: Path) -> None:
         """ ('person', 'name', '{"role": "drop"}', '2026-01-01')"""
     )
     for file in (url, sqlite.url):
-        wanted = {"table": "person", "declared": True, "k": 5}
-        assert dbanon.anonymize(file, output="release.one", **wanted).rows_out == 60
-        found = dbanon.declare(file, "person", {"name": "identifier"})
-        assert [one.role for one in found] == ["quasi_identifier", "identifier"]
-        assert dbanon.anonymize(file, output="release.two", **wanted).rows_out == 60
-        found = dbanon.undeclare(file, "person", ["age"])
-        assert [one.state for one in found] == ["no rule", "current"]
+        arguments = {"table": "person", "declared": True, "k": 5}
+        assert dbanon.anonymize(file, output="release.one", **arguments).rows_out == 60
+        rules = dbanon.declare(file, "person", {"name": "identifier"})
+        assert [rule.role for rule in rules] == ["quasi_identifier", "identifier"]
+        assert dbanon.anonymize(file, output="release.two", **arguments).rows_out == 60
+        rules = dbanon.undeclare(file, "person", ["age"])
+        assert [rule.state for rule in rules] == ["no rule", "current"]

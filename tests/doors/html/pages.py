@@ -34,7 +34,7 @@ HOSTILE = (
 
 
 @dataclass(frozen=True)
-class Made:
+class Release:
     """A release, what its database has of it, and a sweep beside it."""
 
     report: Report
@@ -46,7 +46,7 @@ def rows(n: int = 400, seed: int = 3) -> list[tuple[Any, ...]]:
     """Invented persons; the first has values that nobody shares and nobody comes near."""
     rng = np.random.default_rng(seed)
     kinds = ["none", "flu", "asthma", "migraine"]
-    found: list[tuple[Any, ...]] = [
+    records: list[tuple[Any, ...]] = [
         (
             i,
             date(1940, 1, 1) + timedelta(days=int(rng.integers(0, 25_000))),
@@ -57,16 +57,16 @@ def rows(n: int = 400, seed: int = 3) -> list[tuple[Any, ...]]:
         )
         for i in range(n)
     ]
-    found[0] = (0, date(1899, 7, 3), 12345.678, 12345, "zyxomma petiolatum", "site 1")
-    return found
+    records[0] = (0, date(1899, 7, 3), 12345.678, 12345, "zyxomma petiolatum", "site 1")
+    return records
 
 
-def made(
+def make_release(
     names: Sequence[str] = ("born", "height", "income", "illness", "site"),
     *,
     evaluated: bool = True,
     **options: Any,
-) -> Made:
+) -> Release:
     """A release of these persons in DuckDB, their columns under these names."""
     connection = duckdb.connect()
     kinds = ("DATE", "DOUBLE", "INTEGER", "VARCHAR", "VARCHAR")
@@ -74,7 +74,7 @@ def made(
     connection.execute(f"CREATE TABLE people (id INTEGER PRIMARY KEY, {columns})")
     persons = rows()
     connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", persons)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": "people",
         "output": "released",
         "k": 5,
@@ -82,13 +82,13 @@ def made(
         "sensitive": [names[3]],
         "keep": [names[4]],
     }
-    report = dbanon.anonymize(connection, **(given | options))
+    report = dbanon.anonymize(connection, **(arguments | options))
     looked = look(open_store(connection), parse_relation(report.output))
     if not evaluated:
-        return Made(report, looked)
+        return Release(report, looked)
     numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
     figures = Evaluated(figures_of(numbers, 5, names[:3]))
-    return Made(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
+    return Release(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
 
 
 def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from dbanon.doors.html.page import page, write
-from tests.doors.html.pages import HOSTILE, Made, made
+from tests.doors.html.pages import HOSTILE, Release, make_release
 
 pytestmark = pytest.mark.slow
 
 
-def written(folder: Path, found: Made) -> Path:
-    text = page(found.report, look=found.look, tradeoff=found.tradeoff)
+def written(folder: Path, release: Release) -> Path:
+    text = page(release.report, look=release.look, tradeoff=release.tradeoff)
     write(text, folder / "report.html")
     return folder / "report.html"
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("page"), made())
+    return written(tmp_path_factory.mktemp("page"), make_release())
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("hostile"), made(HOSTILE))
+    return written(tmp_path_factory.mktemp("hostile"), make_release(HOSTILE))
 
 
 class Opened:
@@ -70,10 +70,10 @@ def test_its_policy_stops_what_is_planted(browser: Any, file: Path, tmp_path: Pa
     planted.write_text(text.replace("<main>", hole), encoding="utf-8")
     # The image is there, and seen where the policy is not.
     (tmp_path / "open.html").write_text(hole, encoding="utf-8")
-    for path, shown in ((planted, 0), (tmp_path / "open.html", 9)):
+    for path, width in ((planted, 0), (tmp_path / "open.html", 9)):
         opened = Opened(browser, path)
-        assert opened.page.evaluate("document.images[0].naturalWidth") == shown
-        assert (opened.page.title() == "run") == bool(shown)
+        assert opened.page.evaluate("document.images[0].naturalWidth") == width
+        assert (opened.page.title() == "run") == bool(width)
         opened.context.close()
 
 

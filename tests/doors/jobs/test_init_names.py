@@ -33,7 +33,7 @@ def test_check_takes_what_init_writes_of_any_name(names: list[str], tmp_path: Pa
     """Columns have them, and one of a longer name, which says whose a row is, and the key."""
     path = tmp_path / "a.duckdb"
     quoted = ['"' + name.replace('"', '""') for name in names]
-    columns = ", ".join(f'range % {3 + i} AS {one}"' for i, one in enumerate(quoted))
+    columns = ", ".join(f'range % {3 + i} AS {name}"' for i, name in enumerate(quoted))
     with duckdb.connect(str(path)) as connection:
         connection.execute(
             f'CREATE TABLE people AS SELECT {columns}, range // 2 AS {quoted[0]} person id",'

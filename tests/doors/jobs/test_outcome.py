@@ -93,18 +93,18 @@ def https(
     folder: Path, monkeypatch: pytest.MonkeyPatch, answer: int = 200
 ) -> Iterator[tuple[str, list[Any]]]:
     """A server on this machine with a certificate that this process trusts; what it was sent."""
-    found: list[Any] = []
+    requests: list[Any] = []
 
     class Hook(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.append((self.path, self.headers["Content-Type"], json.loads(body)))
+            requests.append((self.path, self.headers["Content-Type"], json.loads(body)))
             self.send_response(answer)
             self.send_header("Location", "/elsewhere")
             self.end_headers()
 
         def do_GET(self) -> None:
-            found.append(("GET", self.path))
+            requests.append(("GET", self.path))
             self.send_response(200)
             self.end_headers()
 
@@ -145,7 +145,7 @@ def https(
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"https://127.0.0.1:{server.server_port}/hook?token=hush-hush-7311", found
+        yield f"https://127.0.0.1:{server.server_port}/hook?token=hush-hush-7311", requests
     finally:
         server.shutdown()
         thread.join()
@@ -153,9 +153,9 @@ def https(
 
 
 def test_a_webhook_is_sent_the_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with https(tmp_path, monkeypatch) as (url, found):
+    with https(tmp_path, monkeypatch) as (url, requests):
         notify((Notice(("failure",), webhook=url),), FAILED)
-    assert found == [("/hook?token=hush-hush-7311", "application/json", FAILED.fields)]
+    assert requests == [("/hook?token=hush-hush-7311", "application/json", FAILED.fields)]
 
 
 @pytest.mark.slow
@@ -164,11 +164,11 @@ def test_a_webhook_that_fails_is_a_warning_without_its_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int
 ) -> None:
     with (
-        https(tmp_path, monkeypatch, answer) as (url, found),
+        https(tmp_path, monkeypatch, answer) as (url, requests),
         pytest.warns(NotTold) as warned,
     ):
         notify((Notice(("failure",), webhook=url),), FAILED)
-    assert len(found) == 1, "a redirect is not followed"
+    assert len(requests) == 1, "a redirect is not followed"
     assert "hush-hush" not in str(warned[0].message)
 
 
@@ -180,8 +180,8 @@ def test_no_other_url_is_opened(url: str) -> None:
 
 
 def test_a_certificate_that_nobody_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with https(tmp_path, monkeypatch) as (url, found):
+    with https(tmp_path, monkeypatch) as (url, requests):
         monkeypatch.delenv("SSL_CERT_FILE")
         with pytest.warns(NotTold, match="webhook"):
             notify((Notice(("failure",), webhook=url),), FAILED)
-    assert found == []
+    assert requests == []

@@ -33,10 +33,10 @@ def test_a_wrong_file_is_refused_at_its_line_and_path(tmp_path: Path, wrong: Wro
     assert SECRET not in done.stdout + done.stderr
     with pytest.raises(JobFileInvalid) as refused:
         read_job_file(tmp_path / "job.yaml")
-    found = refused.value.problems
-    place = (wrong.expected_line, wrong.path)
-    assert [(one.line, one.path) for one in found] == [place]  # type: ignore[attr-defined]
-    assert wrong.said in str(found[0])
+    problems = refused.value.problems
+    location = (wrong.expected_line, wrong.path)
+    assert [(problem.line, problem.path) for problem in problems] == [location]  # type: ignore[attr-defined]
+    assert wrong.message in str(problems[0])
     assert SECRET not in str(refused.value)
     # The other commands on a file say the same.
     for command in ("run", "plan"):
@@ -63,7 +63,7 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
     assert "has 6 problems" in done.stderr
-    for place in (
+    for location in (
         "line 1: version",
         "line 7: defaults.k",
         "line 12: jobs.0.colums",
@@ -71,7 +71,7 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
         "line 16: jobs.0.columns.id",
         "line 27: jobs.0.output.keep_last",
     ):
-        assert place in done.stderr
+        assert location in done.stderr
     assert SECRET not in done.stderr
 
 
@@ -115,7 +115,7 @@ jobs:
     withhold_failing: true
     output: {table: others}
 """
-SAID = (
+MESSAGES = (
     "line 2: source.url: must be a URL with its scheme",
     "line 3: target.url: must be a database",
     "line 6: jobs.0: entity must be a column of role identifier",
@@ -142,8 +142,8 @@ SAID = (
 def test_really_all_is_said_at_once(tmp_path: Path) -> None:
     done = check(tmp_path, ALL_WRONG)
     assert done.exit_code == 2
-    assert [text for text in SAID if text not in done.stderr] == []
-    assert f"has {len(SAID)} problems" in done.stderr, done.stderr
+    assert [text for text in MESSAGES if text not in done.stderr] == []
+    assert f"has {len(MESSAGES)} problems" in done.stderr, done.stderr
     assert "clinic" not in done.stderr
 
 
@@ -174,7 +174,7 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", "is empty"),
         (b"# nothing\n", "is empty"),
@@ -187,10 +187,10 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
     ],
     ids=["empty", "comment", "scalar", "list", "encoding", "large", "deep", "digits"],
 )
-def test_what_is_no_job_file(tmp_path: Path, text: bytes, said: str) -> None:
+def test_what_is_no_job_file(tmp_path: Path, text: bytes, message: str) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert isinstance(done.exception, SystemExit)
 
 

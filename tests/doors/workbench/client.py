@@ -80,7 +80,7 @@ class Client:
     def sent(self, name: str, fields: Mapping[str, Any]) -> str:
         """Send a form that is taken; the page that it leads to, once nothing runs any more."""
         answer = self.post(name, fields)
-        assert answer.status == 303, said(answer.body)
+        assert answer.status == 303, text_of(answer.body)
         return self.page(answer.headers["Location"].rpartition("/")[2])
 
     def done(self, name: str, fields: Mapping[str, Any]) -> str:
@@ -88,28 +88,28 @@ class Client:
         page = self.sent(name, fields)
         task = self.routes.bench.tasks.current
         assert task is not None
-        assert (task.state, task.error) == ("done", None), said(page)
+        assert (task.state, task.error) == ("done", None), text_of(page)
         return page
 
     def form(self, page: str, action: str) -> dict[str, str]:
         """The fields of a form as a browser would send them untouched."""
         text = re.search(rf'<form method="post" action="{action}".*?</form>', page, re.S)
         assert text is not None, action
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for tag in re.findall(r"<input [^>]*>", text[0]):
-            given = {k: unescape(v) for k, v in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-            if given.get("type") not in ("checkbox", "radio") or " checked" in tag:
-                found[given["name"]] = given.get("value", "")
+            attributes = {k: unescape(v) for k, v in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+            if attributes.get("type") not in ("checkbox", "radio") or " checked" in tag:
+                fields[attributes["name"]] = attributes.get("value", "")
         for name, options in re.findall(
             r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', text[0], re.S
         ):
             chosen = re.search(r'<option value="([^"]*)" selected', options)
-            found[name] = unescape(chosen[1]) if chosen else ""
+            fields[name] = unescape(chosen[1]) if chosen else ""
         # Those of now are sent with each form.
-        return {name: value for name, value in found.items() if name not in self.keys()}
+        return {name: value for name, value in fields.items() if name not in self.keys()}
 
 
-def said(page: str) -> str:
+def text_of(page: str) -> str:
     """What a page says, without its tags."""
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
 
@@ -139,4 +139,4 @@ def key_of(address: str) -> str:
     return parse_qs(urlsplit(address).query)["key"][0]
 
 
-_none: Callable[..., Any] = lambda *given: None  # noqa: E731
+_none: Callable[..., Any] = lambda *arguments: None  # noqa: E731

@@ -28,7 +28,7 @@ COLUMNS = {
 
 def rows(n: int = 400) -> list[list[Any]]:
     """Invented persons; four of them have what nobody else has."""
-    found: list[list[Any]] = [
+    table_rows: list[list[Any]] = [
         [
             i + 10_000_000,
             f"{1950 + i * 7 % 40}-{1 + i * 5 % 12:02d}-{1 + i * 3 % 28:02d}",
@@ -41,7 +41,7 @@ def rows(n: int = 400) -> list[list[Any]]:
         for i in range(n)
     ]
     for i in range(4):
-        found[i * 50][1:] = [
+        table_rows[i * 50][1:] = [
             "1899-07-03",
             "QX77",
             "zyxomma",
@@ -49,14 +49,16 @@ def rows(n: int = 400) -> list[list[Any]]:
             "zyxomma petiolatum",
             "zyxomma",
         ]
-    return found
+    return table_rows
 
 
-def loaded(place: Path, table: str, columns: Iterable[str], given: Iterable[Sequence[Any]]) -> str:
+def loaded(
+    folder: Path, table: str, columns: Iterable[str], records: Iterable[Sequence[Any]]
+) -> str:
     """The URL of a database with this table, quoted by the caller."""
-    with closing(sqlite3.connect(place / "people.db")) as connection:
+    with closing(sqlite3.connect(folder / "people.db")) as connection:
         connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-        filled = [tuple(row) for row in given]
+        filled = [tuple(row) for row in records]
         marks = ", ".join("?" * len(filled[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({marks})", filled)
         connection.commit()

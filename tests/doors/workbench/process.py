@@ -23,11 +23,11 @@ class Process:
         self.started = started
         assert started.stdout is not None
         self.address = started.stdout.readline().strip()
-        found = urlsplit(self.address)
-        self.host, self.path = found.netloc, found.path.rstrip("/")
+        parts = urlsplit(self.address)
+        self.host, self.path = parts.netloc, parts.path.rstrip("/")
         self.cookie = ""
-        if found.netloc:
-            sent = self.ask("GET", f"{found.path}?{found.query}")
+        if parts.netloc:
+            sent = self.ask("GET", f"{parts.path}?{parts.query}")
             self.cookie = str(sent.getheader("Set-Cookie")).partition(";")[0]
 
     def ask(self, method: str, target: str, body: str = "") -> http.client.HTTPResponse:
@@ -51,17 +51,17 @@ class Process:
         return page
 
     def post(self, name: str, fields: Mapping[str, Any], page: str = "columns") -> int:
-        shown = self.page(page)
+        content = self.page(page)
         keys = {
-            key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', shown)[0])
+            key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', content)[0])
             for key in ("form", "revision", "page")
         }
         return self.ask("POST", f"{self.path}/{name}", urlencode({**keys, **fields})).status
 
     def ended(self) -> tuple[int, str]:
         """Its exit code and what it said on stderr."""
-        _, said = self.started.communicate(timeout=30)
-        return self.started.returncode, said
+        _, output = self.started.communicate(timeout=30)
+        return self.started.returncode, output
 
 
 @contextmanager

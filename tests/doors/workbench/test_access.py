@@ -98,9 +98,9 @@ def test_keys_are_compared_in_constant_time(
 ) -> None:
     compared: list[tuple[bytes, bytes]] = []
 
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((one, other))
-        return hmac.compare_digest(one, other)
+    def compare(first: bytes, other: bytes) -> bool:
+        compared.append((first, other))
+        return hmac.compare_digest(first, other)
 
     class Spied:
         compare_digest = staticmethod(compare)
@@ -109,20 +109,20 @@ def test_keys_are_compared_in_constant_time(
     client.ask("GET", f"{client.access.path}/?key=k", {"host": [HOST]})
     client.get("columns", cookie=["dbanon=c"])
     client.post("look", {"form": "f"})
-    own = client.access
-    assert (b"k", own.key.encode()) in compared
-    assert (b"c", own.cookie.encode()) in compared
-    assert (b"f", own.form.encode()) in compared
+    access = client.access
+    assert (b"k", access.key.encode()) in compared
+    assert (b"c", access.cookie.encode()) in compared
+    assert (b"f", access.form.encode()) in compared
 
 
 def test_all_keys_are_long_and_differ() -> None:
-    one, other = Access(1), Access(1)
-    keys = [k for a in (one, other) for k in (a.path, a.key, a.cookie, a.form)]
+    first, other = Access(1), Access(1)
+    keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form)]
     assert len(set(keys)) == 8
     # Of 6 bits a character.
     assert all(len(key) >= 22 for key in keys)
-    assert one.key not in repr(one)
-    assert key_of(one.address) == one.key
+    assert first.key not in repr(first)
+    assert key_of(first.address) == first.key
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
@@ -196,10 +196,10 @@ def test_long_and_odd_addresses(client: Client) -> None:
 
 def test_the_policy_has_no_hole() -> None:
     assert "unsafe" not in POLICY
-    given = dict(part.strip().split(" ", 1) for part in POLICY.split(";"))
-    assert given["default-src"] == "'none'"
-    assert given["frame-ancestors"] == given["base-uri"] == "'none'"
-    assert set(given.values()) <= {"'none'", "'self'"}
+    directives = dict(part.strip().split(" ", 1) for part in POLICY.split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["frame-ancestors"] == directives["base-uri"] == "'none'"
+    assert set(directives.values()) <= {"'none'", "'self'"}
     assert HEADERS["X-Frame-Options"] == "DENY"
 
 
@@ -212,7 +212,7 @@ def test_pages_have_no_script_but_their_own(client: Client) -> None:
 def test_an_error_of_ours_says_where_and_no_more(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*given: Any) -> None:
+    def broken(*arguments: Any) -> None:
         raise ValueError("zyxomma")
 
     monkeypatch.setattr(client.routes.__class__, "_got", broken)

@@ -22,7 +22,7 @@ from tests.doors.workbench.process import Process, process
 pytestmark = pytest.mark.slow
 
 
-def write_month(place: Path, month: int, n: int = 240) -> None:
+def write_month(folder: Path, month: int, n: int = 240) -> None:
     """The file of a month, of invented persons."""
     rng = np.random.default_rng(month)
     lines = ["patient_name,born,ward,height_cm,diagnosis"]
@@ -32,14 +32,14 @@ def write_month(place: Path, month: int, n: int = 240) -> None:
         f"{('flu', 'gout', 'asthma')[int(rng.integers(0, 3))]}"
         for i in range(n)
     ]
-    (place / "patients.csv").write_text("\n".join(lines) + "\n")
+    (folder / "patients.csv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Process]:
     write_month(tmp_path, 1)
-    with process(tmp_path, "file:patients.csv", "--table", "patients") as found:
-        yield found
+    with process(tmp_path, "file:patients.csv", "--table", "patients") as bench:
+        yield bench
 
 
 class Tab:
@@ -135,7 +135,7 @@ def test_from_a_csv_file_to_a_monthly_run(
     assert tab.page.inner_text("h1") == "release.patients"
     sound()
     assert tab.lines == []
-    assert {one.split("/")[2] for one in tab.requests} == {bench.host}
+    assert {request.split("/")[2] for request in tab.requests} == {bench.host}
     context.close()
     looks(browser, axe, bench)
     assert released(tmp_path) == 240
@@ -188,15 +188,15 @@ def looks(browser: Any, axe: Any, bench: Process) -> None:
     context.close()
 
 
-def released(place: Path) -> int:
-    with duckdb.connect(str(place / "patients-releases.duckdb"), read_only=True) as connection:
-        found = connection.execute(
+def released(folder: Path) -> int:
+    with duckdb.connect(str(folder / "patients-releases.duckdb"), read_only=True) as connection:
+        release = connection.execute(
             "SELECT count(*), min(n) FROM (SELECT count(*) OVER"
             " (PARTITION BY born, ward, height_cm) AS n FROM release.patients)"
         ).fetchone()
-    assert found is not None
-    assert found[1] >= 3
-    return int(found[0])
+    assert release is not None
+    assert release[1] >= 3
+    return int(release[0])
 
 
 @contextmanager
@@ -212,7 +212,7 @@ def another_page(html: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
             self.end_headers()
             self.wfile.write(html.encode())
 
-        def log_message(self, *given: Any) -> None:
+        def log_message(self, *arguments: Any) -> None:
             """Nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
@@ -229,17 +229,17 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
     """A page that knows even the path can neither read, frame nor change a thing."""
     context = browser.new_context()
     tab = Tab(context, bench.address)
-    own = f"http://{bench.host}{bench.path}"
+    base = f"http://{bench.host}{bench.path}"
     html = (
-        f"<iframe src='{own}/columns'></iframe><form method=post action='{own}/look'>"
-        f"<button>go</button></form><a href='{own}/columns'>there</a>"
-        f"<script src='{own}/workbench.js'></script>"
+        f"<iframe src='{base}/columns'></iframe><form method=post action='{base}/look'>"
+        f"<button>go</button></form><a href='{base}/columns'>there</a>"
+        f"<script src='{base}/workbench.js'></script>"
     )
     with another_page(html) as (address, headers):
         other = context.new_page()
         other.goto(f"{address}{bench.path}x/")
         assert "cookie" not in headers[0]
-        read = other.evaluate(f"fetch('{own}/columns').then(() => 'read', () => 'refused')")
+        read = other.evaluate(f"fetch('{base}/columns').then(() => 'read', () => 'refused')")
         assert read == "refused"
         assert "Columns" not in (other.frames[1].content() if len(other.frames) > 1 else "")
         other.click("button")
@@ -250,10 +250,12 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
         # No address of ours goes anywhere.
         tab.page.evaluate("url => { location.href = url }", f"{address}/")
         tab.page.wait_for_url(f"{address}/")
-        assert all(bench.host not in one.get("referer", "") for one in headers)
+        assert all(
+            bench.host not in request_headers.get("referer", "") for request_headers in headers
+        )
         assert len(headers) >= 2
     # Two tabs: the second's decision stands, the first is told of it and keeps its own values.
-    first, second = Tab(context, f"{own}/columns"), Tab(context, f"{own}/columns")
+    first, second = Tab(context, f"{base}/columns"), Tab(context, f"{base}/columns")
     second.page.select_option("#role-2", "drop")
     second.page.click("form[action=columns] button")
     first.page.click("form[action=columns] button")
@@ -266,18 +268,18 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
     first.page.wait_for_selector("#reason-4:focus")
     first.page.fill("#reason-4", "of no person")
     first.page.keyboard.press("Enter")
-    first.page.wait_for_url(f"{own}/trees")
-    first.page.goto(f"{own}/columns")
+    first.page.wait_for_url(f"{base}/trees")
+    first.page.goto(f"{base}/columns")
     for role in ("quasi_identifier", "drop"):
         first.page.select_option("#role-2", role)
         first.page.select_option("#role-4", "sensitive")
         first.page.click("form[action=columns] button")
-        first.page.wait_for_url(f"{own}/trees")
+        first.page.wait_for_url(f"{base}/trees")
         first.page.go_back()
     # Without scripts the page comes again by itself until its task is over.
     quiet = browser.new_context(java_script_enabled=False)
     plain = Tab(quiet, bench.address)
-    plain.page.goto(f"{own}/sweep")
+    plain.page.goto(f"{base}/sweep")
     plain.page.fill("#to", "4")
     plain.page.click("form[action=sweep] button")
     plain.page.wait_for_selector("form[action=choose]", timeout=60_000)
@@ -291,11 +293,11 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
             bench.started.wait()
         route.continue_()
 
-    first.page.goto(f"{own}/sweep")
+    first.page.goto(f"{base}/sweep")
     first.page.fill("#sample", "100000")
     first.page.fill("#to", "40")
     first.page.check("[name=again]")
-    first.page.route(f"{own}/sweep", kill_before_the_first_look)
+    first.page.route(f"{base}/sweep", kill_before_the_first_look)
     first.page.click("form[action=sweep] button")
     first.page.wait_for_selector("text=does not answer any more", timeout=30_000)
     context.close()

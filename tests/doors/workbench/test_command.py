@@ -30,7 +30,7 @@ READING = Reading(
 )
 
 
-def write_table(place: Path) -> None:
+def write_table(folder: Path) -> None:
     """A file that is read rightly only as ``READING`` says."""
     lines = ["id;born;code;area;pay;illness;note"]
     lines += [
@@ -40,15 +40,15 @@ def write_table(place: Path) -> None:
         f"{('flu', 'asthma', 'gout')[i * 5 % 3]};open"
         for i in range(400)
     ]
-    (place / "people.csv").write_text("\n".join(lines) + "\n")
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path)
-    with workbench("file:people.csv", "people", tmp_path, reading=READING) as found:
-        yield found
+    with workbench("file:people.csv", "people", tmp_path, reading=READING) as opened:
+        yield opened
 
 
 ROLES = {
@@ -108,8 +108,8 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     assert figure(report["information_loss"]) == figure(point.loss)
     assert f'<td class="number">{figure(point.loss)}</td>' in page
     # The job file makes the same.
-    made = client.done("run", {})
-    assert "Released" in made
+    release_page = client.done("run", {})
+    assert "Released" in release_page
     assert client.routes.bench.made is not None
 
 
@@ -168,10 +168,10 @@ def test_each_form_of_an_option_is_read_again() -> None:
     )
     line = job_command("duckdb:///x.duckdb", job, {"a,b": "name:tree"}, "sqlite:///y")
     options = python_options(anonymize.make_context("anonymize", shlex.split(line)[2:]).params)
-    for one in all_parameters(Job):
-        if one.name not in ("chain", "hierarchies", "memory_limit", "exports"):
+    for parameter in all_parameters(Job):
+        if parameter.name not in ("chain", "hierarchies", "memory_limit", "exports"):
             parts = (job.policy, job.reading, job.pseudonymized, job)
-            part = next(part for part in parts if one in parameters(type(part)))
-            assert options[one.name] == getattr(part, one.name), one.name
+            part = next(part for part in parts if parameter in parameters(type(part)))
+            assert options[parameter.name] == getattr(part, parameter.name), parameter.name
     assert options["hierarchies"] == {"a,b": "name:tree"}
     assert options["target"] == "sqlite:///y"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dbanon
-from tests.doors.workbench.client import Client, said, workbench
+from tests.doors.workbench.client import Client, text_of, workbench
 from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 TYPED: dict[str, dict[str, str]] = {
@@ -73,7 +73,7 @@ def test_a_wrong_value_leaves_the_others(client: Client, name: str, wrong: dict[
     assert "report" not in client.form(answer.body, name) or name != "job"
     marked = re.findall(r'<(?:select|input) id="([^"]*)"[^>]*aria-invalid="true"', answer.body)
     # A tree's row is marked at the choice of its kind.
-    fields = [one.replace("intervals", "tree") for one in wrong if one != "role-0"]
+    fields = [name.replace("intervals", "tree") for name in wrong if name != "role-0"]
     assert set(marked) == set(fields)
     focused = re.findall(r'id="([^"]*)"[^>]* autofocus', answer.body)
     assert focused == marked[:1]
@@ -91,8 +91,8 @@ def test_a_task_that_fails_leaves_its_form(client: Client, tmp_path: Path) -> No
     (tmp_path / "broken.csv").write_text("".join(f"a,b{i},c{i}\n" for i in range(3000)))
     sent = TYPED["trees"] | {"tree-3": "file", "file-3": "broken.csv"}
     page = client.sent("trees", sent)
-    shown = client.form(page, "trees")
-    assert {name: shown[name] for name in sent if name != "file-3"} == {
+    fields = client.form(page, "trees")
+    assert {name: fields[name] for name in sent if name != "file-3"} == {
         name: text for name, text in sent.items() if name != "file-3"
     }
     assert re.findall(r'id="([^"]*)"[^>]* autofocus', page) == ["tree-3"]
@@ -130,10 +130,10 @@ def test_back_and_save_again(client: Client) -> None:
     page = client.page("sweep")
     tried = keys_of(page)
     swept(client, **tried)
-    shown = client.page("sweep")
-    [digest] = re.findall(r'name="tried" value="(\w+)"', shown)
+    sweep_page = client.page("sweep")
+    [digest] = re.findall(r'name="tried" value="(\w+)"', sweep_page)
     swept(client, to=4, **tried)
-    client.sent("choose", keys_of(shown) | {"tried": digest, "point": "gaa_cp/5"})
+    client.sent("choose", keys_of(sweep_page) | {"tried": digest, "point": "gaa_cp/5"})
     assert client.routes.bench.chosen.k == 5
     page = client.page("job")
     written = client.form(page, "job") | keys_of(page)
@@ -155,11 +155,11 @@ def test_only_a_conflict_is_refused(client: Client) -> None:
     sent = form | {"role-4": "sensitive", "role-6": "keep", "reason-6": "mine"}
     answer = client.post("columns", sent | keys_of(mine))
     assert answer.status == 409
-    assert "perhaps in another tab" in said(answer.body)
+    assert "perhaps in another tab" in text_of(answer.body)
     assert client.routes.bench.roles["pay"] == "drop"
     assert sent.items() <= client.form(answer.body, "columns").items()
-    beside = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
-    assert beside == ["drop: not released", "theirs"]
+    saved_values = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
+    assert saved_values == ["drop: not released", "theirs"]
     assert client.post("columns", sent | keys_of(answer.body)).status == 303
     assert client.routes.bench.reasons["note"] == "mine"
     # The proposals would replace it, too.
@@ -173,8 +173,8 @@ def test_conflicts_of_later_steps(client: Client) -> None:
     answer = client.post("trees", mine | {"tree-1": "", "tree-3": "mask"})
     assert answer.status == 409
     assert client.form(answer.body, "trees")["tree-3"] == "mask"
-    beside = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
-    assert beside[0] == "calendar: month, year, decade"
+    saved_values = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
+    assert saved_values[0] == "calendar: month, year, decade"
     swept(client)
     page = client.page("sweep")
     [digest] = re.findall(r'name="tried" value="(\w+)"', page)

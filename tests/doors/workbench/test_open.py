@@ -14,7 +14,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.workbench.open import open_job_file
 from dbanon.doors.workbench.state import Start
 from dbanon.errors import InvalidParameter, JobFileInvalid
-from tests.doors.workbench.client import Client, said, workbench
+from tests.doors.workbench.client import Client, text_of, workbench
 from tests.doors.workbench.people import ROLES, decided, swept, trees
 from tests.doors.workbench.test_command import READING, write_table
 
@@ -23,11 +23,11 @@ def opened(client: Client, file: str = "people.yaml") -> Start:
     return open_job_file(Path(file), client.routes.bench.start.commands, 10**9)
 
 
-def workbench_of(start: Start, place: Path) -> AbstractContextManager[Client]:
+def workbench_of(start: Start, folder: Path) -> AbstractContextManager[Client]:
     return workbench(
         start.url,
         start.table,
-        place,
+        folder,
         key=start.key,
         reading=start.reading,
         target=start.target,
@@ -66,16 +66,16 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         }
         assert bench.trees["pay"].choice.more == "100, 500"
         page = again.page("job")
-        assert "k = 4, method = gaa_cp" in said(page)
+        assert "k = 4, method = gaa_cp" in text_of(page)
         assert "Something was decided since" not in page
-        shown = again.form(page, "job")
-        assert {name: shown[name] for name in form if name != "report"} == {
+        fields = again.form(page, "job")
+        assert {name: fields[name] for name in form if name != "report"} == {
             name: text for name, text in form.items() if name != "report"
         }
         # Saved as it is, the file says the same, and needs no tick to be replaced.
-        again.done("job", shown)
+        again.done("job", fields)
         assert job_of(tmp_path / "people.yaml") == written
-        assert "Released" in said(again.done("run", {}))
+        assert "Released" in text_of(again.done("run", {}))
         # What is decided now counts, and the options of the file no more.
         decided(again, pay="drop")
         assert (bench.opened, bench.k) == (None, 5)

@@ -14,7 +14,7 @@ import pytest
 from dbanon.doors.workbench.state import Workbench
 from dbanon.sessions.names import quote
 from tests.doors.html.pages import HOSTILE
-from tests.doors.workbench.client import STEPS, Client, said, workbench
+from tests.doors.workbench.client import STEPS, Client, text_of, workbench
 from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 
@@ -65,8 +65,8 @@ def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
     form = client.form(client.page("job"), "job")
     for name in ELSEWHERE:
         assert client.post("job", form | {"file": name}).status == 422, name
-        place = name.replace(".yaml", ".duckdb")
-        assert client.post("job", form | {"place": place}).status == 422, name
+        database_path = name.replace(".yaml", ".duckdb")
+        assert client.post("job", form | {"place": database_path}).status == 422, name
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
 
 
@@ -124,11 +124,11 @@ def test_a_release_of_one_try_withholds_as_it_was_tried(
     """With NULLs, and without a comparison that could recommend anything."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
-    given = [
+    records = [
         [None if n == 4 and i < 20 else cell for n, cell in enumerate(row)]
         for i, row in enumerate(rows())
     ]
-    url = loaded(tmp_path, "people", columns, given)
+    url = loaded(tmp_path, "people", columns, records)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
         decided(client, **ROLES)
         swept(client, **{"from": 5, "to": 5})
@@ -143,14 +143,14 @@ def test_a_release_of_one_try_withholds_as_it_was_tried(
 def test_pages_show_no_password(client: Client) -> None:
     url = "postgresql://anna:zyxomma@127.0.0.1:9/none"
     bench = client.routes.bench
-    shown = Workbench(replace(bench.start, url=url)).shown_url
-    assert "anna" in shown
-    assert "zyxomma" not in shown
-    bench.shown_url = shown
+    visible_url = Workbench(replace(bench.start, url=url)).shown_url
+    assert "anna" in visible_url
+    assert "zyxomma" not in visible_url
+    bench.shown_url = visible_url
     decided(client, **ROLES)
     page = unescape(swept(client))
     [line] = re.findall(r'aria-label="Command"><code>(.*?)</code>', page, re.S)
-    assert shown in line
+    assert visible_url in line
 
 
 def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
@@ -234,14 +234,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 def test_only_what_is_offered_is_taken(client: Client, tmp_path: Path) -> None:
     decided(client, **ROLES)
-    whole: dict[str, dict[str, Any]] = {
+    complete_forms: dict[str, dict[str, Any]] = {
         "columns": client.form(client.page("columns"), "columns"),
         "sweep": {"from": 3, "to": 4, "sample": 2000, "seed": 0, "limit": 9},
     }
     before = client.routes.bench.decided
     for name, fields, why in WRONG:
-        answer = client.post(name, whole.get(name, {}) | fields)
-        assert (answer.status, why) == (422, why if why in said(answer.body) else answer.body)
+        answer = client.post(name, complete_forms.get(name, {}) | fields)
+        assert (answer.status, why) == (422, why if why in text_of(answer.body) else answer.body)
         assert 'role="alert"' in answer.body
     assert client.routes.bench.decided == before
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
@@ -251,9 +251,9 @@ def test_what_becomes_of_nulls_is_tried_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [[i, None if i < 2 else 20 + i % 9, None if i < 8 else i % 5] for i in range(60)]
+    records = [[i, None if i < 2 else 20 + i % 9, None if i < 8 else i % 5] for i in range(60)]
     columns = ["id integer PRIMARY KEY", "age integer", "visits integer"]
-    url = loaded(tmp_path, "people", columns, given)
+    url = loaded(tmp_path, "people", columns, records)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
         decided(client, id="identifier", age="quasi_identifier", visits="quasi_identifier")
         for nulls in ("merge", "suppress"):
@@ -264,7 +264,7 @@ def test_what_becomes_of_nulls_is_tried_and_saved(
             text = (tmp_path / f"{nulls}.yaml").read_text()
             assert f"nulls: {nulls}\n" in text
             assert ("max_suppression: 0.14\n" in text) == (nulls == "suppress")
-        assert "Released" in said(client.done("run", {}))
+        assert "Released" in text_of(client.done("run", {}))
 
 
 def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,9 +279,11 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         HOSTILE[3]: "text",
         HOSTILE[4]: "text",
     }
-    given = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
+    records = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
     quoted = quote(table)
-    url = loaded(tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], given)
+    url = loaded(
+        tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], records
+    )
     with workbench(url, quoted, tmp_path, key=("id",)) as client:
         roles = dict(
             zip(
@@ -297,15 +299,15 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         form = client.form(client.page("job"), "job")
         client.done("job", form | {"report": "yes"})
         client.done("plan", {})
-        assert "Released" in said(client.done("run", {}))
+        assert "Released" in text_of(client.done("run", {}))
         output = client.routes.bench.made.output
         client.page(f"compare?b=r%2F{output}")
         for step in (*STEPS, "report"):
             client.page(step)
-        shown = said(client.page("trees"))
+        tree_text = text_of(client.page("trees"))
         # As they are, not as a template or a browser would read them.
-        assert f"{label}0" in shown
-        assert "{{x}}" in shown
+        assert f"{label}0" in tree_text
+        assert "{{x}}" in tree_text
     for answer in client.answers:
         assert "<script>alert" not in answer.body
         assert "<img" not in answer.body

@@ -19,62 +19,66 @@ _AS_NEW = """
 CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DEALLOCATE ALL; UNLISTEN *;
 SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
 """
-_kept: dict[str, psycopg.Connection[Any]] = {}
+_idle: dict[str, psycopg.Connection[Any]] = {}
 
 
 @contextmanager
-def kept(told: str) -> Iterator[psycopg.Connection[Any]]:
+def pooled(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection as new (autocommit), by its connection string.
 
     Settings, temporary tables and locks of earlier uses are gone. What the server's own
     process has loaded stays, such as Python and its modules: a test of that opens its own.
     """
     if threading.current_thread() is not threading.main_thread():
-        with psycopg.connect(told, autocommit=True) as connection:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
             yield connection
         return
     # Taken out meanwhile: whoever asks for the same within gets another.
-    found = _as_new(_kept.pop(told, None)) or psycopg.connect(
-        told, autocommit=True, prepare_threshold=None
+    reused = _as_new(_idle.pop(conninfo, None)) or psycopg.connect(
+        conninfo, autocommit=True, prepare_threshold=None
     )
     try:
-        yield found
+        yield reused
     except psycopg.Error:
         # What is refused ends its statement, and no session.
-        _keep(told, found)
+        _keep(conninfo, reused)
         raise
     except BaseException:
-        found.close()
+        reused.close()
         raise
-    _keep(told, found)
+    _keep(conninfo, reused)
 
 
-def _keep(told: str, found: psycopg.Connection[Any]) -> None:
-    if told in _kept or found.closed or found.info.transaction_status is not TransactionStatus.IDLE:
-        found.close()
+def _keep(conninfo: str, connection: psycopg.Connection[Any]) -> None:
+    if (
+        conninfo in _idle
+        or connection.closed
+        or connection.info.transaction_status is not TransactionStatus.IDLE
+    ):
+        connection.close()
         return
-    _kept[told] = found
-    while len(_kept) > _MOST:
-        _kept.pop(next(iter(_kept))).close()
+    _idle[conninfo] = connection
+    while len(_idle) > _MOST:
+        _idle.pop(next(iter(_idle))).close()
 
 
-def close_kept(database: str | None = None) -> None:
+def close_idle(database: str | None = None) -> None:
     """Close those of a database, to which nobody may be connected, or all."""
-    for told in list(_kept):
-        if database is None or conninfo_to_dict(told).get("dbname") == database:
-            _kept.pop(told).close()
+    for conninfo in list(_idle):
+        if database is None or conninfo_to_dict(conninfo).get("dbname") == database:
+            _idle.pop(conninfo).close()
 
 
-def _as_new(found: psycopg.Connection[Any] | None) -> psycopg.Connection[Any] | None:
+def _as_new(connection: psycopg.Connection[Any] | None) -> psycopg.Connection[Any] | None:
     """Nothing of earlier uses; None of one that its server has ended."""
-    if found is None or found.closed:
+    if connection is None or connection.closed:
         return None
     try:
-        found.execute(_AS_NEW)
+        connection.execute(_AS_NEW)
     except psycopg.Error:
-        found.close()
+        connection.close()
         return None
-    return found
+    return connection
 
 
-atexit.register(close_kept)
+atexit.register(close_idle)
