@@ -71,9 +71,8 @@ def printed(text: str, checkout: Path) -> list[str]:
         "COLUMNS": "100",
     }
     # What there is to build is built: the rest is as the Makefile has it.
-    make = (
-        f'make() {{ command make VENV="{scripts.parent}" -o "{scripts.parent}/.package" "$@"; }}\n'
-    )
+    make = f'make() {{ command make VENV="{scripts.parent}"'
+    make += f' -o "{scripts.parent}/.package" "$@"; }}\n'
     outputs = []
     for kind, language, code in ((b[2], b[5], b[6]) for b in BLOCK.finditer(text)):
         if kind != "runnable":

@@ -35,8 +35,8 @@ def results(names: tuple[str, ...] = ("age", "income", "town", "illness")) -> di
     """One of each kind that has a card."""
     frame = people(names)
     age, income, town, illness = names
-    asked: Any = {"quasi_identifiers": [age, income], "sensitive": [illness], "k": 5}
-    released, report = dbanon.anonymize_frame(frame, evaluate=True, **asked)
+    arguments: Any = {"quasi_identifiers": [age, income], "sensitive": [illness], "k": 5}
+    released, report = dbanon.anonymize_frame(frame, evaluate=True, **arguments)
     _, labels = dbanon.anonymize_frame(
         frame, quasi_identifiers=[age, town], keep=[illness], k=5, method="gaa_cp"
     )
@@ -84,7 +84,7 @@ def test_hostile_names_stay_text(kind: str) -> None:
         assert not any(name.startswith("on") or name in ("href", "src") for name in attributes), tag
     assert not [mark for mark in RAW if mark in text]
     # The style is a card's own, whatever the names are.
-    assert hostile.texts_of("style") == usual.said("style")
+    assert hostile.texts_of("style") == usual.texts_of("style")
     assert "url(" not in text
     assert "@import" not in text
 
@@ -98,8 +98,8 @@ def test_a_card_tells_of_no_single_row(kind: str) -> None:
 
 
 def test_what_cards_show() -> None:
-    found = {kind: Outline(made._repr_html_()) for kind, made in results().items()}
-    for kind, outline in found.items():
+    outlines = {kind: Outline(result._repr_html_()) for kind, result in results().items()}
+    for kind, outline in outlines.items():
         pictures = outline.of("svg")
         assert pictures, kind
         for picture in pictures:
@@ -107,18 +107,18 @@ def test_what_cards_show() -> None:
             ids = [attributes.get("id") for _, attributes in outline.elements]
             assert picture.get("aria-hidden") == "true" or set(named) <= set(ids), kind
     report = results()["report"]
-    shown = found["report"].texts_of("strong")
-    assert shown[:3] == [f"{report.k_achieved:,}", f"{report.rows_out:,}", f"{report.classes:,}"]
-    assert report.guarantee in found["report"].texts_of("bdi")
-    assert set(report.warned) <= set(found["report"].texts_of("bdi"))
+    figures = outlines["report"].texts_of("strong")
+    assert figures[:3] == [f"{report.k_achieved:,}", f"{report.rows_out:,}", f"{report.classes:,}"]
+    assert report.guarantee in outlines["report"].texts_of("bdi")
+    assert set(report.warned) <= set(outlines["report"].texts_of("bdi"))
     advice = results()["advice"]
-    assert str(advice.recommendation.point) in found["advice"].texts_of("td")
-    assert len(found["sweep"].of("polyline")) >= 2
+    assert str(advice.recommendation.point) in outlines["advice"].texts_of("td")
+    assert len(outlines["sweep"].of("polyline")) >= 2
     losses = results()["evaluation"].losses
-    assert f"{losses['sse_loss']:.4f}" in found["evaluation"].texts_of("td")
-    assert f"{results()['partition'].n_classes}" in found["partition"].texts_of("strong")
+    assert f"{losses['sse_loss']:.4f}" in outlines["evaluation"].texts_of("td")
+    assert f"{results()['partition'].n_classes}" in outlines["partition"].texts_of("strong")
     share = results()["certificate"].share
-    assert f"{100 * share:.2f} %" in found["certificate"].texts_of("strong")
+    assert f"{100 * share:.2f} %" in outlines["certificate"].texts_of("strong")
 
 
 def test_attacks_print_as_lines() -> None:
@@ -131,11 +131,11 @@ def test_attacks_print_as_lines() -> None:
 
 def test_pictures_that_differ_are_told_apart() -> None:
     """Those that are alike may have one name: they have one title, too."""
-    made = results()
+    results_by_kind = results()
     ids = [
         attributes["id"]
         for kind in ("report", "advice", "sweep")
-        for _, attributes in Outline(made[kind]._repr_html_()).elements
+        for _, attributes in Outline(results_by_kind[kind]._repr_html_()).elements
         if "id" in attributes
     ]
     assert len(set(ids)) == len(ids) >= 6
@@ -143,21 +143,21 @@ def test_pictures_that_differ_are_told_apart() -> None:
 
 def test_without_a_door_there_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "_drawing", None)
-    made = results()
-    assert made["report"]._repr_html_().startswith("<table>")
-    assert made["partition"]._repr_html_() is None
+    results_by_kind = results()
+    assert results_by_kind["report"]._repr_html_().startswith("<table>")
+    assert results_by_kind["partition"]._repr_html_() is None
 
 
 def test_a_report_of_a_frame_evaluates_it() -> None:
     frame = people(("age", "income", "town", "illness"))
-    asked: Any = {"quasi_identifiers": ["age", "town"], "k": 5, "method": "gaa_cp"}
+    arguments: Any = {"quasi_identifiers": ["age", "town"], "k": 5, "method": "gaa_cp"}
     released, report = dbanon.anonymize_frame(
-        frame, hierarchies={"age": {"intervals": [5, 20]}}, evaluate=True, **asked
+        frame, hierarchies={"age": {"intervals": [5, 20]}}, evaluate=True, **arguments
     )
-    found = report.evaluate(frame, seed=1)
+    evaluation = report.evaluate(frame, seed=1)
     assert report.evaluation is not None
     for name, value in report.internal.evaluation["losses"].items():
-        assert found.losses[name] == (None if value is None else pytest.approx(value)), name
+        assert evaluation.losses[name] == (None if value is None else pytest.approx(value)), name
     with pytest.raises(RowsNotAligned, match="original is not as it was"):
         report.evaluate(frame[::-1])
     with pytest.raises(RowsNotAligned, match="not a copy"):
@@ -194,11 +194,11 @@ def test_advice_is_plotted() -> None:
     _, axes = plt.subplots()
     assert advice.plot(axes) is axes
     point = advice.recommendation.point
-    told = axes.get_legend_handles_labels()[1]
-    assert f"recommended: {point.curve}, k = {point.k}" in told
-    assert {one.curve for one in advice.sweep.points} <= set(told)
-    drawn = sum(len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "-")
-    assert drawn == len(advice.sweep.points)
+    legend = axes.get_legend_handles_labels()[1]
+    assert f"recommended: {point.curve}, k = {point.k}" in legend
+    assert {point_.curve for point_ in advice.sweep.points} <= set(legend)
+    n_drawn = sum(len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "-")
+    assert n_drawn == len(advice.sweep.points)
     assert "recommended" not in " ".join(advice.sweep.plot().get_legend_handles_labels()[1])
     plt.close("all")
 
@@ -213,19 +213,19 @@ def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.Monk
 
 def test_progress_is_a_function_or_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     frame = people(("age", "income", "town", "illness"))
-    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 5}
-    told: list[tuple[str, float]] = []
-    dbanon.anonymize_frame(frame, progress=lambda *one: told.append(one), **asked)
-    assert {"read", "cluster", "write", "verify"} <= {phase for phase, _ in told}
+    arguments: Any = {"quasi_identifiers": ["age", "income"], "k": 5}
+    calls: list[tuple[str, float]] = []
+    dbanon.anonymize_frame(frame, progress=lambda *call: calls.append(call), **arguments)
+    assert {"read", "cluster", "write", "verify"} <= {phase for phase, _ in calls}
     # No terminal and no notebook: silence.
-    dbanon.anonymize_frame(frame, progress=True, **asked)
+    dbanon.anonymize_frame(frame, progress=True, **arguments)
     assert capsys.readouterr() == ("", "")
     wrong: Any = "yes"
     with pytest.raises(InvalidParameter, match="progress must be"):
-        dbanon.anonymize_frame(frame, progress=wrong, **asked)
+        dbanon.anonymize_frame(frame, progress=wrong, **arguments)
 
     def stop(phase: str, share: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        dbanon.anonymize_frame(frame, progress=stop, **asked)
+        dbanon.anonymize_frame(frame, progress=stop, **arguments)

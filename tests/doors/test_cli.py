@@ -39,9 +39,9 @@ def run(*arguments: str) -> Result:
 
 
 def anonymize(url: str, *more: str, names: str = "age,height", k: str = "3") -> Result:
-    given = ["--table", "people", "--output", "release.people", "--k", k]
-    given += ["--quasi-identifiers", names] if names else []
-    return run("anonymize", url, *given, *more)
+    options = ["--table", "people", "--output", "release.people", "--k", k]
+    options += ["--quasi-identifiers", names] if names else []
+    return run("anonymize", url, *options, *more)
 
 
 def test_a_release_as_a_table_and_as_json(database: DuckdbDatabase) -> None:
@@ -71,8 +71,8 @@ def test_in_a_pipe_no_line_is_broken_or_padded(database: DuckdbDatabase) -> None
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert not [line for line in lines if line.endswith(" ")]
-    [told] = [line for line in lines if line.lstrip().startswith("quasi-identifiers")]
-    assert told.endswith(", ".join(names))
+    [printed] = [line for line in lines if line.lstrip().startswith("quasi-identifiers")]
+    assert printed.endswith(", ".join(names))
 
 
 def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,12 +198,12 @@ def test_verify(database: DuckdbDatabase) -> None:
     anonymize(database.url)
     done = run("verify", database.url, "release.people", "--format", "json")
     assert done.exit_code == 0
-    found = json.loads(done.stdout)
-    assert found["unchanged"] is True
-    assert found["digest"] == "unchanged"
-    assert found["k_requested"] == 3
-    [(smallest, classes, rows)] = database.rows(found["recount_sql"])
-    assert (smallest, classes, rows) == (found["k_achieved"], found["classes"], 40)
+    verification = json.loads(done.stdout)
+    assert verification["unchanged"] is True
+    assert verification["digest"] == "unchanged"
+    assert verification["k_requested"] == 3
+    [(smallest, classes, rows)] = database.rows(verification["recount_sql"])
+    assert (smallest, classes, rows) == (verification["k_achieved"], verification["classes"], 40)
     verified = run("verify", database.url, "release.people").stdout
     assert "yes: columns, types, rows, class sizes" in verified
 

@@ -45,7 +45,7 @@ DOORS = {
     "sklearn": "from dbanon.sklearn import *",
 }
 # The door that an extra is for works with it alone.
-OWN = {
+OWN_CALLS = {
     "duckdb": "file",
     "frame": "frame",
     "bound": "bound",
@@ -77,31 +77,31 @@ print(json.dumps(found))
 """
 
 
-def alone() -> list[str]:
+def single_extras() -> list[str]:
     return sorted(set(without.extras()) - {"all", "dev", "bench", "docs"})
 
 
 # Of all extras; those of object stores and Spark, too.
-HIDDEN = frozenset().union(*map(without.packages, alone()))
+HIDDEN = frozenset().union(*map(without.packages, single_extras()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", alone())
+@pytest.mark.parametrize("extra", single_extras())
 def test_every_door_with_one_extra(extra: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(30)))
     code = TRIED.format(place=str(tmp_path), modules=MODULES, doors=DOORS)
-    found: dict[str, Any] = without.said(code, (extra,), HIDDEN)
-    raw = {name: told for name, told in found.items() if told[0].startswith("RAW")}
+    results: dict[str, Any] = without.result_of(code, (extra,), HIDDEN)
+    raw = {name: result for name, result in results.items() if result[0].startswith("RAW")}
     assert raw == {}
-    for name, (said, hint, _) in found.items():
-        if said == "missing_dependency":
+    for name, (outcome, hint, _) in results.items():
+        if outcome == "missing_dependency":
             assert "Install" in hint or "Java" in hint, (name, hint)
-    if extra in OWN:
-        assert found[OWN[extra]][0] == "ran", found[OWN[extra]]
+    if extra in OWN_CALLS:
+        assert results[OWN_CALLS[extra]][0] == "ran", results[OWN_CALLS[extra]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", alone())
+@pytest.mark.parametrize("extra", single_extras())
 def test_the_command_with_one_extra(extra: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(30)))
     for words in (["--version"], ["advise", f"file:{tmp_path}/people.csv", "--table", "people"]):

@@ -41,15 +41,15 @@ def people() -> pd.DataFrame:
     return frame
 
 
-def released(**given: Any) -> pd.DataFrame:
+def released(**options: Any) -> pd.DataFrame:
     out, report = dbanon.anonymize_frame(
-        people(), k=3, nulls="suppress", max_suppression=0.1, **given
+        people(), k=3, nulls="suppress", max_suppression=0.1, **options
     )
     assert (report.rows_out, report.suppressed) == (N, 1)
     return out
 
 
-GIVEN: dict[str, dict[str, Any]] = {
+CASES: dict[str, dict[str, Any]] = {
     "points": {
         "quasi_identifiers": ["age", "grade"],
         "sensitive": ["ill"],
@@ -67,9 +67,9 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", GIVEN)
+@pytest.mark.parametrize("case", CASES)
 def test_categories_are_those_of_released_rows(case: str) -> None:
-    out = released(**GIVEN[case])
+    out = released(**CASES[case])
     for name in out.columns:
         dtype = out[name].dtype
         if isinstance(dtype, pd.CategoricalDtype):
@@ -94,16 +94,16 @@ def test_categories_are_those_of_released_rows(case: str) -> None:
 
 
 def test_an_ordered_quasi_identifier_keeps_its_order() -> None:
-    out = released(**GIVEN["points"])
+    out = released(**CASES["points"])
     assert list(out["grade"].cat.categories) == [g for g in GRADES if g in set(out["grade"])]
     assert out["grade"].cat.ordered
     assert set(out["grade"].cat.categories) <= {"none", "high"}
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather", "pickle"])
-@pytest.mark.parametrize("case", GIVEN)
+@pytest.mark.parametrize("case", CASES)
 def test_no_byte_of_a_file_tells_them(case: str, kind: str) -> None:
-    out = released(**GIVEN[case])
+    out = released(**CASES[case])
     for name in [n for n in out.columns if str(out[n].dtype).startswith(("cat", "interval"))]:
         if isinstance(out[name].cat.categories.dtype, pd.IntervalDtype):
             out[name] = out[name].astype(str)
@@ -112,10 +112,10 @@ def test_no_byte_of_a_file_tells_them(case: str, kind: str) -> None:
         kind, {"compression": "uncompressed"}
     )
     getattr(out, f"to_{kind}")(file, **plain)
-    found = file.getvalue()
-    assert b"gout" in found
+    content = file.getvalue()
+    assert b"gout" in content
     for value in (SECRET, "never", "middle"):
-        assert value.encode() not in found
+        assert value.encode() not in content
 
 
 def test_models_take_the_same_order_before_and_after() -> None:

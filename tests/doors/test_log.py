@@ -60,12 +60,12 @@ def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[
     assert code == 0
     assert lines[-1]["release_id"] == report["release_id"]
     assert lines[-1]["code"] is None
-    begun = [line["phase"] for line in lines if line["event"] == "phase"]
-    wanted = ["read", "cluster", "write", "verify"]
-    assert list(dict.fromkeys(begun)) == ([] if silent else wanted)
+    phases = [line["phase"] for line in lines if line["event"] == "phase"]
+    expected = ["read", "cluster", "write", "verify"]
+    assert list(dict.fromkeys(phases)) == ([] if silent else expected)
     # The line of the ledger is found by it.
-    kept = database.rows("SELECT run_id, release_id, state FROM dbanon.run")
-    assert [tuple(map(str, row)) for row in kept] == [
+    runs = database.rows("SELECT run_id, release_id, state FROM dbanon.run")
+    assert [tuple(map(str, row)) for row in runs] == [
         (lines[0]["run_id"], report["release_id"], "done")
     ]
 
@@ -98,8 +98,8 @@ def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
     assert {"sql", "warning"} <= {line["event"] for line in lines}
     release_id = lines[-1]["release_id"]
     for command in ("verify", "show"):
-        code, told, _ = call(command, database.url, "release.people")
-        assert (code, told[-1]["release_id"]) == (0, release_id)
+        code, events, _ = call(command, database.url, "release.people")
+        assert (code, events[-1]["release_id"]) == (0, release_id)
     assert call("releases", database.url)[0] == 0
     assert call("verify", database.url, "release.nothing")[1][-1]["code"] == "release_not_found"
     assert call("gc", database.url)[0] == 0

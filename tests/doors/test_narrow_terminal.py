@@ -86,9 +86,9 @@ def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
               "--changes", "freeze", "--key-out", str(tmp_path / "key")]  # fmt: skip
     assert run(*create).exit_code == 0
     for output in ("released", name):
-        made = run("anonymize", people.url, "--table", "people", "--output", output, "-q",
+        done = run("anonymize", people.url, "--table", "people", "--output", output, "-q",
                    "age,size", "--k", "5", "--no-progress")  # fmt: skip
-        assert made.exit_code == 0, made.output
+        assert done.exit_code == 0, done.output
     for words, parts in (
         (("releases", people.url), 2),
         (("chain", "list", people.url), 1),

@@ -103,9 +103,9 @@ def test_an_at_sign_in_a_name_or_written_as_percent_40_is_taken() -> None:
     ],
 )
 def test_no_store_shows_a_credential(url: str) -> None:
-    shown = open_store(url).url
-    assert SECRET not in shown
-    assert "***" in shown
+    visible_url = open_store(url).url
+    assert SECRET not in visible_url
+    assert "***" in visible_url
 
 
 def test_no_origin_shows_a_credential() -> None:
@@ -125,7 +125,7 @@ KEY = "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize(
-    "place",
+    "key_path",
     [
         f"file:{KEY}",
         f"file:{KEY.upper()}",
@@ -136,7 +136,7 @@ KEY = "0123456789abcdef" * 4
         KEY,
     ],
 )
-def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> None:
+def test_a_key_given_as_its_place_is_not_shown(key_path: str, tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(
@@ -145,12 +145,12 @@ def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> No
     url = f"duckdb:///{path}"
     words = ("--table", "people", "--quasi-identifiers", "age", "--k", "2", "--output", "r")
     for more in (
-        ("--pseudonym", "id", "--pseudonym-key", place),
-        ("--entity", "id", "--chain", "monthly", "--chain-key", place),
+        ("--pseudonym", "id", "--pseudonym-key", key_path),
+        ("--entity", "id", "--chain", "monthly", "--chain-key", key_path),
     ):
         done = call("anonymize", url, *words, *more)
         assert done.exit_code == 2, done.output
-        assert place.partition(":")[2] not in done.output or place == KEY
+        assert key_path.partition(":")[2] not in done.output or key_path == KEY
         assert KEY.lower() not in done.output.lower()
     with pytest.raises(DbanonError) as refused:
         dbanon.anonymize(
@@ -160,7 +160,7 @@ def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> No
             k=2,
             output="r",
             pseudonyms=["id"],
-            pseudonym_key=place,
+            pseudonym_key=key_path,
         )
     assert KEY.lower() not in str(refused.value).lower()
 

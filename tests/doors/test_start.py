@@ -31,9 +31,9 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
         first = process.stderr.readline()
         # Loading what comes now takes hundreds of times longer.
         process.send_signal(number)
-        rest = process.stderr.read()
+        remainder = process.stderr.read()
         assert process.wait(60) == 128 + number
-    began, ended = lines(first + rest)
+    began, ended = lines(first + remainder)
     assert (began["event"], began["command"]) == ("start", "dbanon run")
     assert (ended["event"], ended["exit_code"]) == ("end", 128 + number)
     assert ended["code"] in ("terminated", "interrupted")
@@ -72,7 +72,7 @@ def test_memory_that_is_short_while_the_command_is_loaded(
         raise error
 
     # This process goes on.
-    monkeypatch.setattr(signal, "signal", lambda *given: None)
+    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     monkeypatch.setattr(start, "gc", Mock(get_threshold=lambda: (1, 1, 1)))
     monkeypatch.setattr(start, "import_module", load)
     monkeypatch.setattr(start, "opening", None)
@@ -81,11 +81,11 @@ def test_memory_that_is_short_while_the_command_is_loaded(
     with pytest.raises(SystemExit) as ended:
         start.start()
     assert ended.value.code == 9
-    said = capfd.readouterr().err
+    stderr = capfd.readouterr().err
     if for_machines:
-        assert [line["event"] for line in lines(said)] == ["start", "error", "end"]
-    assert "memory_limit" in said
-    assert "Traceback" not in said
+        assert [line["event"] for line in lines(stderr)] == ["start", "error", "end"]
+    assert "memory_limit" in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.slow
@@ -108,14 +108,14 @@ def test_a_log_has_one_start_and_one_end(
     words: list[str], code: int, events: list[str], command: str
 ) -> None:
     done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
-    found = lines(done.stderr)
-    said = [line["event"] for line in found]
-    assert said == events, done.stderr
-    if found:
-        assert said.count("start") == said.count("end") == 1
-        assert found[0]["command"] == command
-        assert found[-1]["exit_code"] == done.returncode
-        assert len({line["run_id"] for line in found}) == 1
+    log_lines = lines(done.stderr)
+    logged = [line["event"] for line in log_lines]
+    assert logged == events, done.stderr
+    if log_lines:
+        assert logged.count("start") == logged.count("end") == 1
+        assert log_lines[0]["command"] == command
+        assert log_lines[-1]["exit_code"] == done.returncode
+        assert len({line["run_id"] for line in log_lines}) == 1
     assert done.returncode == code
 
 

@@ -103,8 +103,8 @@ def test_a_reported_error_holds_nothing_though_a_library_keeps_it(
     def library() -> None:
         kernel = Kernel()
         kernels.append(weakref.ref(kernel))
-        kept = InvalidParameter("It is refused.")
-        raise kept
+        error = InvalidParameter("It is refused.")
+        raise error
 
     gc.disable()
     try:

@@ -31,12 +31,12 @@ def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     done = tutorial("--directory", str(folder))
     assert done.exit_code == 0, done.output
-    known = steps("duckdb:///x", "x")
-    heads = [f"{n}/{len(known)}  {step.title}" for n, step in enumerate(known, 1)]
+    all_steps = steps("duckdb:///x", "x")
+    heads = [f"{n}/{len(all_steps)}  {step.title}" for n, step in enumerate(all_steps, 1)]
     places = [done.stdout.find(head) for head in heads]
     assert -1 not in places
     assert places == sorted(places)
-    ends = [a.ends for step in known for a in step.actions if isinstance(a, Command) and a.ends]
+    ends = [a.ends for step in all_steps for a in step.actions if isinstance(a, Command) and a.ends]
     assert ends == [6, 2, 3]
     assert [f"(exit code {code})" in done.stdout for code in ends] == [True] * 3
     assert "as released" in done.stdout
@@ -64,17 +64,17 @@ def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
 def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> None:
     done = tutorial("--directory", str(tmp_path), "--keep", "--yes")
     assert done.exit_code == 0, done.output
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
     again = tutorial("--directory", str(tmp_path))
     assert again.exit_code == 2
     assert "is not empty" in again.stderr
     assert (tmp_path / "persons.duckdb").exists()
 
 
-@pytest.mark.parametrize("place", ["/proc/x", "file"])
-def test_a_directory_that_cannot_be_made(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("folder", ["/proc/x", "file"])
+def test_a_directory_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
-    done = tutorial("--directory", str(tmp_path / place))
+    done = tutorial("--directory", str(tmp_path / folder))
     assert done.exit_code in (2, 5)
     assert "directory" in done.stderr
 
@@ -149,4 +149,4 @@ def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
     # A signal between the prompt and the read that follows it is seen when the read ends.
     terminal.wait_for("Interrupted", 20, interrupt)
     assert terminal.end() == 130
-    assert [one.name for one in folder.iterdir()] == ["notes"]
+    assert [path.name for path in folder.iterdir()] == ["notes"]

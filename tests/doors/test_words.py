@@ -64,18 +64,18 @@ def test_a_csv_file_is_verified_as_a_table(rows: Path) -> None:
     done = run("verify", "rows.csv")
     assert done.exit_code == 2
     assert "rows.csv is a CSV file, which says nothing of its release." in done.output
-    told = " ".join(done.output.split())
-    assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in told
+    output = " ".join(done.output.split())
+    assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in output
     assert run("verify", "file:rows.csv", "rows", "-q", "age", "--k", "2").exit_code == 0
 
 
 def test_a_bound_of_text_says_what_a_bound_is_of(rows: Path) -> None:
     done = run("bound", "file:rows.csv", "--table", "rows", "-q", "ill", "--k", "2")
     assert done.exit_code == 2
-    told = " ".join(done.output.split())
-    assert "a bound needs numbers, dates, or text that has an order." in told
-    assert "--order" in told
-    assert "--recoding" not in told
+    output = " ".join(done.output.split())
+    assert "a bound needs numbers, dates, or text that has an order." in output
+    assert "--order" in output
+    assert "--recoding" not in output
     frame = duckdb.sql("SELECT 'a' AS ill, 1 AS age FROM range(10)").df()
     with pytest.raises(UnsupportedType, match=r'"ill" .* a bound needs numbers'):
         dbanon.lower_bound(frame, 2)
@@ -104,11 +104,11 @@ def test_one_of_something_is_not_many(tmp_path: Path) -> None:
         " UPDATE rows SET id = NULL WHERE age = 3; CREATE TABLE holes AS"
         " SELECT age AS id, id AS age FROM rows"
     )
-    asked: Any = {"quasi_identifiers": ["age"], "k": 5, "output": "out", "key": ["id"]}
+    arguments: Any = {"quasi_identifiers": ["age"], "k": 5, "output": "out", "key": ["id"]}
     with pytest.raises(DuplicateKeys, match="1 row with NULL in the key"):
-        dbanon.anonymize(clinic, table="rows", **asked)
+        dbanon.anonymize(clinic, table="rows", **arguments)
     with pytest.raises(NullInQuasiIdentifier, match=r'"age" in 1 row\.'):
-        dbanon.anonymize(clinic, table="holes", **asked)
+        dbanon.anonymize(clinic, table="holes", **arguments)
 
 
 class NoDriver:
@@ -137,10 +137,10 @@ def test_without_the_driver_each_command_says_what_to_install(
 def test_a_schema_that_may_not_be_made_names_the_role(pg_url: str, pg_role: Any) -> None:
     role = pg_role("Anna-Lena", "IN ROLE pg_read_all_data")
     execute(pg_url, "CREATE TABLE people AS SELECT i AS id, i AS age FROM generate_series(1, 9) i")
-    asked: Any = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "key": ["id"]}
+    arguments: Any = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "key": ["id"]}
     with pytest.raises(InsufficientRights) as caught:
-        dbanon.anonymize(role, output='"no pe".x', **asked)
+        dbanon.anonymize(role, output='"no pe".x', **arguments)
     assert str(caught.value.hint).endswith('CREATE SCHEMA "no pe" AUTHORIZATION "Anna-Lena";')
     with pytest.raises(InsufficientRights) as caught:
-        dbanon.anonymize(role, output="public.x", **asked)
+        dbanon.anonymize(role, output="public.x", **arguments)
     assert str(caught.value.hint).endswith('ON SCHEMA "public" TO "Anna-Lena";')
