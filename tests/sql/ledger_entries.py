@@ -1,4 +1,6 @@
-"""What tests of the ledger share: a source, and entries as the function that records takes them."""
+"""Shared by tests of the ledger: a source, and entries in the form that the recording function
+takes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def anonymize(url: str, output: str = "release.p", **overrides: Any) -> dbanon.R
 
 
 def entry(release_id: str, relation: int, output: int | None = None, **changes: Any) -> list[str]:
-    """The three arguments of the function that records, of a release of one column."""
+    """The three arguments of the recording function, for a release of one column."""
     release = {
         "release_id": release_id,
         "relation_oid": relation,

@@ -1,4 +1,4 @@
-"""What docs/administration.md says to administrators: roles, and restoring a database."""
+"""The instructions of docs/administration.md: roles, and restoring a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adult in PostgreSQL, its hierarchies in tables: the client's classes, and the loss to reach."""
+"""Adult in PostgreSQL with hierarchies in tables: same classes as the client, expected loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_adult_by_hierarchies_of_the_database(run_sql: Run, connect: Connect) ->
 def test_a_table_like_adult_by_hierarchies_of_the_database(
     run_sql: Run, connect: Connect, tmp_path: Path
 ) -> None:
-    """Partner on synthetic data: far less is lost than by classes of k records at random."""
+    """The equivalent on synthetic data: much less loss than random classes of k records."""
     table = adult_like(400, tmp_path / "adult")
     counted, paths = require_client_s_classes(run_sql, connect(), table.folder)
     at_random = np.random.default_rng(0).permutation(np.arange(400) // K)
@@ -43,9 +43,9 @@ def test_a_table_like_adult_by_hierarchies_of_the_database(
 def require_client_s_classes(
     run_sql: Run, connection: psycopg.Connection[Any], folder: Path
 ) -> tuple[float, list[dict[str, list[str]] | None]]:
-    """Check that functions of the database find the client's classes, by trees in its tables.
+    """Require the client's classes from the database functions, with hierarchies from tables.
 
-    Returns the loss counted from the definition, and the paths of the trees by column.
+    Returns the loss computed from its definition, and the hierarchy paths by column.
     """
     with (folder / "adult.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter=";")

@@ -1,4 +1,4 @@
-"""``dbanon.advise`` inside PostgreSQL: what the client says, by a caller who may only read."""
+"""``dbanon.advise`` inside PostgreSQL: same advice as the client, for a read-only caller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
     part, item, statement, detail = rows[-1]
     assert (part, item) == ("recommended", "start")
     assert detail["quasi_identifiers"] == ["age", "income"]
-    # The statement runs as it stands.
+    # The proposed statement runs as printed.
     run_sql(statement)
     assert run_sql("SELECT k_requested FROM dbanon.releases()") == [(detail["k"],)]
 
@@ -137,7 +137,7 @@ def test_no_value_is_told(
 
 
 def test_identifiers_of_a_small_table(run_sql: Run) -> None:
-    """Eighteen patients of ten visits each: their numbers are found by name and by form."""
+    """Eighteen patients with ten visits each: their IDs are recognized by name and by form."""
     run_sql(
         "CREATE TABLE app.visits AS SELECT 'S' || g % 18 AS usubjid, (100 + g % 18) || '-45-' ||"
         " (6000 + g % 18) AS number_of_somebody, 'p' || g % 18 || '@example.org' AS contact,"

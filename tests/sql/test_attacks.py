@@ -1,4 +1,4 @@
-"""Each test tries an attack: rights, names, settings, shadowed functions, injection, leaks."""
+"""Attacks, one per test: rights, names, settings, shadowed functions, injection, leaks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_without_rights_on_the_source_nothing_is_read(
     for attempt in (CALL, *(query.encode() for query in READS)):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             anna.execute(attempt)
-    # A right on some columns is a right on those only; addresses need the whole table.
+    # A grant on some columns covers only those; row addresses need the whole table.
     run_sql("GRANT SELECT (a) ON app.people TO anna")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         anna.execute(CALL)
@@ -94,7 +94,7 @@ def test_a_runner_cannot_change_what_is_installed(
 def test_a_table_of_somebody_else_is_not_replaced(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """A forged mark does not make a table dbanon's, nor give the right to drop it."""
+    """A forged mark does not make a table dbanon's, nor grant the right to drop it."""
     run_sql(PEOPLE)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people TO anna")
@@ -298,7 +298,7 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
         else:
             options[argument] = text
         if argument == "output" and "." in text:
-            # Schemas and tables may have such names: they are made, and nothing else happens.
+            # Such names of schemas and tables are valid: they are created, with no side effect.
             continue
         with pytest.raises(psycopg.Error) as failure:
             connection.execute(
@@ -308,7 +308,7 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
                 " if_exists => %(if_exists)s, options => %(options)s)",
                 options,
             )
-        # An error of ours; a syntax error would mean that the text was taken for SQL.
+        # dbanon's own error. A syntax error would mean that the text was parsed as SQL.
         assert failure.value.sqlstate in (
             "22023",
             "42703",
@@ -381,7 +381,7 @@ def test_row_level_security_is_an_error_not_a_filter(
         for attempt in (CALL, *(query.encode() for query in READS)):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 anna.execute(attempt)
-    # Below a view it is found by the server.
+    # The server checks the rights below a view.
     run_sql("CREATE VIEW app.seen AS SELECT * FROM app.people")
     run_sql("ALTER VIEW app.seen OWNER TO anna")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):

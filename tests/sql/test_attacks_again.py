@@ -1,4 +1,4 @@
-"""What one call of a connection found is nothing to the next: plans are kept, answers never are."""
+"""Plans may be cached between the calls of a connection, results of checks may not."""
 
 from __future__ import annotations
 

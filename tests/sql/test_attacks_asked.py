@@ -1,4 +1,4 @@
-"""Attacks by what the ledger says was asked for: conditions, sets of columns, sources, keys."""
+"""Attacks through recorded requests: conditions, column sets, sources, keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXACT = "SELECT output, stale, stale_by FROM dbanon.releases(true) WHERE state =
 
 @pytest.fixture
 def mallorys(mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str) -> str:
-    """Mallory's URL: a runner with the trap set, who may read app.person and owns nothing yet."""
+    """URL of mallory, a runner with the trap set, who may read app.person and owns nothing yet."""
     run_sql(PERSON)
     run_sql("ALTER ROLE mallory PASSWORD 'x'")
     run_sql("GRANT dbanon_runner TO mallory")
@@ -50,7 +50,7 @@ def released(url: str, **more: Any) -> None:
 
 
 def forged(run_sql: Run, **changes: Any) -> None:
-    """The entry of the release as mallory may have written it."""
+    """The release's entry as mallory might have forged it."""
     [(request,)] = run_sql("SELECT request::text FROM dbanon.release")
     record = json.loads(request)
     record["asked"] |= changes.pop("asked", {})
@@ -70,7 +70,7 @@ def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_
 @pytest.mark.parametrize(
     ("changes", "stale"),
     [
-        # A column that the source has not: it is another source.
+        # The source lacks this column, so it is a different source.
         ({"columns": ['age" FROM app.person; ALTER ROLE mallory SUPERUSER; --']}, True),
         ({"hash": "0" * 64}, True),
         ({"columns": [], "salt": "0); ALTER ROLE mallory SUPERUSER; --"}, None),
@@ -93,7 +93,7 @@ def test_what_an_entry_says_of_its_source_is_not_believed(
 ) -> None:
     released(mallorys, source_digest=True)
     forged(run_sql, **changes)
-    # Where the digest does not tell, the server's counters may.
+    # Without a digest the server's counters may decide.
     by_digest = [] if stale is None else [stale]
     assert [stale for _, stale, by in run_sql(EXACT) if by == "digest"] == by_digest
     releases = dbanon.releases(sql_url, exact=True)
@@ -144,7 +144,7 @@ def test_sets_of_an_entry_are_not_believed(
     mallorys: str, run_sql: Run, sql_url: str, sets: Any
 ) -> None:
     released(mallorys, also_k=[["age"]], sensitive=["diagnosis"])
-    # Without a number of its own, a set has that of the release: too much for these two.
+    # Without its own level a set uses the release's k, which is too high for these two columns.
     [(fewest,)] = run_sql(
         "SELECT min(n) FROM (SELECT count(*) AS n FROM release.person GROUP BY age, diagnosis) AS t"
     )
@@ -240,7 +240,7 @@ def test_neither_logs_nor_other_sessions_see_a_key(
         for text in (unwrap(log), *seen):
             assert secret.hex() not in text.lower()
             assert printed_bytes(secret) not in text
-    # SQL makes no such release again, and says who does.
+    # SQL cannot repeat this release and says which interface can.
     with pytest.raises(psycopg.Error) as refused:
         connect(mallorys).execute(b"SELECT dbanon.refresh('release.person')")
     assert "key" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Attacks on the functions that write the ledger: entries that are not true."""
+"""Attacks on the functions that write the ledger: false entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
-# What a release has of classes, and synthetic rows have not.
+# Recorded for releases of classes, but not for synthetic rows.
 OF_CLASSES = (
     "k_requested",
     "k_achieved",
@@ -53,7 +53,7 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
     first_id, fresh = str(uuid.uuid4()), str(uuid.uuid4())
-    # Another's table: with its own mark, with a mark of ours that only its owner could write.
+    # Another role's table, with its mark, or with a mark of ours that only its owner could write.
     theirs = oid(forger, "release.p")
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
     refused(forger, entry(fresh, theirs))
@@ -63,7 +63,7 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     run_sql("GRANT ALL ON release.p TO mallory WITH GRANT OPTION")
     with pytest.raises(psycopg.errors.InsufficientPrivilege), forger.transaction():
         mark(forger, "release.p", fresh)
-    # Our own, but not marked, marked for another release, or marked before.
+    # Our own table, but unmarked, marked for another release, or marked in an earlier transaction.
     forger.execute(MAKE.format("release.mine").encode())
     mine = oid(forger, "release.mine")
     refused(forger, entry(first_id, mine))
@@ -73,7 +73,7 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     forger.commit()
     refused(forger, entry(first_id, mine))
     refused(forger, entry(fresh, mine, theirs))
-    # A comment on a column, or on another catalog's object of this oid, is no mark.
+    # A comment on a column, or on an object with this oid in another catalog, is not a mark.
     forger.execute(f"COMMENT ON COLUMN release.mine.a IS 'dbanon release {fresh}'".encode())
     refused(forger, entry(fresh, mine))
     mark(forger, "release.mine", first_id)
@@ -149,7 +149,7 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
     refused(forger, ["[" * 9999 + "]" * 9999, parts[1], parts[2]], "54001", "22023")
     refused(forger, entry(release_id, mine, k_requested="many"), "22P02")
     refused(forger, entry(release_id, mine, k_requested=None), "23502")
-    # Of no budget, and yet no release of classes.
+    # Neither from a budget nor a release of classes.
     of_none = json.loads(entry(release_id, mine, budget=None, epsilon=1, neighbours="rows")[0])
     refused(forger, [json.dumps(of_none), parts[1], parts[2]], "22023")
     without = {key: value for key, value in of_none.items() if key not in OF_CLASSES}
@@ -160,7 +160,7 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
 
 def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql: Run) -> None:
     first, two = str(uuid.uuid4()), str(uuid.uuid4())
-    # Marked below, called above; called below, marked above: one transaction.
+    # Mark in a subtransaction and call outside, or vice versa: one transaction.
     with forger.transaction():
         with forger.transaction():
             forger.execute(MAKE.format("release.mine").encode())
@@ -168,7 +168,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
         with forger.transaction():
             forger.execute(RECORD, entry(first, oid(forger, "release.mine")))
     forger.commit()
-    # A mark that was rolled back is none; nor is a release that was.
+    # A mark that was rolled back does not count; neither does a release.
     forger.execute(MAKE.format("release.other").encode())
     other = oid(forger, "release.other")
     with forger.transaction(force_rollback=True):
@@ -176,7 +176,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
         forger.execute(RECORD, entry(two, other))
     refused(forger, entry(two, other))
     forger.rollback()
-    # Dropped after it was recorded: the entry says so.
+    # Dropped after it was recorded; the entry reports that.
     forger.execute(MAKE.format("release.gone").encode())
     mark(forger, "release.gone", two)
     dropped_oid = oid(forger, "release.gone")
@@ -187,7 +187,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
     assert run_sql(
         "SELECT output, state FROM dbanon.releases() WHERE published_by = 'mallory' ORDER BY 1"
     ) == [("release.gone", "dropped"), ("release.mine", "current")]
-    # At REPEATABLE READ the snapshot is older than the transaction's own number.
+    # At REPEATABLE READ the snapshot precedes the transaction's own id.
     forger.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     forger.execute("SELECT 1")
     run_sql("CREATE TABLE app.later (a integer)")
@@ -201,7 +201,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
 def test_set_role_definer_wrappers_and_shadows(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
-    """The entry is the owner's, whoever calls, logs in, or shadows names."""
+    """The entry belongs to the table's owner, whoever calls, logs in, or shadows names."""
     run_sql("CREATE ROLE team IN ROLE dbanon_runner")
     run_sql("GRANT team TO mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO team")
@@ -228,7 +228,7 @@ def test_set_role_definer_wrappers_and_shadows(
         "SELECT published_by, created_at <= clock_timestamp() FROM dbanon.release"
         " WHERE output_name = 'mine'"
     ) == [("team", True)]
-    # A wrapper of a superuser gives mallory no entry of what she does not own.
+    # A superuser's wrapper function gives mallory no entry for a table that she does not own.
     run_sql(
         "CREATE FUNCTION app.wrapped(jsonb, jsonb, jsonb) RETURNS jsonb SECURITY DEFINER"
         " LANGUAGE sql AS 'SELECT dbanon._record_release($1, $2, $3)'"

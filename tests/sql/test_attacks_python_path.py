@@ -1,7 +1,7 @@
-"""Attacks by way of the directories that the server's Python imports from.
+"""Attacks through directories from which the server's Python imports.
 
-Whoever can change one file, or put another directory in its place, runs code as the server's
-account at the next call. ``install`` refuses each way, before it imports anything.
+A role that can change a file or replace a directory runs code as the server's account at the next
+call. ``install`` refuses such paths before it imports anything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AS_ROOT = only_where(os.geteuid() == 0, "only root can give files away")
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A directory of the own account, in one that everybody may write to but that is sticky."""
+    """A directory of our account, inside a world-writable sticky one."""
     base = Path(tempfile.mkdtemp(prefix="dbanon-path-"))
     base.chmod(0o755)
     yield base
@@ -40,7 +40,7 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture
 def site(base: Path) -> Path:
-    """What looks like a directory of packages."""
+    """A directory that looks like installed packages."""
     site = base / "lib" / "site"
     for name in ("dbanon/doors", "dbanon/kernels", "numpy/core", "numpy.libs"):
         (site / name).mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_what_others_may_write_to(site: Path, subpath: str, right: int) -> None:
     path = site / subpath
     path.chmod(path.stat().st_mode | right)
     if right & stat.S_ISVTX and subpath in ("..", "../.."):
-        # As /tmp: nobody can rename or remove what belongs to another there.
+        # Sticky, as /tmp: only owners can rename or remove entries.
         require_safe([str(site)])
         return
     with pytest.raises(UnsafeError, match="may write to"):
@@ -95,7 +95,7 @@ def test_what_belongs_to_another(site: Path, subpath: str) -> None:
     with pytest.raises(UnsafeError, match=f"belongs to {OTHER.pw_name}") as caught:
         require_safe([str(site)])
     assert f"--trust-owner {OTHER.pw_name}" in caught.value.args[1]
-    # Said aloud it is taken, by name or number; another name does not help.
+    # Accepted if confirmed, by name or number; another name does not help.
     require_safe([str(site)], [OTHER.pw_name])
     require_safe([str(site)], [str(OTHER.pw_uid)])
     with pytest.raises(UnsafeError):
@@ -108,12 +108,12 @@ def test_links_are_followed_and_both_sides_looked_at(base: Path, site: Path) -> 
     link = base / "link"
     link.symlink_to("lib/site")
     require_safe([str(link)])
-    # The link lies where everybody can make another.
+    # The link is in a directory where anybody can replace it.
     (open_place / "link").symlink_to(site)
     open_place.chmod(0o777)
     with pytest.raises(UnsafeError, match=r"may write to .*open"):
         require_safe([str(open_place / "link")])
-    # The link is safe, what it names is not: as the way, a package, a file, through two links.
+    # The link is safe but its target is not: as the path, a package or a file, through two links.
     (open_place / "evil").mkdir()
     (open_place / "evil" / "x.py").write_text("")
     for symlink, target in (
@@ -236,7 +236,7 @@ def test_an_owner_can_be_trusted_and_that_is_said_aloud(
 
 
 def test_the_check_needs_nothing_but_the_standard_library() -> None:
-    """The server's Python runs its text."""
+    """The server's Python runs its source."""
     text = Path(python_path.__file__).read_text()
     assert "import dbanon" not in text
     assert "from dbanon" not in text

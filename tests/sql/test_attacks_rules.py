@@ -1,4 +1,4 @@
-"""Attacks by rules: on another's table, through another's function, by comments with a trap."""
+"""Attacks with rules: on another's table, through another's function, by comments with a trap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"
 
 @pytest.fixture
 def annas(run_sql: Run, sql_role: Role) -> str:
-    """Anna, a runner, owns app.person; mallory, another, may read it: his URL."""
+    """Anna, a runner, owns app.person; mallory, another runner, may read it. Returns his URL."""
     run_sql(PERSON)
     sql_role("anna")
     run_sql("ALTER ROLE anna PASSWORD 'annas'")
@@ -62,7 +62,7 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
     with pytest.raises(InsufficientRights):
         dbanon.declare(annas, "app.person", {"age": "drop"})
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
-    # The owner may, and who is a member of that role.
+    # The owner may, and so may members of that role.
     run_sql("GRANT anna TO mallory")
     mallory.execute(DECLARE.encode())
     assert run_sql("SELECT DISTINCT declared_by FROM dbanon.rule") == [("mallory",)]
@@ -71,7 +71,7 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
 def test_a_function_of_somebody_else_declares_nothing_for_its_caller(
     annas: str, run_sql: Run, connect: Connect
 ) -> None:
-    """Whoever logged in is anna, or a superuser; who asks is mallory."""
+    """The session user is anna or a superuser; the caller is mallory."""
     mallory = connect(annas)
     mallory.execute(
         "CREATE FUNCTION app.helpful() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER AS $$"
@@ -99,7 +99,7 @@ def anna(mallory: str) -> str:
 def test_a_mark_of_an_earlier_transaction_is_none(
     annas: str, run_sql: Run, connect: Connect
 ) -> None:
-    """A comment that anna wrote some time ago is not her asking now."""
+    """A comment that anna wrote earlier is not a request by her now."""
     oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
     [(request,)] = run_sql(
         f"""SELECT '{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'::jsonb::text"""
@@ -107,7 +107,7 @@ def test_a_mark_of_an_earlier_transaction_is_none(
     mark = "dbanon rules " + hashlib.sha256(request.encode()).hexdigest()
     connect(anna(annas)).execute(f"COMMENT ON COLUMN app.person.person_id IS '{mark}'".encode())
     refused(connect(annas), f"SELECT dbanon._write_rules('{request}')")
-    # Nor is one on a table of his own good for hers.
+    # Nor does a comment on his own table count for hers.
     mallory = connect(annas, autocommit=False)
     mallory.execute("CREATE TABLE app.own (age integer)")
     mallory.execute(f"COMMENT ON COLUMN app.own.age IS '{mark}'".encode())
@@ -151,7 +151,7 @@ def _quoted(text: str) -> str:
 def test_names_and_comments_of_columns_are_no_format(
     annas: str, run_sql: Run, connect: Connect, name: str
 ) -> None:
-    """The comment of the first column is put back; by its name it would have been run."""
+    """The comment on the first column is restored; its name would have been executed as SQL."""
     comment = '" IS NULL; ALTER ROLE mallory SUPERUSER; COMMENT ON COLUMN app.his."a'
     column = '"' + name.replace('"', '""') + '"'
     mallory = connect(annas)
@@ -165,7 +165,7 @@ def test_names_and_comments_of_columns_are_no_format(
 def test_nothing_of_a_table_runs_when_its_rules_are_declared(
     run_sql: Run, mallory: psycopg.Connection[Any]
 ) -> None:
-    """Types, defaults, indexes, triggers and views of another role are not asked."""
+    """Types, defaults, indexes, triggers and views of another role are not evaluated."""
     mallory.execute("GRANT USAGE, CREATE ON SCHEMA evil TO PUBLIC")
     mallory.execute(
         "CREATE FUNCTION evil.caught() RETURNS trigger LANGUAGE plpgsql AS"
@@ -199,7 +199,7 @@ def test_nothing_of_a_table_runs_when_its_rules_are_declared(
 def test_a_rule_releases_no_labels_that_the_tables_owner_may_not_read(
     annas: str, run_sql: Run, connect: Connect, sql_url: str
 ) -> None:
-    """Whoever releases by rules reads the hierarchies that they name with rights of his own."""
+    """A release by rules reads the named hierarchies with the caller's rights."""
     run_sql("CREATE TABLE app.secret (child text, parent text)")
     run_sql(
         "INSERT INTO app.secret VALUES ('1', 'what only a few know'), ('2', 'what only a few know')"

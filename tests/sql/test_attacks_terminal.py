@@ -1,4 +1,4 @@
-"""Attacks by what a ledger entry says: escapes for terminals, and too much of it."""
+"""Attacks through the texts of ledger entries: terminal escapes, and excessive length."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
-# Sets a window's title; CSI of one byte; goes back over what was written; a line of its own; text
-# that runs backwards.
+# Sets a window title; one-byte CSI; overwrites earlier output; adds a line; right-to-left text.
 FORGED = "app.people\x1b]0;pwned\x07 \x9b2J\r\x08 \nk counted 50 ‮evil"
 ESCAPES = "\x1b\x07\x9b\r\x08‮"
 
 
 class EscapedText(LabelledText):
-    """What shows itself in a notebook, with what was forged."""
+    """Displays forged text in a notebook."""
 
     def pairs(self) -> list[tuple[str, str]]:
         return [(FORGED, FORGED)]
 
 
 def entries(connection: psycopg.Connection[Any], name: str, **changes: Any) -> str:
-    """A release that mallory makes by hand, with what she says of it: its id."""
+    """Record a release by hand as mallory, with her own texts; returns its id."""
     release_id = str(uuid.uuid4())
     connection.execute(MAKE.format(name).encode())
     mark(connection, name, release_id)
@@ -113,7 +112,7 @@ def test_readers_write_out_what_an_older_ledger_holds(
         ],
     ):
         if words[0] == "sql":
-            # Of a release whose columns are others there is no page.
+            # A release with other columns has no page.
             run_sql(words[1], FORGED)
             continue
         done = CliRunner().invoke(main, words)
@@ -121,7 +120,7 @@ def test_readers_write_out_what_an_older_ledger_holds(
         assert output
         assert not set(ESCAPES) & set(output), (words, output)
         assert "\nk counted" not in output
-    # A page isolates directions.
+    # A page isolates text directions.
     assert set(ESCAPES) & set(page.read_text()) <= set(ESCAPES[-1:])
     text = EscapedText()
     assert not set(ESCAPES) & set(str(text) + text._repr_html_())
@@ -139,7 +138,7 @@ def test_a_role_writes_so_many_entries_a_day(
     }
     run_sql(f'ALTER DATABASE "{sql_url.rpartition("/")[2]}" SET dbanon.entries_a_day = 3')
     mallory = connect(sql_role("carol"))
-    # What she sets herself is not asked for.
+    # Values that she sets herself are ignored.
     mallory.execute("SET dbanon.entries_a_day = 1000000")
     parameters = (json.dumps(failed),)
     for _ in range(3):

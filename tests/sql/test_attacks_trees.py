@@ -1,4 +1,4 @@
-"""Each test tries an attack by way of a hierarchy or a privacy model."""
+"""Attacks through a hierarchy or a privacy model."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_nasty_names_of_trees(run_sql: Run, connect: Connect) -> None:
 def test_a_view_that_fails_tells_no_value(
     run_sql: Run, connect: Connect, sql_server: Server
 ) -> None:
-    """The error of a function below a view is not passed on; labels stand in no message."""
+    """The error of a function below a view is not passed on; messages contain no labels."""
     _load(run_sql)
     run_sql(
         "CREATE FUNCTION app.leak(label text) RETURNS text LANGUAGE plpgsql COST 0.0000001 AS"
@@ -257,7 +257,7 @@ def test_a_view_that_fails_tells_no_value(
         assert SECRET not in str(failure.value)
         logged = log.text
     assert not any(SECRET in notice for notice in notices)
-    # What our call logs; the server's own line of the function that failed is not ours to hide.
+    # Logged by our call; we cannot suppress the server's own line about the failed function.
     assert not any(SECRET in line for line in logged.splitlines() if "dbanon" in line)
 
 

@@ -1,6 +1,6 @@
-"""Each test reads a column of Mallory's types as a superuser: none of his code may run.
+"""Columns of Mallory's types read by a superuser: none of his code may run.
 
-Checks of domains, casts of enums and row types, functions of range types.
+Covers checks of domains, casts of enums and row types, functions of range types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.one_database
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
-# Column types: what makes them, the type, SQL of the value of row g.
+# Column types: the statements that create the type, its name, and SQL for the value in row g.
 TYPES: dict[str, tuple[str, str, str]] = {
     "domain": ("CREATE DOMAIN evil.d AS integer CHECK (evil.spring());", "evil.d", "g % 7"),
     "nested domain": (
@@ -131,7 +131,7 @@ TYPES: dict[str, tuple[str, str, str]] = {
     ),
 }
 
-# Every statement that reads the column x, or hands it on.
+# All statements that read the column x or pass it on.
 SURFACES = {
     "quasi-identifier": "SELECT dbanon.mdav('evil.t', 'release.{o}', '{{x}}', 5)",
     "two quasi-identifiers": "SELECT dbanon.mdav('evil.t', 'release.{o}', '{{n,x}}', 5)",
@@ -181,7 +181,7 @@ SURFACES = {
 
 
 def make_table(mallory: psycopg.Connection[Any], kind: str) -> None:
-    """Tables of Mallory's with a column x of a type of his."""
+    """Create Mallory's tables with a column x of his type."""
     definition, sql_type, value = TYPES[kind]
     mallory.execute(definition.encode())
     for statement in (
@@ -203,13 +203,13 @@ def test_no_code_of_a_columns_type_runs(
     wrong: list[object] = []
     turn = list(TYPES).index(kind)
     for number, (surface, statement) in enumerate(SURFACES.items()):
-        # Each type at a third of them, and each of them with a third of the types.
+        # Each type at a third of the statements, and each statement with a third of the types.
         if not CAMPAIGN and kind != "domain" and (number + turn) % 3:
             continue
         try:
             run_sql(statement.format(o=f"o{number}"))
         except psycopg.Error as error:
-            # Refused for what it is, and never by the server in the midst of it.
+            # Refused because of the type, and never by a server error in the middle.
             if error.sqlstate in ("42725", "42883", "58000", "XX000"):
                 wrong.append((surface, error))
         if sprung(run_sql):
@@ -276,7 +276,7 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
             **argument_sets[index],
         )
 
-    # The first type in every place; others in every second one, each in its turn.
+    # The first type at every position; the others at every second one in turn.
     turn = AT_THE_CLIENT.index(kind)
     places = [p for p in range(len(argument_sets)) if CAMPAIGN or not turn or (p + turn) % 2]
     for index in places:
@@ -291,7 +291,7 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
 
 
 RELEASED = {
-    # What the column is released as: computed, and as it is.
+    # The type of the released column, computed and copied.
     "domain": ("integer", "integer"),
     "nested domain": ("numeric(8,2)", "numeric(8,2)"),
     "domain over text": (None, "text"),
@@ -308,7 +308,7 @@ RELEASED = {
 def test_a_release_has_no_type_of_another_role(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, kind: str
 ) -> None:
-    """Else its owner could add a check, and have it run over the release, or drop the column."""
+    """Otherwise its owner could add a check that runs over the release, or drop the column."""
     make_table(mallory, kind)
     admin = connect()
     computed, kept_type = RELEASED[kind]

@@ -1,7 +1,7 @@
-"""What runs Mallory's code as a superuser although it names none of his functions: refused.
+"""Objects that run Mallory's code as a superuser without naming his functions: refused.
 
-Casts that functions look for, functions of PostgreSQL's own that run or evaluate what a number or a
-text names, and estimates: in indexes and in views.
+Covers implicit casts, PostgreSQL's own functions that run or evaluate what a number or text refers
+to, and estimates, in indexes and views.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.one_database
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
-# What names no function of Mallory's, or one of bare columns, and runs it all the same: SQL whose
-# text casts, functions of PostgreSQL's own that evaluate, estimates. {oid} is of a table of his
+# Expressions that name no function of Mallory's, or only one on plain columns, and still run it:
+# SQL whose text casts, PostgreSQL's own functions that evaluate, estimates. {oid} is his table
 # whose partition key is a call.
 WITHOUT_A_NAME: dict[str, str] = {
     "SQL of any type": "CREATE FUNCTION evil.f{i}(a anyelement) RETURNS text LANGUAGE sql IMMUTABLE"
@@ -74,7 +74,7 @@ COMPUTED: dict[str, str] = {
 
 @pytest.fixture
 def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """Mallory's types, and a function of the superuser's that he may use."""
+    """Mallory's types, and a superuser's function that he may use."""
     run_sql("GRANT USAGE ON SCHEMA app TO mallory")
     run_sql(
         "CREATE FUNCTION app.as_text(a anyelement) RETURNS text LANGUAGE sql IMMUTABLE AS"
@@ -92,7 +92,7 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
         b"CREATE TYPE evil.span AS RANGE (subtype = integer, subtype_diff = evil.apart);"
         b"CREATE DOMAIN evil.trap AS integer CHECK (evil.spring());"
         b"CREATE TYPE evil.checked AS (a evil.trap);"
-        # Another one: a session evaluates such a check once.
+        # A new session: each evaluates such a check only once.
         b"CREATE DOMAIN evil.trap_of_xml AS integer CHECK (evil.spring());"
         b"CREATE TYPE evil.of_xml AS (a evil.trap_of_xml);"
         b"CREATE OPERATOR evil.## (LEFTARG = tsquery, RIGHTARG = text, FUNCTION = ts_rewrite);"

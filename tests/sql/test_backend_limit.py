@@ -1,4 +1,4 @@
-"""What calls inside a backend may use is an administrator's to say, and no user's to raise."""
+"""An administrator sets the resources of calls inside a backend; users cannot raise them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def database(sql_url: str, run_sql: Run) -> str:
 
 @pytest.fixture
 def user(sql_server: Server, sql_url: str, run_sql: Run) -> Iterator[str]:
-    """The URL of somebody who may release app.people."""
+    """URL of a role that may release app.people."""
     with sql_server.roles_dropped(sql_url):
         run_sql("CREATE ROLE runner LOGIN PASSWORD 'pw'")
         run_sql("GRANT dbanon_runner TO runner")
@@ -69,7 +69,7 @@ def test_nobody_raises_what_an_administrator_allows(
 ) -> None:
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '{SMALL}'")
     with connect(user) as connection:
-        # What a role may not do, it need not be asked about.
+        # The setting is ignored if the role may not set it.
         raised(connection, statement.format(database))
         assert raised(connection, CALL) is LIMIT
         assert raised(connection, ASKING) is VALUE
@@ -85,7 +85,7 @@ def test_nobody_raises_what_an_administrator_allows(
 def test_a_superuser_says_it_for_all_databases(
     database: str, user: str, run_sql: Run, connect: Connect
 ) -> None:
-    """The owner of one can ask for less in it, and not for more."""
+    """The owner of a database can lower the limit there, but not raise it."""
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '100GiB'")
     try:
         run_sql(f"ALTER ROLE ALL SET dbanon.memory_limit = '{SMALL}'")
@@ -137,7 +137,7 @@ def test_a_backend_has_one_thread_unless_an_administrator_allows_more(
 
 
 class Settings:
-    """A backend with these settings: of everybody, and of the session."""
+    """A backend with these settings, for everyone and for the session."""
 
     def __init__(self, everybody: dict[str, str], session: dict[str, str]) -> None:
         self._rows = [{"name": name, "value": value} for name, value in everybody.items()]

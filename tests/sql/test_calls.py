@@ -27,7 +27,7 @@ PEOPLE = (
 
 @pytest.fixture(scope="module")
 def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], psycopg.Error]]:
-    """The error of a call with these arguments, on one database for all: nothing is made."""
+    """The error of a call with these arguments. Nothing is created, so all share one database."""
     with sql_server.database(template=sql_template) as url:
         sql_server.execute(PEOPLE, url=url)
 
@@ -57,7 +57,7 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("42P01", "0::regclass, 'release.p', '{a}', 5"),
         ("22004", "NULL, 'release.p', '{a}', 5"),
         ("22023", "'app.people', NULL, '{a}', 5"),
-        # Without a list the rules of the table say it, and there are none.
+        # Without a list the table's rules apply, and it has none.
         ("42704", "'app.people', 'release.p', NULL, 5"),
         ("22023", "'app.people', 'release.p', '{}', 5"),
         ("22023", "'app.people', 'release.p', '{a,NULL}', 5"),
@@ -163,7 +163,7 @@ def test_sqlstates_of_hierarchies(
 ) -> None:
     arguments = f"'app.people', 'release.p', '{{a}}', 5, hierarchies => '{hierarchies}'"
     assert refused(arguments, "gaa_cp").sqlstate == state
-    # mdav looks at no hierarchy.
+    # mdav ignores hierarchies.
     assert refused(arguments).sqlstate in (state, "22023")
 
 
@@ -296,7 +296,7 @@ def test_information_loss_from_the_ledger_and_from_two_relations(run_sql: Run) -
         "SELECT dbanon.information_loss('release.p'),"
         " dbanon.information_loss('release.p', 'app.people', '{a,b}')"
     )
-    # What is recorded is for readers: in steps of a class's share, of a small table few.
+    # The record is for readers: shares are rounded, and a small table has few of them.
     assert 0 < computed < recorded == round(recorded, 2) < 1
 
 

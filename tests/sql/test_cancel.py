@@ -1,4 +1,4 @@
-"""A running call can be stopped at any moment, and leaves nothing."""
+"""A running call can be cancelled at any moment and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
             stopped += 1
         finally:
             timer.join()
-            # A cancel that came too late must not hit what follows.
+            # A late cancel must not hit the next statement.
             try:
                 connection.execute(b"ROLLBACK")
             except psycopg.errors.QueryCanceled:
@@ -80,9 +80,9 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
 
 
 def test_a_cancel_that_a_notice_sees_is_told_as_one(run_sql: Run, connect: Connect) -> None:
-    """The first notice of a call is that of columns named nowhere, after all was written."""
+    """The first notice of a call, about unnamed columns, comes after everything is written."""
     _people(run_sql, 100)
-    # A cancel that waits from then on: before it are statements, which would see it.
+    # A cancel waits from here on; earlier statements would handle it.
     run_sql(
         """CREATE FUNCTION app.cancel_at_notice() RETURNS void LANGUAGE plpython3u AS $$
 import os, signal
@@ -100,7 +100,7 @@ plpython._released = lambda plpy, *rest: made(Cancelled(plpy), *rest)
 $$"""
     )
     connection = connect()
-    # Functions put the package on the path of a backend that has not loaded it yet.
+    # Functions add the package to the path of a backend that has not loaded it yet.
     connection.execute(b"SELECT dbanon.check()")
     connection.execute(b"SELECT app.cancel_at_notice()")
     with pytest.raises(psycopg.errors.QueryCanceled) as failure:
@@ -111,7 +111,7 @@ $$"""
 
 def test_progress_tells_how_far_a_call_is(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 1000)
-    # Notices are two seconds apart: the copying takes longer.
+    # Notices are two seconds apart; copying takes longer.
     run_sql(
         "CREATE VIEW app.slow AS SELECT p.* FROM app.people AS p,"
         " (SELECT pg_sleep(2.1) OFFSET 0) AS s"

@@ -1,4 +1,4 @@
-"""Who may see and run chains on PostgreSQL, and what is not to hang on their tables."""
+"""Who may see and run chains on PostgreSQL, and which objects their tables must not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.postgresql
 
 @pytest.fixture
 def owned(pg_server: Server, pg_url: str, tmp_path: Path) -> tuple[PostgresqlDatabase, Chained]:
-    """A database with the ledger installed, and a chain of its administrator's with a release."""
+    """A database with the ledger installed, and an administrator's chain with a release."""
     install.install(pg_url, sql_only=True)
     database = PostgresqlDatabase(pg_url)
     load(database, Months(n=20).now)
@@ -81,7 +81,7 @@ def test_nobody_but_the_owner_sees_a_chain(
 def test_a_role_that_was_let_in_goes_on(
     owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str], pg_url: str
 ) -> None:
-    """As docs/rights.md says, and it stays so when dbanon is installed again."""
+    """As docs/rights.md says; it survives a new installation of dbanon."""
     database, chained = owned
     url = pg_role("publisher", "IN ROLE dbanon_runner")
     shared = ", ".join(
@@ -105,7 +105,7 @@ def test_a_role_that_was_let_in_goes_on(
     assert chained.shown().releases[-1]["confirmed"]
 
 
-# What hangs something on a table, and what takes it away again.
+# Statements that attach something to a table, and those that remove it.
 HUNG = (
     (
         "CREATE TRIGGER t BEFORE INSERT ON dbanon.{} FOR EACH ROW EXECUTE FUNCTION trap()",
@@ -143,7 +143,7 @@ def test_nothing_hangs_on_the_tables_of_a_chain(
 def test_no_ledger_of_somebody_else_is_read(
     pg_url: str, pg_role: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Before it is trusted: not for its version, nor for what it says of a chain."""
+    """Before the ledger is trusted, neither its version nor its chain is read."""
     mallory = PostgresqlDatabase(pg_role("mallory"))
     database = PostgresqlDatabase(pg_url)
     [(name,)] = database.rows("SELECT current_database()")

@@ -1,4 +1,4 @@
-"""The SQL of the page for those who know other tools."""
+"""The SQL on the page for users of other tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_calls_beside_those_of_other_tools_run(
     finally:
         connection.execute("DROP OWNED BY analyst")
         connection.execute("DROP ROLE analyst")
-    # The source's k, the release's, that of two releases, and the rows of one made again.
+    # The k of the source, of the release, of two releases, and the rows of a repeated one.
     assert smallest[0] == 1
     assert min(smallest[1:]) >= 5
     assert len(smallest) == 5

@@ -1,4 +1,4 @@
-"""The digest inside PostgreSQL: what it sees, on every kind of column, and after a dump."""
+"""The digest inside PostgreSQL: what it detects, for every column type, and after a dump."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dumped(url: str) -> str:
 
 
 def load(run_sql: Run, kind: str = "table") -> str:
-    """A release, and the name of the table that holds its rows."""
+    """A release, and the name of the table that stores its rows."""
     run_sql(
         "CREATE TABLE app.t AS SELECT g / 4 AS a, (g * 7 % 5)::text AS b, g::numeric AS c"
         " FROM generate_series(0, 39) AS g"
@@ -56,7 +56,7 @@ def load(run_sql: Run, kind: str = "table") -> str:
         ("UPDATE {} SET b = 'x' WHERE c = 7", r"rows \(digest\)"),
         ("UPDATE {} SET b = NULL WHERE c = 7", r"rows \(digest\)"),
         ("UPDATE {} SET c = 7.0 WHERE c = 7", r"rows \(digest\)"),
-        # Two values that change places, in one class and between two.
+        # Two values are swapped, within a class and between two.
         (
             "UPDATE {} SET b = CASE c WHEN 4 THEN '0' ELSE '3' END WHERE c IN (4, 5)",
             r"rows \(digest\)",
@@ -115,7 +115,7 @@ def test_without_a_digest_nothing_is_called_unchanged(run_sql: Run) -> None:
     ):
         run_sql(f"UPDATE dbanon.release SET digest = {recorded}")
         if recorded == "NULL":
-            # Neither the order nor the types of columns were recorded then.
+            # At that time neither row order nor column types were recorded.
             assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [
                 (None, status)
             ]
@@ -129,7 +129,9 @@ def test_without_a_digest_nothing_is_called_unchanged(run_sql: Run) -> None:
 def test_settings_of_the_caller_change_nothing(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """Types whose text depends on settings are hashed without them, nested ones, too."""
+    """Types whose text depends on settings are hashed independently of them, including
+    nested ones.
+    """
     run_sql(
         "CREATE TABLE app.t AS SELECT g / 4 AS a, ARRAY[interval '1 day 2:03', NULL] AS b,"
         " ARRAY[now()] AS c FROM generate_series(0, 39) AS g"
@@ -149,14 +151,14 @@ def test_settings_of_the_caller_change_nothing(
     assert rows == [("unchanged",)]
 
 
-# -- every kind of column --------------------------------------------------------------------------
+# -- every type of column --------------------------------------------------------------------------
 
-# Values of which each must give a row another hash than every other does.
+# Values that must all give a row different hashes.
 KINDS: dict[str, tuple[str, ...]] = {
     "boolean": ("true", "false", "NULL"),
     "smallint": ("0", "1", "-1", "NULL"),
     "integer": ("0", "1", "-1", "65536", "NULL"),
-    # hashint8 takes 1 and 2^32 for equal.
+    # hashint8 gives 1 and 2^32 the same hash.
     "bigint": ("0", "1", "4294967296", "-1", "4294967295", "NULL"),
     "real": ("0", "'-0'", "'NaN'", "'inf'", "1e-30", "NULL"),
     "double precision": ("0", "'-0'", "'NaN'", "'inf'", "5e-324", "NULL"),
@@ -219,7 +221,7 @@ def kinds(run_sql: Run) -> None:
 
 @pytest.mark.usefixtures("kinds")
 def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
-    """In the client's way and in SQL's, which must be the same."""
+    """Computed by the client and by SQL, which must agree."""
     with psycopg.connect(conninfo(sql_url), autocommit=True) as owner:
         for kind, values in KINDS.items():
             cells = [(value, values[0]) for value in values]
@@ -248,7 +250,7 @@ def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
 def test_a_restored_dump_has_the_digest_still(
     run_sql: Run, sql_server: Server, sql_url: str
 ) -> None:
-    """Enums and names of relations are numbers in the database, and other ones after a restore."""
+    """Enums and relation names are stored as numbers, which differ after a restore."""
     body = ", ".join(f"c{i} {kind}" for i, kind in enumerate(KINDS))
     run_sql(f"CREATE TABLE app.t (a integer, {body})")
     for row in range(6):
@@ -262,7 +264,7 @@ def test_a_restored_dump_has_the_digest_still(
     for name, kind in (("as_table", "table"), ("as_view", "view")):
         assert run_sql(call.format(name, kind)) == [(6,)]
     with sql_server.database() as url:
-        # Numbers of enums that are made anew are others than here.
+        # The numbers of recreated enums differ.
         sql_server.execute("CREATE TYPE public.before AS ENUM ('a', 'b', 'c')", url=url)
         sql_server.psql(dumped(sql_url), url=url)
         for name in ("as_table", "as_view"):
@@ -295,7 +297,7 @@ def test_as_many_columns_as_a_table_may_have(run_sql: Run, sql_url: str) -> None
 
 
 def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url: str) -> None:
-    """Checks of domains, casts of enums: what the digest reads, it reads without them."""
+    """The digest reads values without running domain checks or enum casts."""
     for statement in (
         "CREATE SCHEMA evil",
         "CREATE TABLE evil.log (who text)",
@@ -326,7 +328,7 @@ def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url
         recorded = digest.take(session, RelationName("app", "bad"))
     assert run_sql("SELECT dbanon._compare_rows('app.bad', %s)", recorded) == [("unchanged",)]
     assert run_sql("SELECT count(*) FROM evil.log") == [(0,)]
-    # The spies do work.
+    # The spies work.
     run_sql("SELECT d::text, 1::float8::evil.number FROM app.bad")
     assert run_sql("SELECT count(*) > 0 FROM evil.log") == [(True,)]
 
@@ -345,7 +347,7 @@ CELL = st.tuples(
 
 @pytest.fixture
 def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[int, int]]]:
-    """The digest of some rows."""
+    """The digest of these rows."""
     run_sql("CREATE TABLE app.scratch (i bigint, f double precision, t text)")
     with psycopg.connect(conninfo(sql_url)) as connection:
 
@@ -373,5 +375,5 @@ def test_rows_may_change_places_and_nothing_else(scratch: Any, data: st.DataObje
     changed = [*rows[:row], new, *rows[row + 1 :]]
     same = sorted(map(repr, changed)) == sorted(map(repr, rows))
     assert (scratch(changed) == before) == same
-    # One more of what is there: equal rows do not cancel each other out.
+    # A duplicate of an existing row: equal rows must not cancel out.
     assert scratch([*rows, rows[row], rows[row]]) != before

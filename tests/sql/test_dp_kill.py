@@ -1,4 +1,4 @@
-"""Backends that end inside CALL dbanon.dp_ranks, between the spending and the release."""
+"""Backends that die inside CALL dbanon.dp_ranks, between spending and release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sql.private_calls import CALL, Connect, Run, spent
 import_or_skip("opendp")
 
 LOCK = 4711
-# Once it is spent, tables are made and renamed; each waits for whoever holds the lock.
+# After spending, tables are created and renamed; each step waits for the lock's holder.
 WAITING = f"""CREATE FUNCTION app.wait() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_user = 'anna' AND tg_tag = '{{}}' THEN
@@ -35,7 +35,7 @@ BLOCKED_BACKEND = (
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon, and rows to release."""
+    """A database with OpenDP next to dbanon, and rows to release."""
     return private_url
 
 
@@ -59,7 +59,7 @@ def test_a_backend_that_ends_has_spent_and_published_nothing(
     interruption: str,
     tag: str,
 ) -> None:
-    """Before a row is written, and before the table gets its name; then the next call works."""
+    """Killed before a row is written, and before the table is renamed; then the next call works."""
     url = sql_role("anna")
     run_sql(WAITING.format(tag))
     run_sql("CREATE EVENT TRIGGER waiting ON ddl_command_end EXECUTE FUNCTION app.wait()")
@@ -76,7 +76,7 @@ def test_a_backend_that_ends_has_spent_and_published_nothing(
     running = threading.Thread(target=call)
     running.start()
     [(pid,)] = until(lambda: run_sql(BLOCKED_BACKEND))
-    # Others see it, and nothing else.
+    # Others see only the spending.
     assert spent(run_sql) == (1.0, 1)
     starts = sql_server.log_size()
     if interruption == "pg_terminate_backend":

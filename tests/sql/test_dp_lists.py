@@ -1,4 +1,4 @@
-"""CALL dbanon.dp_ranks of text, enumerated types and truths."""
+"""CALL dbanon.dp_ranks for text, enumerated types and booleans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PEOPLE = """CREATE TABLE app.people AS SELECT
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon."""
+    """A database with OpenDP next to dbanon."""
     return private_url
 
 
@@ -63,7 +63,7 @@ def test_a_call_of_listed_values(
         anna.execute(call(options).encode())
         counts = dict(run_sql("SELECT job, count(*) FROM release.people GROUP BY job"))
         assert set(counts) <= {*JOBS, "other"}
-        # 300 that are in no list, and NULL of 386.
+        # 300 values in no list, and 386 NULLs.
         assert abs(counts["other"] - 686) < 60
         assert run_sql(
             "SELECT count(*), count(level), count(ill), pg_typeof(min(job))::text,"
@@ -109,7 +109,7 @@ def test_what_public_figures_refuse(run_sql: Run, connect: Connect, people: None
 def test_types_of_others_run_no_code(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], sql_url: str
 ) -> None:
-    """An enumerated type of mallory, with casts of his: its labels are read, and text comes out."""
+    """An enumerated type of mallory's with casts: its labels are read as text."""
     mallory = connect(sql_role("mallory", runner=False))
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     mallory.execute((TRAP + MOOD + cast("evil.mood", "text", "'sad'", "AS IMPLICIT")).encode())

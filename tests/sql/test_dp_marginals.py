@@ -1,4 +1,4 @@
-"""CALL dbanon.dp_marginals: what it spends of a budget of rho, and what is recorded of it."""
+"""CALL dbanon.dp_marginals: how much rho it spends, and what it records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RHO_CALL = CALL.replace("dp_ranks", "dp_marginals").replace(
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon, and rows to release."""
+    """A database with OpenDP next to dbanon, and rows to release."""
     return private_url
 
 
 def test_a_call_spends_rho_and_no_entry_says_less(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], sql_url: str
 ) -> None:
-    """A runner records what was charged, and nothing of a budget that counts something else."""
+    """A runner records what was charged, and nothing for a budget with another accounting."""
     dbanon.create_budget(sql_url, "magic", source="app.magic", epsilon=6, delta=1e-9)
     anna = connect(sql_role("anna"))
     anna.execute(RHO_CALL.format("first", 3))
@@ -47,8 +47,8 @@ def test_a_call_spends_rho_and_no_entry_says_less(
     anna.execute("ROLLBACK")
     assert spent(run_sql) == (total, 1)
 
-    # Attack: a spending of little rho, and an entry that says more of it, or nothing; or that
-    # promises an epsilon for which much more is charged, with a delta and without.
+    # Attack: spend little rho and record more, or nothing; or promise an epsilon that costs much
+    # more, with and without delta.
     for epsilon, options in (
         (0.001, ""),
         (0.001, ", 'rho', 1"),

@@ -1,4 +1,4 @@
-"""CALL dbanon.dp_ranks: what it makes, what it spends, and who can make it spend nothing."""
+"""CALL dbanon.dp_ranks: its output and spending, and attempts to release without spending."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ISOLATIONS = ("read committed", "repeatable read", "serializable")
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon, and rows to release."""
+    """A database with OpenDP next to dbanon, and rows to release."""
     return private_url
 
 
@@ -60,7 +60,7 @@ def test_a_call_releases_and_spends(
 def test_a_client_spends_by_the_same_function(
     run_sql: Run, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """A runner has no right to write a budget; one without rights to the ledger spends nothing."""
+    """A runner cannot write budgets; a role without rights to the ledger spends nothing."""
     arguments: dict[str, Any] = {
         "table": "app.magic",
         "quasi_identifiers": ["a"],
@@ -101,7 +101,7 @@ def test_refused_inside_begin_before_anything_is_spent(
 def test_what_fails_after_the_spending_stays_spent(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """Row by row, what a call has done is undone, but for what it spent."""
+    """Everything that a call did is rolled back, except the spending."""
     url = sql_role("anna")
     run_sql(
         "CREATE FUNCTION app.no() RETURNS event_trigger LANGUAGE plpgsql AS"
@@ -121,7 +121,7 @@ def test_what_fails_after_the_spending_stays_spent(
 def test_a_race_never_spends_more_than_there_is(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None, isolation: str
 ) -> None:
-    """Eight calls on a budget for three."""
+    """Eight concurrent calls on a budget for three."""
     url, outcomes = sql_role("anna"), []
     sessions = [connect(url) for _ in range(8)]
     barrier = threading.Barrier(8)
@@ -194,19 +194,19 @@ def test_nobody_but_the_owner_writes_budgets(
     ):
         with pytest.raises(dbanon.DbanonError, match="owner of the ledger"):
             dbanon.create_budget(berta, "b", epsilon=9, **options)
-    # A savepoint, and then the transaction itself, take back what nobody has used.
+    # A savepoint, and then the transaction, roll back what was not used.
     anna.execute("BEGIN")
     anna.execute("SAVEPOINT before")
     anna.execute("SELECT dbanon._spend('magic', 1, gen_random_uuid())")
     anna.execute("ROLLBACK TO before")
     anna.execute("COMMIT")
     assert spent(run_sql) == (1.0, 1)
-    # Even the owner's own statements keep to what holds of a budget.
+    # The owner's own statements must satisfy the budget's constraints, too.
     for wrong in ("spent = 4", "spent = -1", "spent = 'NaN'", "epsilon_total = 'NaN'"):
         with pytest.raises(psycopg.Error) as failure:
             run_sql(f"UPDATE dbanon.budget SET {wrong}")
         assert state_of(failure) == "23514", wrong
-    # And a check of the same name that says something else is none of ours.
+    # A check of the same name with another condition is not ours.
     run_sql("ALTER TABLE dbanon.budget DROP CONSTRAINT budget_not_overspent")
     run_sql("ALTER TABLE dbanon.budget ADD CONSTRAINT budget_not_overspent CHECK (spent > -9)")
     with pytest.raises(psycopg.Error, match="not trusted"):
@@ -216,7 +216,7 @@ def test_nobody_but_the_owner_writes_budgets(
 def test_a_release_is_recorded_with_its_own_spending_alone(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """An entry that says it spent, without a spending, or with one that was used."""
+    """An entry that claims a spending that does not exist or was already used."""
     anna = connect(sql_role("anna"))
     anna.execute(CALL.format("first", 1))
     [(used,)] = anna.execute("SELECT release_id FROM dbanon.release").fetchall()
@@ -242,7 +242,7 @@ def test_a_release_is_recorded_with_its_own_spending_alone(
 def test_a_hostile_search_path_runs_nobody_elses_code(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """Functions, operators, types and tables of mallory, first in the caller's path."""
+    """Mallory's functions, operators, types and tables come first in the caller's path."""
     mallory = connect(sql_role("mallory", runner=False))
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     mallory.execute(TRAP.encode())
@@ -266,7 +266,7 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
     ):
         mallory.execute(f"CREATE {definition}".encode())
     run_sql("GRANT USAGE ON SCHEMA evil TO PUBLIC")
-    # Mallory's table of the name is not what a qualified name means; an unqualified one is.
+    # A qualified name does not resolve to mallory's table; an unqualified one does.
     anna = connect(sql_role("anna"))
     anna.execute("SET search_path = evil, app, pg_catalog, public")
     anna.execute(CALL.format("magic", 1))
@@ -279,7 +279,7 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
 
 
 def test_values_end_no_run(run_sql: Run, sql_url: str, connect: Connect) -> None:
-    """NULL, NaN, infinities and what is out of bounds, in every kind of column."""
+    """NULL, NaN, infinities and values out of bounds, in every column type."""
     run_sql("""CREATE TABLE app.odd AS SELECT
         CASE g % 9 WHEN 0 THEN NULL WHEN 1 THEN 'NaN' WHEN 2 THEN 'Infinity' WHEN 3 THEN '-Infinity'
                    ELSE g::text END::float8 AS f,
@@ -309,9 +309,9 @@ def test_values_end_no_run(run_sql: Run, sql_url: str, connect: Connect) -> None
 def test_nothing_unpaid_is_told(
     run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, budget: None
 ) -> None:
-    """No value, and no answer of the source alone, in what is recorded, logged, told or refused."""
+    """No value and no exact statistic of the source in ledger, log, notices or errors."""
     run_sql("UPDATE app.magic SET a = 345.678912 WHERE b = 0")
-    # What could be told of the source, and of nothing else: mean, deviation, median of each column.
+    # Exact statistics of the source alone: mean, deviation, median of each column.
     [answers] = run_sql(
         "SELECT round(avg(a)::numeric, 4)::text, round(stddev_samp(a)::numeric, 4)::text,"
         " round(avg(b), 2)::text, round(stddev_samp(b), 4)::text FROM app.magic"
@@ -329,7 +329,7 @@ def test_nothing_unpaid_is_told(
         connection.execute(CALL.format("magic", 1))
     log = sql_server.log_text(before)
     assert "dense_rank" not in log
-    assert "least" in log.lower()  # The statement that reads is there, with its public bounds.
+    assert "least" in log.lower()  # The reading statement is there, with its public bounds.
     texts += [str(failure.value), log]
     for table in ("release", "release_column", "run", "budget", "spending"):
         texts += [str(row) for row in run_sql(f"SELECT to_jsonb(t)::text FROM dbanon.{table} AS t")]

@@ -1,4 +1,4 @@
-"""Persons of many rows inside PostgreSQL: as from the client."""
+"""Several rows per person inside PostgreSQL: same results as the client."""
 
 from __future__ import annotations
 

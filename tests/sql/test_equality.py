@@ -1,4 +1,4 @@
-"""The same table through SQL and through the client: the same classes and values."""
+"""The same table through SQL and the client: same classes and values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EDGE_COLUMNS = ["small", "wide", "bare", "money", "tiny", "single", "born", "see
 
 
 def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **changes: Any) -> None:
-    """Release the table by both ways, and compare all rows."""
+    """Release the table both ways and compare all rows."""
     changes = {
         "k": 4,
         "method": "mdav",
@@ -93,7 +93,7 @@ def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **changes: 
     assert len(same) == 1
 
 
-# The other methods have no classes of rows, and are refused by both ways.
+# The other methods form no classes of rows; both ways refuse them.
 OF_ROWS = [method.name for method in METHODS.values() if method.gives is not AttributePartition]
 
 

@@ -1,4 +1,4 @@
-"""dbanon.evaluate and dbanon.disclosure_risk: what is recorded, counted, and compared in SQL."""
+"""dbanon.evaluate and dbanon.disclosure_risk: recorded, recounted and compared in SQL."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_recorded_counted_and_compared(run_sql: Run, sql_url: str) -> None:
             if value is not None and name not in evaluation["notes"]:
                 assert recorded[name, None] == value, name
     assert recorded["sse_loss", "age"] == evaluation["columns"]["age"]["sse_loss"]
-    # What has no meaning is NULL, and says why.
+    # Undefined figures are NULL, with a reason.
     assert [row[2:] for row in rows if row[0] == "label_loss"] == [
         (None, evaluation["notes"]["label_loss"])
     ]
@@ -70,7 +70,7 @@ def test_recorded_counted_and_compared(run_sql: Run, sql_url: str) -> None:
     assert counted["discernibility", None] == sum(n * n for n in sizes)
     assert counted["average_class_size", None] == 120 / len(sizes)
     assert counted["average_class_risk", None] == pytest.approx(len(sizes) / 120)
-    # These follow from both relations: the exact figures, found without pairs.
+    # These follow from both relations: exact figures, computed without pairs.
     compared, exact = figures(rows, BY_COMPARISON), exact_of(run_sql, NAMES, "mdav", 5)
     for name in COLUMNS:
         assert compared[name, None] == pytest.approx(exact["losses"][name], rel=1e-9), name
@@ -203,13 +203,13 @@ def test_wrong_options(run_sql: Run, options: str) -> None:
 
 
 def test_relations_of_anybody(run_sql: Run, connect: Connect, sql_role: Any) -> None:
-    """Not in the ledger: what another tool made, with columns that are named."""
+    """Not in the ledger: another tool's output, with named columns."""
     run_sql(PEOPLE)
     run_sql("CREATE TABLE release.noise AS SELECT age + 5 * cos(id * 3) AS age FROM app.people")
     named = """'{"quasi_identifiers": ["age"]}'"""
     rows = run_sql(f"SELECT * FROM dbanon.evaluate('release.noise', 'app.people', {named})")
     assert figures(rows, NOW)["class_risk", None] == 1
-    # Noise spreads values: nothing is clipped.
+    # Noise spreads values; nothing is clipped.
     assert figures(rows, BY_COMPARISON)["sse_loss", None] < 0
     with pytest.raises(psycopg.errors.UndefinedTable, match="no release"):
         run_sql("SELECT dbanon.evaluate('release.noise')")
@@ -270,9 +270,9 @@ def test_a_release_made_inside_the_database_has_a_certificate(run_sql: Run, sql_
 
 
 def test_merged_cells_are_suppressed_in_a_run_of_the_server(run_sql: Run) -> None:
-    """As the evaluation of the same rows in a data frame says."""
+    """As in the evaluation of the same rows in a data frame."""
     run_sql(PEOPLE)
-    # Links of suppressed cells follow the order of the records, here that of the frame.
+    # Links of suppressed cells depend on the order of the records, here the frame's.
     run_sql("ALTER TABLE app.people ADD PRIMARY KEY (id)")
     run_sql("UPDATE app.people SET age = NULL WHERE id <= 2")
     run_sql("UPDATE app.people SET age = NULL, income = NULL WHERE id BETWEEN 3 AND 12")

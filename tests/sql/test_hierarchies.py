@@ -136,7 +136,7 @@ def test_all_problems_are_listed(run_sql: Run) -> None:
         (('"name:x"', None, None), "42704"),
     ):
         if state == "ZK004":
-            # The tree is broken: its problems come first.
+            # The hierarchy is broken: its problems come first.
             assert len(run_sql(CHECK, *wrong)) == 4
             continue
         with pytest.raises(psycopg.Error) as failure:

@@ -1,4 +1,4 @@
-"""Classes that reveal a sensitive value, in SQL calls: a NOTICE, the ledger and the summary."""
+"""Classes that reveal a sensitive value: a NOTICE, the ledger and the summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Types of columns that have no equality, and one whose collation is not the database's.
+# Types without equality, and a column with a non-default collation.
 PEOPLE = (
     "CREATE TABLE app.people AS SELECT 18 + g % 50 AS age, CASE WHEN g % 50 < 10 THEN 'flu'"
     " ELSE 'c' || g % 7 END COLLATE \"C\" AS ill, json_build_object('of', g % 50 < 10) AS note,"

@@ -1,4 +1,4 @@
-"""What nothing can meet, asked through every door: the code, what would be feasible, no trace."""
+"""Infeasible requests through every interface: error code, feasible values, no trace left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# 60 rows of 20 persons with 4 diseases; all at site 1 have the first; 6 ages are missing.
+# 60 rows of 20 persons with 4 diseases. Everyone at site 1 has the first; 6 ages are missing.
 PEOPLE = """
 CREATE TABLE app.people AS
 SELECT g AS id, g % 20 AS who, CASE WHEN g <= 6 THEN NULL ELSE g * 7 % 50 END AS age,
@@ -31,7 +31,7 @@ FROM generate_series(1, 60) AS g"""
 
 @dataclass(frozen=True)
 class InfeasibleCase:
-    """What is asked for beyond k = 3 of place, and the error that all doors give."""
+    """The requirements besides k = 3 for place, and the error that all interfaces raise."""
 
     sqlstate: str
     code: str
@@ -134,7 +134,7 @@ def by_sql(url: str, case: InfeasibleCase) -> tuple[str, str]:
 
 
 def by_python(url: str, case: InfeasibleCase) -> tuple[str, str]:
-    """SQLSTATE and text of the error of the client."""
+    """SQLSTATE and text of the client's error."""
     models = [] if case.model is None else [dbanon.Model(**case.model)]
     with pytest.raises(dbanon.DbanonError) as caught:
         dbanon.anonymize(
@@ -153,7 +153,7 @@ def by_python(url: str, case: InfeasibleCase) -> tuple[str, str]:
 
 
 def by_command(url: str, case: InfeasibleCase) -> tuple[str, str]:
-    """SQLSTATE and text of the error of the command, which ends with 3."""
+    """SQLSTATE and text of the command's error; its exit code is 3."""
     command_line = ["--table", "app.people", "--output", "release.people", "--method", "gaa_cp"]
     command_line += ["--quasi-identifiers", ",".join(case.columns), "--sensitive", "ill"]
     command_line += ["--k", str(case.k), "--no-progress", "--format", "json"]
@@ -192,6 +192,6 @@ def test_what_cannot_be_is_said(
     assert case.feasible in text
     assert not any(value in text for value in ("flu", "gout", "north"))
     assert run_sql(state) == before
-    # A call in SQL rolls back whole; a client says in the ledger that it failed.
+    # A SQL call rolls back completely; a client records the failure in the ledger.
     expected_runs = [] if door is by_sql else [("failed", None)]
     assert run_sql("SELECT state, release_id FROM dbanon.run") == expected_runs

@@ -1,4 +1,4 @@
-"""Exact figures on PostgreSQL: the role that published a release reads them, and no reader does."""
+"""Exact figures on PostgreSQL: readable for the role that published a release, not for readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALL = (
     "SELECT release_id FROM dbanon.mdav('app.people', 'release.p', '{a,b}', 5,"
     " options => '{\"evaluate\": true}')"
 )
-# All that a role may ask of a server about what it may not read.
+# All queries that a role may try about things it may not read.
 PATHS = (
     "SELECT * FROM release.p",
     "SELECT * FROM release.p_summary",
@@ -67,7 +67,7 @@ REFUSED = (
 
 @pytest.fixture
 def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
-    """The URL of the role that published ``release.p``, and digits of its exact figures."""
+    """URL of the role that published ``release.p``, and digits of its exact figures."""
     run_sql(PEOPLE)
     publisher = sql_role("publisher")
     run_sql("GRANT SELECT ON app.people TO publisher")
@@ -84,7 +84,7 @@ def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
 
 
 def seen(run: Run, url: str, queries: tuple[str, ...]) -> str:
-    """What a role reads by queries, of which some are refused."""
+    """Collect what a role gets from queries; some are refused."""
     texts = []
     for query in queries:
         try:
@@ -119,7 +119,7 @@ def test_no_reader_reads_exact_figures(
 def test_functions_of_a_reader_do_not_see_rows_of_the_view(
     run_sql: Run, sql_server: Server, sql_url: str, published: tuple[str, set[str]]
 ) -> None:
-    """One that costs nothing is called first, unless the view is a barrier."""
+    """The planner runs a cheap function first, unless the view is a security barrier."""
     reader = sql_server.create_role("spy", url=sql_url, options="IN ROLE dbanon_runner")
     run_sql("GRANT USAGE, CREATE ON SCHEMA release TO spy")
     run_sql(
@@ -142,7 +142,7 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
         engine = create_engine(url, poolclass=NullPool)
         internal = dbanon.show(engine, "release.p", internal=True)["internal"]
         assert internal["note"] == NOTE
-    # Of a role that gets the relation, but did not publish it, nothing follows.
+    # A role that becomes owner of the relation without having published it gets nothing.
     sql_server.create_role("heir", url=sql_url, options="IN ROLE dbanon_runner")
     run_sql("ALTER TABLE release.p OWNER TO heir")
     heir = sql_server.create_role("heir_two", url=sql_url, options="IN ROLE heir")
@@ -153,7 +153,7 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
 def test_a_runner_forges_no_publisher(
     run_sql: Run, sql_role: Role, published: tuple[str, set[str]]
 ) -> None:
-    """Entries say who published by the catalog alone, and figures go with their own entry."""
+    """Only the catalog determines the publisher, and figures belong to their own entry."""
     spy = sql_role("spy")
     run_sql("CREATE TABLE release.own AS SELECT 1 AS a", url=spy)
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")

@@ -1,4 +1,4 @@
-"""Joint histories inside PostgreSQL: counted by the ledger's owner; nobody else reads persons."""
+"""Joint histories inside PostgreSQL: the ledger's owner counts; nobody else reads persons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PERSONS = [b"\\0" * 12 * 5]
 
 
 def plainly(run_sql: Run, *outputs: str) -> tuple[int, int, int]:
-    """Persons, those below k, and those alone, by a dictionary."""
+    """Persons, persons in groups below k, and unique persons, counted with a dictionary."""
     histories: dict[int, list[Any]] = {}
     for at, output in enumerate(outputs):
         for who, *labels in run_sql(f"SELECT who, a, b FROM release.{output}"):
@@ -72,7 +72,7 @@ def test_a_warning_says_what_is_exposed(run_sql: Run, connect: Connect, sql_url:
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
     )
     assert (recorded["persons"], recorded["below"], recorded["alone"]) == (persons, below, unique)
-    # Readers of the summary see the share, and no count of who came and left.
+    # Readers of the summary see the share, but no count of arrivals and departures.
     [(published,)] = run_sql("SELECT arguments -> 'joint_histories' FROM release.two_summary")
     assert published == {"earlier": 1, "releases": 2, "k": 5, "share": round(below / 60, 2)}
     measured = dbanon.measure_releases(sql_url, ["release.one", "release.two"])
@@ -98,9 +98,9 @@ def test_nobody_reads_persons(
         entity="id",
         releases="independent",
     )
-    # A runner's releases count persons, by every door, and the runner cannot read a row of them.
+    # A runner's releases count persons through every interface, but the runner reads none of them.
     assert report.arguments["joint_histories"]["releases"] == 3
-    # Counted by the function, and by an administrator, who reads the record.
+    # The function counts, as does an administrator who reads the record.
     pair = ["release.one", "release.three"]
     measured = dbanon.measure_releases(roles["anna"], pair)
     assert measured == dbanon.measure_releases(sql_url, pair)
@@ -113,7 +113,7 @@ def test_nobody_reads_persons(
 def test_persons_that_a_caller_brings_ask_nothing_of_others(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """Whoever may not read a source learns nothing of its persons, and records none."""
+    """A role that may not read a source learns nothing of its persons and records none."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
@@ -140,7 +140,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
             mallory.execute(COUNT, (json.dumps(arguments), persons))
         assert failure.value.sqlstate in (states or ("42501",)), failure.value
 
-    # Neither with the source of the release, which mallory may not read, nor with another one.
+    # Neither with the release's source, which mallory may not read, nor with another one.
     for source in (oid(anna, "app.people"), oid(mallory, "app.own"), None):
         refused(request | {"source_oid": source}, PERSONS)
     theirs = oid(anna, "release.one")
@@ -150,8 +150,8 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     refused({"k": 5, "releases": [first]}, PERSONS, "22023")
     for broken in ([b"x"], [b"x" * 12, None], [b""], [b"x" * 1932]):
         refused(request | own_source, broken, "22023")
-    # An entry that names the source, which its publisher cannot read, is not one of the source:
-    # it takes no persons, and stops nobody.
+    # An entry naming a source that its publisher cannot read does not belong to the source: it adds
+    # no persons and blocks nobody.
     name: dict[str, Any] = {
         "source": "app.people",
         "person_salt": "0" * 64,
@@ -178,7 +178,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
 def test_whoever_reads_the_source_can_forge_and_stop_nothing(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """A record of any bytes under any salt: later releases are counted, or say what is missing."""
+    """A record with arbitrary bytes: later releases are counted, or say what is missing."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna, mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
@@ -202,7 +202,7 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
             with pytest.raises(psycopg.Error), mallory.transaction():
                 mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
         mallory.commit()
-    # After its transaction nobody adds persons to an entry.
+    # After its transaction nobody can add persons to an entry.
     with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
         mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
     connect(roles["anna"]).execute(CALL.format("one").encode())
@@ -225,7 +225,7 @@ def test_a_dropped_table_of_another_owner_is_another_source(
     mallory.execute("DROP TABLE app.people")
     anna.execute(PEOPLE.encode())
     anna.execute(plain.format("one").encode())
-    # Made anew by its owner it is the same source, and so it is under another name.
+    # It is the same source if its owner recreates it, even under another name.
     for table, output, change in (
         ("people", "two", f"DROP TABLE app.people; {PEOPLE}"),
         ("others", "three", "ALTER TABLE app.people RENAME TO others"),
@@ -246,7 +246,7 @@ def test_a_dropped_table_of_another_owner_is_another_source(
 
 @pytest.mark.parametrize("is_repaired", [True, False])
 def test_after_a_dump_was_restored_the_name_counts(run_sql: Run, is_repaired: bool) -> None:
-    """Oids of the database before mean nothing; its releases stay earlier ones."""
+    """The former database's oids are meaningless; its releases still count as earlier ones."""
     run_sql(PEOPLE)
     run_sql(CALL.format("one"))
     run_sql(
@@ -285,7 +285,7 @@ def test_an_installation_takes_rights_on_the_record_back(
 
 
 def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> None:
-    """Counted in SQL by the function, and by arrays from the same record."""
+    """Counted in SQL by the function, and with arrays from the same record."""
     run_sql(PEOPLE)
     for output in ("one", "two", "three"):
         run_sql(CALL.format(output))
@@ -313,7 +313,9 @@ def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> No
 def test_a_release_that_does_not_know_its_relation_counts_by_name(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """As one by a cluster. It counts if its publisher may read the table, and is not measured."""
+    """As recorded for a cluster. It counts if its publisher may read the table; it is not
+    measured.
+    """
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna, mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")

@@ -1,4 +1,4 @@
-"""Kept columns that tell too much, in SQL calls: a NOTICE, the summary, and strict."""
+"""Kept columns that reveal too much, in SQL calls: a NOTICE, the summary, and strict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# "gen" is what the defect was found with; each value of "i" stands for several rows, too.
+# "gen" shows the original defect; each value of "i" covers several rows.
 PEOPLE = (
     "CREATE TABLE app.people (i int, z int, gen int GENERATED ALWAYS AS (i * 2) STORED,"
     " own text, part int, gap int)",
@@ -140,12 +140,12 @@ def test_rows_that_are_withheld_do_not_count(run_sql: Run) -> None:
     assert run_sql("SELECT rows_out, arguments->'telling' FROM dbanon.release") == [
         (500, [{"name": "gen", "determines": "i", "share": 1.0}])
     ]
-    # Twice in one transaction: what was staged for it is gone.
+    # Twice in one transaction: staging tables must be gone.
     run_sql(CALL.format("q", "keep => '{gen}', nulls => 'suppress', max_suppression => 1"))
 
 
 def test_no_code_of_another_role_runs(run_sql: Run) -> None:
-    """A kept column's type may have a cast to text that is anybody's: it is not used."""
+    """A kept column's cast to text may belong to anybody: it is not used."""
     run_sql("CREATE TYPE app.pair AS (a int, b int)")
     run_sql(
         "CREATE FUNCTION app.evil(app.pair) RETURNS text LANGUAGE plpgsql IMMUTABLE AS"
@@ -165,7 +165,7 @@ def test_no_code_of_another_role_runs(run_sql: Run) -> None:
 def test_they_never_leave_by_a_call(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """A client's ``kept_columns`` is no option here, nor is it passed over."""
+    """The client's ``kept_columns`` is not an option here, and not ignored either."""
     for statement in PEOPLE:
         run_sql(statement)
     with pytest.raises(psycopg.Error) as caught:

@@ -1,4 +1,4 @@
-"""Kept columns that undo classes, through the SQL functions: a WARNING with a share, or refused."""
+"""Kept columns that undo classes, in SQL: a WARNING with a share, or refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SELECT trunc(sum(n) FILTER (WHERE n < 5) / 600, 2) FROM
 
 @pytest.fixture
 def warnings_for(run_sql: Run, connect: Connect) -> Callable[[str], list[str]]:
-    """The warnings that a call with this kept column gives."""
+    """Return the warnings of a call with this kept column."""
     kinds = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
     run_sql(f"CREATE TABLE app.people ({kinds})")
     columns = [list(values) for _, values in COLUMNS.values()]

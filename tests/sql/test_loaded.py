@@ -1,4 +1,4 @@
-"""Backends of these tests begin with dbanon loaded; those of tests of how it is loaded do not."""
+"""Most test backends start with dbanon preloaded; tests of how it is loaded do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ $$"""
 
 
 def evaluate(run_sql: Run, expression: str) -> str:
-    """What the Python of a backend has that has called nothing yet."""
+    """Evaluate a Python expression in a new backend."""
     [(value,)] = run_sql("SELECT app.python(%s)", expression)
     return str(value)
 
@@ -27,7 +27,7 @@ def test_a_backend_begins_with_dbanon_loaded(run_sql: Run) -> None:
     # Without a compiler backends load it themselves, and tests take longer.
     has_compiler = shutil.which("cc") is not None
     assert evaluate(run_sql, "'dbanon.doors.plpython' in sys.modules") == str(has_compiler)
-    # Functions find it by the paths that they were installed with.
+    # Functions find it on the paths of their installation.
     assert evaluate(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") == "[]"
     run_sql("SELECT dbanon.check()")
     assert evaluate(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") != "[]"

@@ -1,8 +1,8 @@
-"""What an administrator's logging shows of a call: names and counts, no value that is read or made.
+"""An administrator's logs show names and counts of a call, but no value read or computed.
 
-All that logs statements, plans and parameters is on, and the server's log is searched for values of
-quasi-identifiers, hierarchies, orders and sensitive columns: as text, and as the bytes that
-``debug_print_plan`` prints of a constant.
+All logging of statements, plans and parameters is on. The server's log is searched for values of
+quasi-identifiers, hierarchies, orders and sensitive columns, as text and as the bytes that
+``debug_print_plan`` prints for a constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Role = Callable[..., str]
 
 NUMBERS = [7317300 + 1000 * i for i in range(8)]
 TREE = '{"place": {"table": "ref.places"}, "grade": {"name": "grades"}}'
-# The text of the caller's own statement is logged: these name columns and tables only.
+# The caller's own statement is logged; these name only columns and tables.
 CALLS = {
     "numbers": "SELECT dbanon.mdav('app.people', 'release.p', '{a,b,f}', 5,"
     " sensitive => '{illness}')",
@@ -99,7 +99,7 @@ def test_no_logging_shows_a_value(
         before = sql_server.log_size()
         connection.execute(CALLS[name].encode())
     log = sql_server.log_text(before)
-    # The logging is really on: the nested statements are there.
+    # Logging is really on: the nested statements are there.
     assert log.count("Query Text: ") > 5
     assert "plan:" in log
     traces = _traces(log)
@@ -134,7 +134,7 @@ def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_ro
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people TO anna")
     anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
-    # After the call, and after one that failed, there is nothing; before the first one neither.
+    # Nothing before the first call, after a call, or after one that failed.
     with pytest.raises(psycopg.Error):
         anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
     for session in (anna, connect()):
@@ -148,7 +148,7 @@ def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_ro
 def test_a_client_that_uses_what_is_installed(
     run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, sql_role: Role
 ) -> None:
-    """Its options are in no statement, and so the ledger's entry is nowhere in the log."""
+    """Options are never part of a statement, so the ledger entry is not logged either."""
     _load(run_sql)
     sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")

@@ -1,4 +1,4 @@
-"""What SQL calls tell: of columns that are lost, and of a k that is measured on raw data."""
+"""Notices of SQL calls: about columns that are lost, and about a k counted on raw data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes that are released alike keep to delta-disclosure as one, inside PostgreSQL, too."""
+"""Classes with equal labels satisfy delta-disclosure together, inside PostgreSQL, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Ages in decades: means of numbers of more than 15 digits, which only the database has exactly.
+# Ages in decades: means of numbers with more than 15 digits, exact only in the database.
 PEOPLE = (
     "CREATE TABLE app.people AS SELECT i AS id,"
     " (1::bigint << 60) + (i * i * 7919 % 40 + 20) / {width} AS age,"

@@ -1,4 +1,4 @@
-"""Types without an equality, as strata, entities and keys: refused by name at every door."""
+"""Types without equality as strata, entities and keys: refused by name in every interface."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_is_refused_by_name(run_sql: Run, sql_url: str, role: str) -> None:
 
 @pytest.mark.usefixtures("people")
 def test_it_is_kept_and_modelled_all_the_same(run_sql: Run, sql_url: str) -> None:
-    """Values that are copied, or counted as text, are compared with nothing."""
+    """Values that are copied or counted as text need no equality."""
     for how in ({"keep": ["odd"]}, {"sensitive": ["odd"]}):
         report = dbanon.anonymize(
             sql_url,

@@ -1,4 +1,4 @@
-"""Ordinal columns in SQL: the same release as through the client."""
+"""Ordinal columns in SQL: same release as through the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Release per attribute in SQL: as through the client, with a warning, and recounted so."""
+"""Per-attribute releases in SQL: same as the client, with a warning, and counted accordingly."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_same_by_both_ways(run_sql: Run, sql_url: str) -> None:
     assert len(recorded) == 1
     assert recorded[0][1] == report.k_achieved == 4
     assert recorded[0][4] == report.k_rows
-    # The risk told to readers is that of rows.
+    # The risk shown to readers is that of rows.
     assert run_sql("SELECT highest_risk, k_achieved FROM release.p_summary") == [
         (1 / report.k_rows, 4)
     ]

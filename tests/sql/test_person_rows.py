@@ -1,4 +1,4 @@
-"""Rows of one person in different classes, from SQL: counted there, and said by a warning."""
+"""Rows of one person in different classes, in SQL: counted, with a warning."""
 
 from __future__ import annotations
 

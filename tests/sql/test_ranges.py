@@ -1,4 +1,4 @@
-"""Ranges in SQL: the same values as through the client."""
+"""Ranges in SQL: same values as through the client."""
 
 from __future__ import annotations
 

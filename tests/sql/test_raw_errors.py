@@ -1,4 +1,4 @@
-"""Errors that came as the server's own, or with lines of internals: in clear words now."""
+"""Errors that used to be the server's own, or to show internals, now have clear texts."""
 
 from __future__ import annotations
 

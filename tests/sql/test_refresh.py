@@ -1,4 +1,4 @@
-"""dbanon.refresh: a release again by its entry, by whoever published it, with rights of now."""
+"""dbanon.refresh repeats a release from its entry, for its publisher, with current rights."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_rights_that_were_lost_are_missed(run_sql: Run, connect: Connect, sql_ro
 def test_an_entry_of_another_role_is_not_run(
     run_sql: Run, connect: Connect, sql_role: Role, sql_url: str
 ) -> None:
-    """Its condition, its files and its hierarchies would be looked at with the caller's rights."""
+    """Conditions, files and hierarchies would be evaluated with the caller's rights."""
     run_sql(PERSON)
     run_sql("GRANT SELECT ON app.person TO PUBLIC")
     url = sql_role("mallory")
@@ -105,7 +105,7 @@ def test_an_entry_of_another_role_is_not_run(
         output="release.person",
         where="age < 100",
     )
-    # An owner of the ledger could write it; a runner's own entry says what he likes anyway.
+    # The ledger's owner could have written it; a runner's entry may claim anything.
     run_sql(
         "UPDATE dbanon.release"
         " SET request = jsonb_set(request, '{asked,where}', to_jsonb(%s::text))",
@@ -117,7 +117,7 @@ def test_an_entry_of_another_role_is_not_run(
         dbanon.refresh(sql_url, "release.person")
     assert client_failure.value.sqlstate == "42501"
     refused(connect(sql_role("anna")), REFRESH, "42501")
-    # Nor is another relation of the name, with a copied mark.
+    # Nor is another relation with the name and a copied mark.
     mark = run_sql("SELECT obj_description('release.person'::regclass, 'pg_class')")[0][0]
     run_sql("DROP TABLE release.person")
     run_sql("CREATE TABLE release.person (age integer)")

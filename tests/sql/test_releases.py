@@ -1,4 +1,4 @@
-"""``dbanon.show`` and ``dbanon.drop``: a release of ours, its view, its table and its summary."""
+"""``dbanon.show`` and ``dbanon.drop``: a release's view, table and summary."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_is_not_ours_or_shown_elsewhere_stays(
 def test_a_table_that_bears_a_copied_mark_is_not_the_summary(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """Whoever is asked to drop a release does not drop what another role put in its place."""
+    """Dropping a release does not drop what another role put in its place."""
     run_sql(PEOPLE)
     run_sql(TABLE)
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")

@@ -1,4 +1,4 @@
-"""Releases whose comment, name, schema, owner or database is another one now."""
+"""Releases whose comment, name, schema, owner or database has changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MATCHES = "its owner, columns and rows are those that were released"
 
 
 def repaired(url: str, *words: str) -> list[tuple[str, str, str]]:
-    """What the command says that it did."""
+    """The repairs that the command reports."""
     done = CliRunner().invoke(main, ["repair", url, "--format", "json", *words])
     assert done.exit_code == 0, done.output
     return [
@@ -44,7 +44,7 @@ def repaired(url: str, *words: str) -> list[tuple[str, str, str]]:
 
 
 def restore(url: str, restored: str, tmp_path: Path, *words: str) -> None:
-    """Restore a database in another one, as an administrator does it."""
+    """Restore a database into another one, as an administrator does."""
     programs, dump = find_server_binaries(), tmp_path / "dump"
     for arguments, of in (
         ([programs / "pg_dump", "--format=custom", f"--file={dump}"], url),
@@ -205,7 +205,7 @@ def test_a_dump_without_comments(
 def test_a_dump_without_owners_and_without_functions(
     sql_server: Server, tmp_path: Path, fresh: Callable[[], str]
 ) -> None:
-    """A ledger that a client made, restored by another role."""
+    """A client's ledger, restored by another role."""
     url, restored = fresh(), fresh()
     sql_server.execute("CREATE SCHEMA app", url=url)
     sql_server.execute(PEOPLE, url=url)
@@ -236,7 +236,7 @@ def test_a_dump_without_owners_and_without_functions(
 def test_a_ledger_of_before(
     sql_url: str, run_sql: Run, sql_role: Role, backend_path: Path, owner: str
 ) -> None:
-    """Its releases are those whose oid, name and owner are the recorded ones, whatever is said."""
+    """Its releases are those with the recorded oid, name and owner, whatever the entries claim."""
     run_sql(PEOPLE)
     url = sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")

@@ -1,4 +1,4 @@
-"""Rules that do not count are refused at every door, and each door's hint works as it is."""
+"""Invalid rules are refused by every interface, and each hint works when copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_database
 def test_at_every_door(
     roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any
 ) -> None:
-    """Python, command line, job files, plans, clusters and refreshes refuse alike."""
+    """Python, command line, job files, plans, clusters and refreshes refuse them."""
     anna = connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(DECLARE)
@@ -93,7 +93,7 @@ def test_at_every_door(
 def test_hints_work_as_they_are(
     roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    """The command line's and Python's, of a table whose name needs every kind of care."""
+    """For the command line and Python, with a table name that needs all kinds of quoting."""
     monkeypatch.chdir(tmp_path)
     table = 'app."Per`s\'on"'
     sql = "'" + table.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Rules beside the schema, through SQL: declared once, used by calls without a list."""
+"""Rules stored in SQL: declared once, used by calls without a list."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
 def test_rules_go_with_their_table(
     run_sql: Run, connect: Connect, sql_url: str, backend_path: Path
 ) -> None:
-    """After it they go to the next one of its name; those of another owner's table are named."""
+    """Later they apply to the next table of the name; those of another owner's table are listed."""
     run_sql(PERSON)
     run_sql(DECLARE)
     run_sql("ALTER TABLE app.person RENAME TO people")
@@ -104,7 +104,7 @@ def test_rules_go_with_their_table(
     ]
     run_sql(PERSON)
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("current",)]
-    # By a role that is a member of the owner of today, of a table that is gone.
+    # Declared by a member of the current owner, for a table that is gone.
     run_sql("CREATE ROLE clinic NOLOGIN")
     run_sql("CREATE ROLE nurse NOLOGIN IN ROLE clinic")
     run_sql("ALTER TABLE app.person OWNER TO nurse")
@@ -117,7 +117,7 @@ def test_rules_go_with_their_table(
     session.add_notice_handler(lambda notice: heard.append(notice.message_primary))
     session.execute("SELECT dbanon.mdav('app.person', 'release.q', k => 5)")
     assert any("another table of this name" in str(message) for message in heard)
-    # Nobody but the owner says that they hold for this table, too.
+    # Only the owner can confirm that they apply to this table.
     install.upgrade(sql_url, python_paths=[str(backend_path)])
     run_sql("""SELECT dbanon.declare('app.person', '{"age": "quasi_identifier"}')""")
     assert run_sql("SELECT count(*) FROM dbanon.rules('app.person') WHERE state = 'current'") == [

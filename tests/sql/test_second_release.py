@@ -1,4 +1,4 @@
-"""A second release of the same persons inside PostgreSQL: refused, warned of, or asked for."""
+"""A second release of the same persons in PostgreSQL: refused, warned about, or requested."""
 
 from __future__ import annotations
 

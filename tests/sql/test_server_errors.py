@@ -1,4 +1,4 @@
-"""What the server itself refuses: its class of error is said, and never its text."""
+"""Errors raised by the server itself: their class is reported, never their text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def people(run_sql: Run) -> None:
 
 
 def release(url: str, **more: Any) -> dbanon.Report:
-    """The same release as a client's."""
+    """Make the same release as a client."""
     arguments = {"table": "app.people", "quasi_identifiers": ["a"], "k": 3, "output": "release.p"}
     return dbanon.anonymize(url, **arguments, **more)
 

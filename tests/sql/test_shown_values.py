@@ -1,4 +1,4 @@
-"""The SQL functions count what readers see, as the client does: 7.50 is not 7.5."""
+"""The SQL functions count values as readers see them, like the client: 7.50 differs from 7.5."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Of all types: those that a row of a type may have in it, or none.
+# For all types: values that the type can represent in two ways, if any.
 SPELLINGS = {"numeric(9,2)": ("7.50", "7.5"), "date": ("'2000-01-01'", "'2000-1-1'")}
 
 
 @pytest.fixture
 def path(sql_url: str) -> str:
-    """The database, where names without a schema are in app."""
+    """A database where unqualified names resolve to app."""
     return f"{sql_url}{'&' if '?' in sql_url else '?'}options=-csearch_path%3Dapp"
 
 

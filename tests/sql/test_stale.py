@@ -1,4 +1,4 @@
-"""Releases that are stale, by the server's counters: what they tell, and what they do not."""
+"""Stale releases according to the server's counters, and what these cannot show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STALENESS = "SELECT output, stale, stale_by FROM dbanon.releases() WHERE state =
 
 
 def listed_as_stale(run_sql: Run, url: str) -> bool | None:
-    """What SQL and a client say, which is the same."""
+    """What SQL and a client report; both must agree."""
     [(_, stale, by)] = run_sql(STALENESS)
     [listed] = [release for release in dbanon.releases(url) if release.state == "current"]
     assert (listed.stale, listed.stale_by) == (stale, by)
@@ -28,7 +28,7 @@ def listed_as_stale(run_sql: Run, url: str) -> bool | None:
 
 
 def write(run_sql: Run, statement: str) -> None:
-    """A statement whose counts are seen at once, and not some seconds later."""
+    """Run a statement and flush its counters at once."""
     run_sql(statement)
     if run_sql("SELECT to_regprocedure('pg_stat_force_next_flush()') IS NOT NULL") == [(True,)]:
         run_sql("SELECT pg_stat_force_next_flush()")
@@ -50,7 +50,7 @@ def test_what_was_written_since(run_sql: Run, sql_url: str, change: str) -> None
     write(run_sql, PERSON)
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
     assert listed_as_stale(run_sql, sql_url) is False
-    # What reads, and what another table gets, changes nothing.
+    # Reads, and writes to other tables, change nothing.
     run_sql("SELECT count(*) FROM app.person")
     write(run_sql, "CREATE TABLE app.other AS TABLE app.person")
     assert listed_as_stale(run_sql, sql_url) is False
@@ -95,7 +95,7 @@ def test_a_refreshed_release_is_not_stale(run_sql: Run, sql_url: str) -> None:
 
 
 def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
-    """A write that changes nothing that was read makes no release stale; one that does, does."""
+    """A write that leaves the read values unchanged does not make a release stale; others do."""
     write(run_sql, PERSON)
     exact = STALENESS.replace("releases()", "releases(exact => true)")
     run_sql(
@@ -120,7 +120,7 @@ def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
     assert listed_as_stale(run_sql, sql_url) is True
     run_sql("SELECT dbanon.refresh('release.person')")
     assert run_sql(exact) == [("release.person", False, "digest")]
-    # One that noted no digest is told of by counters, with the same call.
+    # Without a recorded digest the same call uses counters.
     run_sql("SELECT dbanon.mdav('app.person', 'release.other', '{age}', 5)")
     assert {output: by for output, _, by in run_sql(exact)} == {
         "release.person": "digest",

@@ -1,4 +1,4 @@
-"""What is withheld for a NULL shapes nothing that a SQL call gives."""
+"""Rows withheld for a NULL do not affect anything that a SQL call returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Numbers without a scale, a dictionary, numbers beyond 2**53, and rows to be withheld among others.
+# Numbers without a scale, a dictionary, numbers beyond 2**53, and rows that are withheld.
 TABLE = (
     "CREATE TABLE app.{0} AS SELECT g AS id, CASE WHEN g % 10 > 0 THEN (g * 7 % 31)::numeric END"
     " AS age, (1000 + g * 37 % 500)::numeric AS pay, (g * 13 % 97)::bigint AS wide,"
@@ -85,7 +85,7 @@ def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
                 json.dumps(options),
             )
         )
-    # Keys are addresses, and those of changed rows are others.
+    # Keys are row addresses, which change with the rows.
     assert [c for _, c in assignments[0] if c is not None] == [
         c for _, c in assignments[1] if c is not None
     ]
@@ -104,7 +104,7 @@ def test_the_budget_is_none_unless_told(run_sql: Run) -> None:
 
 
 def test_a_null_that_comes_late(run_sql: Run) -> None:
-    """Rows are read without masks until a NULL comes: those before and behind it are themselves."""
+    """Rows are read without masks until a NULL comes; all values around it must be right."""
     run_sql(
         "CREATE TABLE app.late AS SELECT g AS id, (g / 5)::double precision AS a,"
         " CASE WHEN g <= 79975 THEN g / 5 END AS b FROM generate_series(1, 80000) AS g"

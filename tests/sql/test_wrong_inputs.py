@@ -1,7 +1,8 @@
-"""Wrong inputs at three doors: the code, its exit code and SQLSTATE, a hint of the right door.
+"""Wrong inputs in three interfaces: error code, exit code, SQLSTATE, and a fitting hint.
 
-One database for all: Python and the command line connect to it, SQL runs inside it. No answer holds
-a value of the data, and nothing is left of any call. The cases stand in ``tests.sql.wrong_inputs``.
+All cases share a database: Python and the command line connect to it, SQL runs inside. No output
+contains a value of the data, and no call leaves anything. The cases are in
+``tests.sql.wrong_inputs``.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ VALUES = re.compile(r"73173|qzmark", re.IGNORECASE)
 
 @pytest.fixture(scope="module")
 def clinic(sql_server: Server, sql_template: str) -> Iterator[str]:
-    """A database that every wrong input meets as it was."""
+    """A database that is in the same state for every wrong input."""
     with sql_server.database(template=sql_template) as url:
         for statement in TABLES:
             sql_server.execute(statement, url=url)
-        # To begin a backend takes longer than to refuse.
+        # Starting a backend takes longer than refusing.
         with warm(url):
             yield url
         close_warm()
@@ -56,7 +57,7 @@ def clinic(sql_server: Server, sql_template: str) -> Iterator[str]:
 
 @pytest.fixture
 def state(sql_server: Server, clinic: str) -> Iterator[Callable[[], bool]]:
-    """Whether there are the same relations and releases as before; what is left is taken away."""
+    """Require the same relations and releases as before, and remove anything else."""
 
     def now() -> Any:
         return sql_server.execute(
@@ -75,7 +76,7 @@ def state(sql_server: Server, clinic: str) -> Iterator[Callable[[], bool]]:
 
 @pytest.fixture(scope="module")
 def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
-    """The URL of whoever calls, and how."""
+    """The URL of the calling role, with parameters."""
     roles = {}
     for name in ("blind", "reader"):
         roles[name] = sql_server.create_role(name, url=clinic, options="IN ROLE dbanon_runner")
@@ -105,9 +106,9 @@ def test_a_wrong_input(
         hint = by_command(kind, words, url, click=re.search(r"\((word|missing)\)$", case))
     else:
         hint = by_sql(kind, url, case_input)
-    # Of the door: no flag outside the command line, no => outside SQL, no mark left.
+    # Hints fit the interface: flags only on the command line, => only in SQL, no placeholders.
     assert "`" not in hint
-    # What dbanon's own administration is told by, all doors take to a shell.
+    # dbanon's administration commands are named in all interfaces.
     hint = re.sub(r"dbanon (install|upgrade)( --[a-z-]+)?", "", hint)
     assert door == "cli" or not re.search(r"(^|\s)--[a-z]", hint), hint
     assert door == "sql" or "=>" not in hint, hint
@@ -117,7 +118,7 @@ def test_a_wrong_input(
 
 @dataclass(frozen=True)
 class CaseInput:
-    """One wrong call as three doors have it."""
+    """One wrong call in the form of each interface."""
 
     code: str
     python: Callable[[str], Any]
@@ -177,7 +178,7 @@ def by_command(
 
 
 def in_words(parameter: Parameter, value: Any) -> list[str]:
-    """An option as it is written at the command line."""
+    """An option as it is written on the command line."""
     name = flag(parameter)
     if value is None:
         return []
@@ -203,7 +204,7 @@ def in_pair(value: Any) -> str:
 
 
 def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:
-    """A run as SQL has it: statement, values, and the SQLSTATE where it reaches no function."""
+    """A run in SQL: statement, values, and the SQLSTATE if the server itself refuses it."""
     job = dict(inputs)
     source, method = job.pop("table"), job.pop("method", "mdav")
     extra_options = job.pop("options", {})
@@ -219,13 +220,13 @@ def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | No
     return (
         f"SELECT dbanon.{method}(source => %s::regclass, {call}, options => %s::jsonb)",
         (source, *values, options_json),
-        # A word where PostgreSQL wants a number.
+        # A word where PostgreSQL expects a number.
         "22P02" if any(isinstance(number, str) for number in numbers) else None,
     )
 
 
 def by_sql(kind: type[errors.DbanonError], url: str, case_input: CaseInput) -> str:
-    # Kept: to load Python and dbanon anew takes longer than all else.
+    # Reuse the connection: loading Python and dbanon takes longer than everything else.
     with pooled(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
         connection.execute(case_input.sql.encode(), case_input.values or None)
     diagnostics = caught.value.diag
@@ -245,7 +246,7 @@ def by_sql(kind: type[errors.DbanonError], url: str, case_input: CaseInput) -> s
 def test_they_are_enough() -> None:
     assert len({*WRONG, *CONNECTED, *CALLS}) >= 100
     assert {*RIGHT, *(name for _, changes in WRONG.values() for name in changes)} >= {
-        # Of three doors.
+        # For the three interfaces.
         name
         for name, parameter in OPTIONS.items()
         if parameter.option.sql and name != "local_range"
