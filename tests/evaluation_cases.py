@@ -1,4 +1,4 @@
-"""Small releases of all sorts for measures, as plain lists and as what the package takes."""
+"""Small releases of all kinds to test measures, as plain lists and in the package's form."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,14 +14,16 @@ KINDS = ("number", "ordinal", "nominal", "interval", "ordinal interval", "node")
 
 
 def filled(values, fill=0.0):
-    """Values with `fill` for None, and which are not None; None where all are."""
+    """Values with `fill` for None, and a mask of those that are not None, or None if all
+    are valid.
+    """
     valid = np.array([value is not None for value in values], bool)
     numbers = np.array([fill if value is None else value for value in values], float)
     return numbers, None if valid.all() else valid
 
 
 def attribute(column):
-    """One column of a case as the package has it."""
+    """One column of a case in the package's form."""
     kind, name = column["kind"], column["name"]
     if kind == "nominal":
         codes = [
@@ -56,7 +58,7 @@ def attribute(column):
 
 
 def pairs(case):
-    """A case as the package has it."""
+    """A case in the package's form."""
     return Pairs(
         tuple(attribute(column) for column in case.columns),
         Partition(case.labels),
@@ -80,7 +82,7 @@ def _values(rng, kind, n, tree):
 
 
 def _released(rng, kind, values, members, tree):
-    """What each class is released as: for the most part something about its members."""
+    """The released value of each class: mostly derived from its members."""
     released = []
     for class_members in members:
         mine = [values[i] for i in class_members if values[i] is not None]

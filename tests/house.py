@@ -1,4 +1,6 @@
-"""The house in numbers: ``python -m tests.house``. What may not grow is held by a test."""
+"""Code quality metrics: ``python -m tests.house`` prints them. A test checks that none
+gets worse.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,20 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dbanon"
 
-# The one file that knows what is guaranteed.
+# The one file that may know which guarantee applies.
 GUARANTEE = {PACKAGE / "job" / f"{name}.py" for name in ("guarantee", "guarantee_names")}
 # The rooms that work on blocks, in this process and on a cluster.
 BLOCKS = {PACKAGE / "partitioning", PACKAGE / "spark"}
-# What a method gives, and what only some guarantees have; an array of persons is no wish.
+# Properties of methods that only some guarantees have; an array of persons is not an option.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
-# Noise and linear programs: imported by what draws or solves them, when it does.
+# Noise and linear programs are imported lazily by the functions that use them.
 WHEN_USED = {("dbanon.synthesis.noise", "opendp"), ("dbanon.bounds.program", "highspy")}
 OF_SOME = {"entity", "k_rows", ".entity", ".k_rows", ".persons"}
 
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 700
 
-# Where requests come from, before they had a folder of their own.
+# The location of requests before they had their own folder.
 _DOORS = re.compile(
     r"doors/|(api|frame|plpython\w*|stored_hierarchies|install|sql_script|cli\w*)\.py|stores/frame/"
 )
@@ -35,7 +37,7 @@ _DOORS = re.compile(
 
 @dataclass(frozen=True)
 class House:
-    """What is counted. Names come with what was counted, so that it can be looked at."""
+    """The metrics, as lists of the violations."""
 
     at_the_root: list[str]
     layers: list[str]
@@ -48,7 +50,7 @@ class House:
     guarantee_branches: list[str]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """Every count with its words."""
+        """Every metric with its description."""
         yield "modules at the package's root", self.at_the_root
         yield "layers", self.layers
         yield "imports that point up, those for types included", self.upward
@@ -61,7 +63,7 @@ class House:
 
 
 def house() -> House:
-    """Count."""
+    """Compute the metrics."""
     files = sorted(PACKAGE.rglob("*.py"))
     layers = rooms_from_above()
     long_functions: list[str] = []
@@ -90,9 +92,9 @@ def house() -> House:
 
 
 def rooms_from_above() -> list[set[str]]:
-    """The rooms from above, as pyproject has them; tomllib is of Python 3.11.
+    """The rooms from above, as listed in pyproject; tomllib needs Python 3.11.
 
-    What stands in parentheses is no room: an installed package has it, a checkout has not.
+    Entries in parentheses are no rooms: an installed package has them, a checkout does not.
     """
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     match = re.search(r"^layers = \[\n(.*?)^\]", text, re.M | re.S)
@@ -105,7 +107,7 @@ def rooms_from_above() -> list[set[str]]:
 
 
 def _upward(layers: list[set[str]]) -> list[str]:
-    """Imports of a room that stands above, for types or not; the public names' table aside."""
+    """Imports from a higher room, for types or not, except by the table of public names."""
     height = {name: -i for i, names in enumerate(layers) for name in names}
     graph = grimp.build_graph("dbanon", exclude_type_checking_imports=False, cache_dir=None)
     imports = []
@@ -128,8 +130,8 @@ def _long_functions(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def _guarantee_branches(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
-    """Where a file asks which guarantee it is, or which kind of result."""
-    # An assertion decides nothing.
+    """Expressions that test for a guarantee or a kind of result."""
+    # Assertions do not branch.
     asserted = {
         id(node)
         for statement in nodes
@@ -162,7 +164,7 @@ def _is_door(file: Path) -> bool:
 def _spellings(files: list[Path]) -> list[str]:
     spellings = []
     for file in files:
-        # PostgreSQL has a setting of this name.
+        # PostgreSQL has a setting with this name.
         text = re.sub(r"current_setting\('block_size'\)", "", file.read_text(encoding="utf-8"))
         if times := len(re.findall(r"block[_-]size", text)):
             spellings.append(f"{file.relative_to(ROOT)}: {times}")
@@ -170,14 +172,14 @@ def _spellings(files: list[Path]) -> list[str]:
 
 
 def _foreign() -> list[str]:
-    """Packages that a room below the stores, or anything that a backend loads, imports."""
+    """Packages imported by rooms below the stores, or by modules that a backend loads."""
     graph = grimp.build_graph(
         "dbanon",
         include_external_packages=True,
         exclude_type_checking_imports=False,
         cache_dir=None,
     )
-    # The public names, loaded when they are first used.
+    # Public names, loaded on first use.
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
     above, light = (
@@ -199,7 +201,7 @@ def _foreign() -> list[str]:
 
 
 def lines_of_stores() -> dict[str, int]:
-    """Lines of Python that each database has of its own."""
+    """Lines of Python specific to each database."""
     stores = ROOT / "dbanon" / "stores"
     return {
         name: sum(len(file.read_text().splitlines()) for file in (stores / name).glob("*.py"))

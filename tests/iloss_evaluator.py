@@ -1,11 +1,11 @@
-"""iloss counted from the definition, by sets and dictionaries; shares no code with the package."""
+"""iloss computed from its definition with sets and dictionaries, without the package's code."""
 
 import csv
 from fractions import Fraction
 
 
 def read_paths(path):
-    """Each leaf's labels up to the root, from a file as ARX has it."""
+    """Each leaf's labels up to the root, from an ARX file."""
     with open(path, newline="", encoding="utf-8") as file:
         return {row[0]: row for row in csv.reader(file, delimiter=";")}
 
@@ -35,10 +35,10 @@ def iloss(rows, labels, paths):
 
 
 def published_iloss(rows, released, paths):
-    """The loss of the labels themselves, whole numbers being released as ``[30, 32)``, ``[30, 31]``
-    or ``30``; the first two hold 30 and 31.
+    """The loss of the labels themselves; whole numbers may be released as ``[30, 32)``, ``[30,
+    31]`` or ``30``, and the first two cover 30 and 31.
 
-    released: rows of labels, beside the rows that they stand for.
+    released: rows of labels, corresponding to the original rows.
     """
     total = Fraction(0)
     for column, ways in enumerate(paths):

@@ -1,4 +1,4 @@
-"""Hospital stays as a German hospital hands them on: a CSV file that is drawn by a seed."""
+"""Hospital stays in the format that German hospitals export: a CSV file generated from a seed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COLUMNS = (
     "Freitext",
 )
 STAYS, PATIENTS = 31_271, 12_000
-# What stands where somebody knew nothing; in other places nothing stands.
+# The marker for unknown values in some columns; others are blank.
 UNKNOWN = "k.A."
-# The share of blanks in the columns that have some, and of these the share that says UNKNOWN.
+# The share of missing values in columns that have some, and the share of these that say UNKNOWN.
 BLANKS, UNKNOWN_SHARE = 0.03, 0.5
 LATIN_1, UTF_8_BOM = "latin-1", "utf-8-sig"
 

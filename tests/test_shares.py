@@ -1,4 +1,4 @@
-"""How tests are shared out: each file whole, Spark's as one, the long ones first."""
+"""How tests are distributed: by file, Spark's as one group, long files first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Item:
-    """A test by its name."""
+    """A test with this name."""
 
     def __init__(self, nodeid: str) -> None:
         self.nodeid = nodeid
@@ -52,7 +52,7 @@ def test_few_cases_of_each_function_are_the_same_ones_every_time() -> None:
     assert sample[4:] == sorted(sample[4:], key=many.index)
 
 
-# What a module raises as it is imported: tests/prerequisites.py skips a file, or fails in CI.
+# Errors during a module's import: tests/prerequisites.py skips a file, or fails in CI.
 ENDINGS = [ImportError, pytest.skip.Exception, pytest.fail.Exception]
 
 

@@ -24,7 +24,7 @@ _CUT = "---- 8< ----"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """What each block of the page is, with its text."""
+    """The kind of each block on the page, with its text."""
     return [(kind, text) for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
 
 
@@ -57,12 +57,12 @@ def printed(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     outputs = done.stdout.split(_CUT + "\n")[:-1]
-    # The table prints nothing.
+    # Creating the table prints nothing.
     return outputs if url is not None else outputs[1:]
 
 
 def filled(outputs: list[str]) -> str:
-    """The page with what was printed."""
+    """The page with the actual output."""
     left = iter(outputs)
 
     def fill(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""``dbanon/job/options.py``, of the options: ``python -m tests.docs.options`` writes it."""
+"""Generates ``dbanon/job/options.py``: run ``python -m tests.docs.options``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbanon.methods import METHODS
 
 FILE = Path(__file__).resolve().parents[2] / "dbanon" / "job" / "options.py"
 
-# What anonymize and plan name themselves.
+# Named parameters of anonymize and plan.
 _ARGUMENTS = {
     "table",
     "output",
@@ -38,7 +38,7 @@ _ACCEPTED = {
     ColumnSet: "ColumnSet | Mapping[str, Any] | Sequence[str]",
     Export: "Export | str | Mapping[str, Any]",
 }
-# For the usual number, as it always was.
+# For the usual number, as before.
 _OR_NONE = ("chunk_rows",)
 
 _HEAD = '''"""The options by name and type, for type checkers.
@@ -61,7 +61,7 @@ from dbanon.measures import Model
 
 
 def text() -> str:
-    """The whole file."""
+    """The complete file."""
     of_rows = [name for name, method in METHODS.items() if method.gives.of_rows]
     others = [name for name in METHODS if name not in of_rows]
     policy = [parameter for parameter in parameters(Policy) if parameter.name != "k"]
@@ -132,7 +132,7 @@ def _annotation(parameter: Parameter) -> str:
 
 
 def _name(kind: Any) -> str:
-    """A type as it is written."""
+    """The source text of a type."""
     if kind is NoneType:
         return "None"
     if get_origin(kind) in (Union, UnionType):
@@ -144,12 +144,12 @@ def _name(kind: Any) -> str:
 
 
 def write() -> None:
-    """Write the file anew, in the house's format."""
+    """Write the file, formatted."""
     FILE.write_text(formatted(text()), encoding="utf-8")
 
 
 def formatted(code: str) -> str:
-    """As ``ruff format`` has it."""
+    """Format as ``ruff format`` does."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"],
         input=code,

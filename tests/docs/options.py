@@ -1,4 +1,4 @@
-"""Options in ``docs/`` and for type checkers: ``python -m tests.docs.options`` writes them anew."""
+"""Generates the options in ``docs/`` and for type checkers: ``python -m tests.docs.options``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _more(parameter: Parameter, *, choices: bool = True) -> str:
 
 
 def of_command() -> list[Parameter]:
-    """The options of ``anonymize``: those of a chain stand behind its name."""
+    """The options of ``anonymize``; those of a chain follow its name."""
     options: list[Parameter] = []
     for parameter in all_parameters(Job):
         options += [parameter, *parameters(Chain)[1:]] if parameter.kind is Chain else [parameter]
@@ -73,7 +73,7 @@ def pages() -> dict[str, list[str]]:
 
 
 def filled(page: str, rows: list[str]) -> str:
-    """A page with these rows."""
+    """The page with these rows."""
     text, tables = _TABLE.subn(
         lambda match: match[1] + "\n".join(rows) + "\n" + match[2],
         (DOCS / page).read_text(encoding="utf-8"),

@@ -26,21 +26,21 @@ SESSION = ROOT / "examples" / "psql_session.out"
 BLOCK = re.compile(
     r"(<!-- (runnable|printed|psql)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
 )
-# The warning is what a reader sees there, too: that release has no privacy model.
+# Readers see this warning, too: the example release has no privacy model.
 _SEEN = 'ignore:Column "diagnosis" has one value'
 PROGRAMS = {
     "python": (sys.executable, "-W", "error", "-W", _SEEN),
     "bash": ("bash", "-euo", "pipefail"),
 }
 
-# An editable install finds its own sources before any path is looked at.
+# An editable install finds its own sources before it searches any path.
 _SITE = """import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
 """
 
 
 def clone(folder: Path) -> Path:
-    """What a commit of all that stands here would hold, and the compiled core."""
+    """Copy the files that a commit of this tree would contain, and the compiled core."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -59,7 +59,7 @@ def clone(folder: Path) -> Path:
 
 
 def printed(text: str, checkout: Path) -> list[str]:
-    """What each runnable block prints in a checkout, on stdout."""
+    """The output of each runnable block, run in a checkout."""
     site_folder = checkout.parent / "site"
     site_folder.mkdir()
     (site_folder / "sitecustomize.py").write_text(_SITE)
@@ -70,7 +70,7 @@ def printed(text: str, checkout: Path) -> list[str]:
         "PYTHONPATH": f"{site_folder}{os.pathsep}{checkout}",
         "COLUMNS": "100",
     }
-    # What there is to build is built: the rest is as the Makefile has it.
+    # The package is already built; everything else follows the Makefile.
     make = f'make() {{ command make VENV="{scripts.parent}"'
     make += f' -o "{scripts.parent}/.package" "$@"; }}\n'
     outputs = []
@@ -100,7 +100,7 @@ def session(first: str, last: str) -> str:
 
 
 def filled(text: str, outputs: list[str]) -> str:
-    """The page with what was printed, and with the parts of the psql session."""
+    """The page with the actual output and the parts of the psql session."""
     left = iter(outputs)
     last = ""
 
@@ -120,14 +120,14 @@ def filled(text: str, outputs: list[str]) -> str:
 
 
 def masked(text: str) -> str:
-    """The words of a page, without what differs from run to run."""
+    """A page's words without those that differ between runs."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "RELEASE", text)
     words = " ".join(text.split())
     return re.sub(r"\b(read|cluster|write|verify|digest|total) \d+\.\d+", r"\1 SECONDS", words)
 
 
 def ran() -> tuple[str, str]:
-    """The page, and the page as a run of it says."""
+    """The page, and the page with the output of a run."""
     text = PAGE.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="dbanon-readme-") as folder:
         return text, filled(text, printed(text, clone(Path(folder))))

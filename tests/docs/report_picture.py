@@ -1,4 +1,4 @@
-"""``docs/report.png``, the report light and dark: ``make picture`` makes it anew."""
+"""Generates ``docs/report.png``, the report in light and dark: ``make picture``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDE, HIGH = 960, 1120
 
 
 def report() -> str:
-    """The page of a release of the demonstration's persons, evaluated, with a sweep."""
+    """The page of an evaluated release of the demonstration's persons, with a sweep."""
     connection = duckdb.connect()
     connection.register("persons", pa.table(generate_persons(5000, 1)))
     for statement in (
@@ -64,7 +64,7 @@ def report() -> str:
 
 
 def screenshot(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:
-    """A piece of the page as an address that holds it."""
+    """A screenshot of a part of the page, as a data URL."""
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": WIDE, "height": HIGH}, device_scale_factor=1
     )

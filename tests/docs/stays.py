@@ -1,6 +1,6 @@
-"""The how-to of docs/stays.md, run: ``python -m tests.docs.stays`` writes what it prints.
+"""Runs the how-to in docs/stays.md; ``python -m tests.docs.stays`` writes the actual output.
 
-Before a block stands what it is: a file, what is run in one shell, or what that prints.
+A comment before each block gives its kind: a file, commands for one shell, or their output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCK = re.compile(r"(<!-- (file: [\w.]+|run|prints) -->\n```\w+\n)(.*?)(```)", 
 
 
 def printed(folder: Path, **environment: str) -> list[str]:
-    """What each command of the page prints, run in a folder."""
+    """The output of each command on the page, run in a folder."""
     search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {**os.environ, "PATH": search_path, "COLUMNS": "100", **environment}
     outputs = []
@@ -39,7 +39,7 @@ def printed(folder: Path, **environment: str) -> list[str]:
 
 
 def filled(outputs: list[str]) -> str:
-    """The page with what was printed."""
+    """The page with the actual output."""
     left = iter(outputs)
 
     def fill(match: re.Match[str]) -> str:

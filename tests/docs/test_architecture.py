@@ -1,4 +1,4 @@
-"""The map: what it names is there, and what it shows to add works, in a copy of the checkout."""
+"""The architecture page: everything it names exists, and its recipes work in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK = re.compile(r"<!-- (file|change|run)(?:: (\S+))? -->\n```(\w+)\n(.*?)```"
 FOLDERS = ("dbanon", "sql", "migrations", "docs", "tests")
 FILES = ("README.md", "CHANGELOG.md", "pyproject.toml")
 
-# Suites over all methods and options, which an addition must not turn red.
+# Suites over all methods and options, which an addition must not break.
 LEFT_GREEN = (
     "tests/golden",
     "tests/contracts/test_options.py",
@@ -36,19 +36,19 @@ LEFT_GREEN = (
     "--deselect=tests/docs/test_architecture.py::test_what_is_shown_to_add_works",
 )
 
-# Methods and measures are called as in their papers.
+# Methods and measures are named as in their papers.
 CATALOGUES = {"methods", "measures"}
 
 PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
 
-# An editable install finds its own sources before any path is looked at.
+# An editable install finds its own sources before it searches any path.
 SITE = """import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
 """
 
 
 def section(title: str) -> str:
-    """What stands below a heading of the second level."""
+    """The text below a heading of the second level."""
     match = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
     assert match, f"no heading {title!r}"
     return match[1]
@@ -56,7 +56,7 @@ def section(title: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the checkout, with the compiled core, that programs run in it import."""
+    """A copy of the checkout with the compiled core, which programs run in it import."""
     left_out = shutil.ignore_patterns("__pycache__", "figures")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
@@ -69,7 +69,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, *command: str) -> str:
-    """What a program prints that imports the copy."""
+    """The output of a program that imports the copy."""
     programs = str(Path(sys.executable).parent)
     environment = {
         **os.environ,
@@ -83,7 +83,7 @@ def run(checkout: Path, *command: str) -> str:
 
 
 def changed(text: str, change: str) -> str:
-    """A text with a change: pieces of lines that stay, come and go, between lines of @@."""
+    """Apply a change to a text: hunks of unchanged, removed and added lines, separated by @@."""
     for piece in re.split(r"^@@.*\n", change, flags=re.M):
         lines = piece.splitlines(keepends=True)
         before = "".join(line[1:] for line in lines if not line.startswith("+"))
@@ -94,13 +94,13 @@ def changed(text: str, change: str) -> str:
 
 
 def blocks(title: str) -> Iterator[tuple[str, str, str, str]]:
-    """Kind, path, language and text of the marked blocks of a section."""
+    """Kind, path, language and text of the marked blocks in a section."""
     for match in BLOCK.finditer(section(title)):
         yield match[1], match[2] or "", match[3], match[4]
 
 
 def add(checkout: Path, title: str) -> int:
-    """Do what a section says; the number of blocks that were run."""
+    """Follow a section's instructions; return the number of blocks that were run."""
     ran = 0
     for action, path, language, code in blocks(title):
         file = checkout / path
@@ -122,15 +122,15 @@ def add(checkout: Path, title: str) -> int:
 
 @pytest.mark.slow
 def test_what_is_shown_to_add_works(checkout: Path) -> None:
-    """Each on top of the last; what comes of all is looked at once."""
+    """Each recipe is applied on top of the previous one; the result is checked once."""
     assert len(ADDED) == 3
     for title in ADDED:
         assert add(checkout, title) >= 1, title
     output = run(checkout, sys.executable, "-c", "import dbanon; print(dbanon.__file__)")
     assert Path(output.strip()).parent == checkout / "dbanon"
-    # Nothing that was there answers in another way, on any page or at any door.
+    # No existing result may change, on any page or in any interface.
     run(checkout, sys.executable, "-m", "pytest", "-q", *LEFT_GREEN, "-m", "not postgresql")
-    # In the house's own style, and in its layers.
+    # The additions must follow the code style and the layers.
     run(checkout, "ruff", "check", "--no-cache", "dbanon")
     run(checkout, "ruff", "format", "--no-cache", "--check", "dbanon")
     run(checkout, "lint-imports", "--no-cache")
@@ -168,7 +168,7 @@ def test_what_goes_where_is_there() -> None:
 
 
 def test_modules_are_named_in_the_words_of_the_page() -> None:
-    """A private metaphor has to be written down before a module is called so."""
+    """A private metaphor must be in the glossary before a module has it as a name."""
     explained = set(re.findall(r"`(\w+)`", section("Words")))
     names = [
         word
@@ -179,6 +179,6 @@ def test_modules_are_named_in_the_words_of_the_page() -> None:
         if part != "__init__"
     ]
     assert set(names) - explained == set()
-    # What no module is called any more goes from the list; the table has other terms, too.
+    # A word that no module uses leaves the list; the table contains other terms, too.
     listed = section("Words").partition("Also: ")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", listed)) - set(names) == set()

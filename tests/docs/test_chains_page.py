@@ -1,4 +1,4 @@
-"""The page on chains: its attack prints what is shown, and its figures are those measured."""
+"""The page on chains: its attack prints the output on the page, and its figures were measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_price_is_as_measured() -> None:
-    """Each figure of the page, rounded as it is there, stands in the benchmark's table."""
+    """Every figure on the page, rounded as there, comes from the benchmark's table."""
     ways = "independent|chain|all let in"
     attack: dict[Any, list[str]] = {}
     price: dict[Any, list[str]] = {}
@@ -75,7 +75,7 @@ def table_rows(text: str, pattern: str) -> list[list[str]]:
 
 
 def key(name: str) -> tuple[str, tuple[float, ...]]:
-    """The data and the two shares that a row is of, as a key."""
+    """The data set and the two shares that a row belongs to, as a key."""
     word = name.split(",")[0]
     return word, tuple(numbers(name.replace("none", "0").replace("0.2.0", ""))[:2])
 

@@ -1,4 +1,4 @@
-"""The page for those who know other tools: what stands beside their calls is run, and is true."""
+"""The page for users of other tools: our calls next to theirs work, and its claims are true."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.reference import methods as reference
 from tests.synthetic_data import census_like, class_means, standardized
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
-# By the heading of a column, the language of the blocks in which its calls are run.
+# The language of the blocks that run a column's calls, by the column's heading.
 LANGUAGES = {"in Python": "python", "on the command line": "bash", "in SQL": "sql"}
 BLOCK = re.compile(r"<!-- runnable -->\n```(\w+)\n(.*?)```", re.DOTALL)
 TABLES = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
@@ -28,7 +28,7 @@ def cells(line: str) -> list[str]:
 
 
 def calls() -> Iterator[tuple[str, str]]:
-    """Language and code of what stands in the columns of dbanon."""
+    """Language and code of the calls in dbanon's columns."""
     for table in TABLES.findall(PAGE):
         header, _, *rows = table.strip().splitlines()
         names = cells(header)
@@ -41,12 +41,14 @@ def calls() -> Iterator[tuple[str, str]]:
 
 
 def plain(code: str) -> str:
-    """Code as it is told apart here: line breaks count as spaces."""
+    """Normalized code: line breaks count as spaces."""
     return " ".join(code.replace("\\\n", " ").split())
 
 
 def run(language: str) -> str:
-    """What the page's blocks of this language run, here and in tests/sql/test_coming_from.py."""
+    """The code that the page's blocks of this language run, here and in
+    tests/sql/test_coming_from.py.
+    """
     return plain(
         " ".join(code for block_language, code in BLOCK.findall(PAGE) if block_language == language)
     )
@@ -90,7 +92,7 @@ def test_mdav_releases_the_values_that_sdcmicro_releases(name: str, k: int, clas
     ours = means[partition.labels]
     far = np.abs(ours - theirs) / original.std(axis=0, ddof=1)
     assert far.max() < 1e-6
-    # The page says so.
+    # As the page says.
     assert partition.n_classes == classes
     assert f"{classes:,}" in PAGE
     assert f"{len(original):,} records, {original.shape[1]} columns" in PAGE
@@ -107,14 +109,16 @@ def test_sdcmicros_il1s_is_ours_of_all_cells_together() -> None:
 
 
 def il1s(original: NDArray[np.float64], released: NDArray[np.float64]) -> float:
-    """As R/dUtility.R has it."""
+    """As in R/dUtility.R."""
     deviations = original.std(axis=0, ddof=1) * np.sqrt(2)
     return float((np.abs(original - released) / deviations).sum())
 
 
 @pytest.mark.parametrize("k", [3, 5, 10])
 def test_mdav_releases_the_values_of_a_plain_mdav(k: int) -> None:
-    """Partner of sdcMicro's releases: z-scores of the sample, means of classes of k records."""
+    """An equivalent of sdcMicro's releases: z-scores of the sample, means of classes of k
+    records.
+    """
     original = census_like(301, 3)
     labels = reference.mdav(standardized(original), k)
     partition = dbanon.partition(original, k)

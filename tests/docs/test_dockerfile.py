@@ -1,4 +1,4 @@
-"""The image of PostgreSQL with dbanon: nobody builds it here, so it is read."""
+"""The image of PostgreSQL with dbanon: not built here, but its Dockerfile is checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = ROOT / "examples" / "Dockerfile"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each instruction with its words; lines that go on are one."""
+    """Each instruction with its arguments, continuation lines joined."""
     text = re.sub(r"^\s*#.*\n", "", FILE.read_text(), flags=re.MULTILINE)
     joined = re.sub(r"\\\n", " ", text)
     return [
@@ -42,7 +42,7 @@ def test_what_it_copies_is_there_and_builds() -> None:
         for name in arguments.split()[:-1]
     ]
     assert all((ROOT / name).exists() for name in copied)
-    # What the build reads: CMakeLists.txt installs these two, pyproject.toml names the other two.
+    # The build reads these: CMakeLists.txt installs two, pyproject.toml names the other two.
     assert {"pyproject.toml", "README.md", "LICENSE", "dbanon", "sql", "migrations"} == set(copied)
 
 
@@ -64,7 +64,7 @@ def test_the_compiler_stays_behind() -> None:
 
 
 def test_its_python_writes_the_extension(tmp_path: Path) -> None:
-    """The very statements, with a directory of the test's for the server's."""
+    """The actual statements, with a directory of the test instead of the server's."""
     [code] = [
         match[1]
         for word, arguments in instructions()

@@ -1,8 +1,8 @@
-"""No function keeps an error that passes through its frame.
+"""No function keeps a reference to an error that passes through its frame.
 
-A traceback holds frames, and a frame its variables: one that holds the error makes a cycle, which
-keeps the arrays of the run in memory until the garbage collector comes by. At the end of a command
-it does not, and the kernels in the cycle are reported as leaked.
+A traceback refers to frames and a frame to its variables. A variable that holds the error makes a
+cycle, which keeps the arrays of a run in memory until the garbage collector runs. It does not run
+at the end of a command, and the kernels in the cycle are reported as leaked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _in_block(statements: list[ast.stmt], released: frozenset[str]) -> Iterator[
             and isinstance(node.value, ast.Name)
             and f"error {node.value.id}" in released
         ):
-            # Of these names only a handler's are errors for sure.
+            # Of these names only that of a handler is certainly an error.
             yield node.lineno
         for name, block in ast.iter_fields(node):
             if name == "handlers":
@@ -53,7 +53,7 @@ def _of_handler(handler: ast.ExceptHandler) -> set[str]:
 
 
 def _variables(raised: ast.expr) -> set[str]:
-    """The variables that a raised expression may be: classes have capital letters."""
+    """The variables in a raised expression; names of classes start with a capital letter."""
     if isinstance(raised, ast.Name):
         return set() if raised.id.lstrip("_")[:1].isupper() else {raised.id}
     if isinstance(raised, ast.Subscript):

@@ -1,4 +1,4 @@
-"""The examples print what is shown, and their losses are those of the tests."""
+"""The examples print the expected output, and their losses match those in the tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
     assert run("hospital", tmp_path / "hospital.duckdb") == expected
 
 
-# The losses themselves are tested of the methods: test_adult_generalization.py.
+# The methods' own test checks the losses: test_adult_generalization.py.
 @pytest.mark.campaign
 def test_adult_reaches_its_losses() -> None:
     folder = require_reference(*ADULT_FILES) / "adult"
@@ -63,7 +63,7 @@ def test_census_prints_what_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_adult_on_a_synthetic_table(tmp_path: Path) -> None:
-    """What it prints is what a plain count of the same classes has."""
+    """The printed values equal a plain count for the same classes."""
     table = adult_like(300, tmp_path / "adult")
     frame = table.quasi_identifiers
     lines = []
@@ -102,7 +102,7 @@ def test_census_on_a_synthetic_table(tmp_path: Path) -> None:
 
 
 def require_map(folder: Path, tmp_path: Path) -> dict[int, float]:
-    """Check what is printed and drawn of 120 records; the losses of MDAV by k."""
+    """Check output and figure for 120 records; the losses of MDAV by k."""
     picture = tmp_path / "map.svg"
     printed = run("census", folder, "--rows", 120, "--picture", picture).splitlines()
     assert printed[0] == "120 records, 13 columns"
@@ -112,9 +112,7 @@ def require_map(folder: Path, tmp_path: Path) -> dict[int, float]:
         assert [k for k, *_ in method_rows] == list(range(3, 11))
         assert method_rows[0][1] < method_rows[-1][1]  # Loss grows with k,
         assert method_rows[0][2] > method_rows[-1][2]  # risk falls,
-        assert all(
-            linkage <= highest for _, _, linkage, highest in method_rows
-        )  # and has its limit.
+        assert all(linkage <= highest for _, _, linkage, highest in method_rows)  # and is bounded.
     tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
     assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 2
     return {int(row[1]): float(row[2]) for row in rows if row[0] == "mdav"}

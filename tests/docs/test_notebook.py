@@ -1,4 +1,4 @@
-"""The notebook of examples/ runs from top to bottom, and shows what its text says."""
+"""The notebook in examples/ runs from top to bottom, and its outputs match its text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def notebook() -> Any:
 
 
 def outputs(executed: Any, code: str) -> list[Any]:
-    """What the one cell gave that has this line."""
+    """The outputs of the cell that contains this line."""
     [cell] = [cell for cell in executed.cells if code in cell.source.splitlines()]
     return list(cell.outputs)
 
@@ -65,7 +65,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_it_is_kept_without_outputs() -> None:
-    """Rows come in random order: outputs would differ with each run."""
+    """Rows come in random order, so outputs would differ with each run."""
     for cell in notebook().cells:
         if cell.cell_type == "code":
             assert cell.outputs == []
@@ -77,7 +77,7 @@ def test_nothing_fails_and_nothing_warns(executed: Any) -> None:
     for cell in executed.cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error"
-            # A warning of the example's own release, which has no privacy model.
+            # A warning about the example release, which has no privacy model.
             assert output.get("name") != "stderr" or "HomogeneousClasses" in output.text, (
                 output.text
             )

@@ -1,4 +1,4 @@
-"""README says what happens: it is run from top to bottom, from a clone."""
+"""README is accurate: all its blocks are run, in a clone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_block_says_what_it_is() -> None:
     assert kinds[0] == "runnable"
     assert {"runnable", "printed", "psql"} == set(kinds)
     assert all(before == "runnable" for before, kind in pairwise(kinds) if kind == "printed")
-    # Nothing that looks like a command stands where it is not run.
+    # Nothing looks like a command without being run.
     assert not re.search(r"^ {4}(make|dbanon|pip) ", TEXT, re.M)
 
 

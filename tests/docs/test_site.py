@@ -1,6 +1,6 @@
-"""What of the site is cheap to check: pages are listed, links lead somewhere, nothing is fetched.
+"""Cheap checks of the site: all pages are listed, links work, nothing is fetched.
 
-Sphinx itself is run by ``make site``, which takes warnings for errors.
+``make site`` runs Sphinx itself, with warnings as errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_in_the_table_of_contents_once() -> None:
     listed = [path for section in contents() for _, path in section.pages]
-    # The list of decisions leads to each.
+    # The list of decisions links to each.
     expected = [path for path in all_pages() if not re.match(r"decisions/\d", path)]
     assert sorted(listed) == sorted(expected)
     titles = [section.title for section in contents()]

@@ -1,4 +1,4 @@
-"""The how-to of docs/stays.md holds for fewer patients, a killed run among its months."""
+"""The how-to in docs/stays.md with fewer patients, and with a killed run in one of its months."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_page_holds_for_fewer_patients(tmp_path: Path) -> None:
 
 
 def require(outputs: list[str]) -> None:
-    """That nobody is in fewer than five, in what the months and the counts print."""
+    """Require groups of at least five persons in the output of the months and the counts."""
     report, verification = outputs
     rows_in, rows_out, suppressed = map(int, re.findall(r"(\d+) / (\d+) / (\d+)", report)[0])
     assert rows_in - rows_out == suppressed > 0

@@ -1,4 +1,4 @@
-"""Wheels: what cibuildwheel would build is what the installation page says."""
+"""Wheels: cibuildwheel would build those on the installation page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CIBUILDWHEEL = (sys.executable, "-m", "cibuildwheel", "--print-build-identifier
 def test_what_is_built(platform: str) -> None:
     import_or_skip("cibuildwheel")
     archs = PROJECT["tool"]["cibuildwheel"].get(platform, {}).get("archs", ["AMD64"])
-    # Not the environment's, whose variables are settings of it, too.
+    # Ignore environment variables, which configure it, too.
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     listing = subprocess.run(
         [*_CIBUILDWHEEL, "--platform", platform, "--archs", ",".join(archs), str(ROOT)],

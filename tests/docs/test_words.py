@@ -1,4 +1,4 @@
-"""The check of wording, which ``make lint`` runs, finds phrases and measures sentences."""
+"""The check of wording in ``make lint`` detects phrases and measures sentences."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_shorter_sentences_and_words_are_easier() -> None:
 
 
 def test_the_check_reads_every_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A check of nothing would never fail."""
+    """Checking no texts would never fail."""
     for texts in (pages, strings, docstrings, help_texts):
         assert len([*texts()]) > 25
     monkeypatch.setattr(words, "INSTEAD", {r"\bthe\b": "another word"})

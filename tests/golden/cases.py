@@ -1,4 +1,4 @@
-"""What is asked: arguments as ``dbanon.anonymize`` has them, models as plain values."""
+"""The cases: arguments of ``dbanon.anonymize``, with models as plain values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TREES: Arguments = {
     "age": {"intervals": [5, 10, 20]},
 }
 
-# What differs from methods that put rows of numbers into classes. A method that is named nowhere
-# here is asked as one of those.
+# Methods that differ from those which group rows of numbers into classes. Methods without an entry
+# here are called like these.
 _MIXED_METHODS = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
 _OF_ONE_LINE = ("optimal_univariate", "individual_ranking")
 _BY_METHOD: dict[str, Arguments] = {
@@ -31,7 +31,7 @@ _BY_METHOD: dict[str, Arguments] = {
 
 
 def of_method(method: str, recoding: str | None = None) -> Arguments:
-    """A call of this method on columns that it takes."""
+    """A call of this method with columns that it supports."""
     by_kind = recoding == "representative" and method not in _OF_ONE_LINE
     mixed = by_kind or (method in _MIXED_METHODS and recoding in (None, "generalization"))
     arguments: Arguments = {"method": method, "k": 4}
@@ -212,7 +212,7 @@ _REFUSED: dict[str, Arguments] = {
 
 
 def all_cases() -> dict[str, Arguments]:
-    """Every case by name, with all that is not the door's own."""
+    """All cases by name, except those of a single interface."""
     cases = {
         f"{method}/{recoding or 'own'}": of_method(method, recoding)
         for method in METHODS

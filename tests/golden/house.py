@@ -1,4 +1,4 @@
-"""Where the doors stand: a folder, and a database with dbanon's functions."""
+"""The environment of the interfaces: a folder, and a database with dbanon's functions."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
 
 IN_POSTGRESQL = frozenset({"postgresql", "sql", "classes", "surface"})
-# The base of others' records comes first.
+# The base of other records comes first.
 DOORS = ("duckdb", "arrays", "frame", "sqlite", "cli", "postgresql", "sql", "classes", "surface")
 
 
 class Answering(Protocol):
-    """What every door does here."""
+    """The methods that every interface has."""
 
     def answers(self) -> Iterator[tuple[str, Answer]]: ...
 
 
 @dataclass(frozen=True)
 class Open:
-    """A folder for files, and a database as ``installed`` makes it, if needed."""
+    """A folder for files, and, if needed, a database as ``installed`` creates it."""
 
     folder: Path
     url: str | None = None
     package: Path | None = None
-    """Where the functions of the database have dbanon from."""
+    """The directory from which the database's functions import dbanon."""
 
     @property
     def folders(self) -> list[Path]:
-        """Those whose paths are of this run alone."""
+        """Folders whose paths belong to this run only."""
         return [self.folder] if self.package is None else [self.folder, self.package]
 
 
@@ -53,7 +53,7 @@ def installed(server: Server, package: Path) -> Iterator[str]:
 
 @contextmanager
 def opened(name: str, environment: Open) -> Iterator[Answering]:
-    """The door of this name."""
+    """Open the interface with this name."""
     if name in IN_POSTGRESQL:
         assert environment.url is not None
         door = {"postgresql": Postgresql, "sql": SqlCall, "classes": Classes, "surface": Surface}[

@@ -1,4 +1,4 @@
-"""The doors without a database: data frames and arrays."""
+"""The interfaces without a database: data frames and arrays."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Arrays(Door):
 
 
 def _classes(partition: Any) -> Answer:
-    """Labels and all that a result says beside them."""
+    """Labels, and the other fields of a result."""
     answer: Answer = {"kind": type(partition).__name__}
     for name in ("labels", "levels", "n_classes", "n_suppressed"):
         if hasattr(partition, name):

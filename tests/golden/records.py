@@ -1,7 +1,8 @@
-"""Recorded answers: masked, made compact, compared field by field.
+"""Recorded results: masked, made compact, compared field by field.
 
-A record holds, for each field, the value that most cases share, and for each case what differs from
-that. Long values stand as their beginning and a hash: ``python -m tests.golden show`` prints them.
+A record holds, for each field, the value that most cases share, and for each case the values that
+differ. Long values are stored as their beginning and a hash: ``python -m tests.golden show`` prints
+them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ FOLDER = Path(__file__).parent / "recorded"
 ABSENT = "(absent)"
 LONGEST = 56
 
-# Doors whose record tells only what differs from that of another.
+# Interfaces whose record contains only differences from another one's.
 BASES = dict.fromkeys(("sqlite", "postgresql", "sql", "frame"), "duckdb")
 
-# Fields that no two runs share: only whether there is a value is recorded.
+# Fields that always differ between runs: only whether there is a value is recorded.
 _MASKED = re.compile(
     r"(^|\.)(release_id|run_id|created_at|finished_at|started_at|superseded_at|seconds|elapsed"
     r"|dbanon_version|published_by|run_by|application|server_version|class_signature|entity_hash"
@@ -40,7 +41,7 @@ _TEXTS = (
 
 
 def _masked(value: Any, folders: Sequence[Path]) -> Any:
-    """The value without what differs between two runs that do the same."""
+    """The value without parts that differ between equal runs."""
     if isinstance(value, Mapping):
         return {
             str(name): (
@@ -51,7 +52,7 @@ def _masked(value: Any, folders: Sequence[Path]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_masked(part, folders) for part in value]
     if isinstance(value, str):
-        # Of a folder within another the longer path is the one that is meant.
+        # For nested folders replace the longest path first.
         for folder in sorted(map(str, folders), key=len, reverse=True):
             value = re.sub(re.escape(folder) + r"(?![\w.-])", "FOLDER", value)
         for pattern, word in _TEXTS:
@@ -60,12 +61,12 @@ def _masked(value: Any, folders: Sequence[Path]) -> Any:
 
 
 def _longest(field: str) -> int:
-    # Rights are read, not compared only.
+    # Rights are reviewed by people, not only compared.
     return 4 * LONGEST if field.startswith("rights.") else LONGEST
 
 
 def compact(value: Any, longest: int = LONGEST) -> str:
-    """The value as text, a long one as its beginning and a hash."""
+    """The value as text; a long one as its beginning and a hash."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     if len(text) <= longest:
         return text
@@ -75,9 +76,9 @@ def compact(value: Any, longest: int = LONGEST) -> str:
 
 
 def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
-    """The answer without what differs between two runs that do the same.
+    """The result without parts that differ between equal runs.
 
-    Of paths those of the run's own ``folders`` are masked, and nothing else that has a slash.
+    Only paths in the run's own ``folders`` are masked, not everything with a slash.
     """
     masked = {}
     for field, value in answer.items():
@@ -89,24 +90,24 @@ def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
 
 
 def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
-    """What is kept of an answer."""
+    """The recorded fields of a result."""
     plain = masked_answer(answer, folders)
     fields = {
         field: _repeated(field, value, plain) or compact(value, _longest(field))
         for field, value in plain.items()
     }
-    # Few rows say more than a hash of all.
+    # A few rows say more than a hash of all.
     if "released" in plain:
         fields["released.first"] = compact(plain["released"][:1])
     return fields
 
 
-# The first of these that has a field tells it; the others say that they repeat it.
+# The first of these with a field records it; the others refer to it.
 _TELLERS = ("report", "result", "release", "summary")
 
 
 def _repeated(field: str, value: Any, answer: Answer) -> str | None:
-    """Which part of the answer says the same already."""
+    """Which part of the result already has the same value."""
     part, _, name = field.partition(".")
     if part in _TELLERS:
         for teller in _TELLERS[: _TELLERS.index(part)]:
@@ -117,7 +118,7 @@ def _repeated(field: str, value: Any, answer: Answer) -> str | None:
 
 
 def _as_text(value: Any) -> str:
-    """The value alone, as text: of one row, as DuckDB's ledger is read."""
+    """The value as text, for a single row as read from DuckDB's ledger."""
     return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
 
 
@@ -126,13 +127,13 @@ def _is_refusal(fields: Mapping[str, str]) -> bool:
 
 
 def _of_base(name: str, *, refused: bool) -> Cases:
-    """The cases of the door that this one is told by, of one kind."""
+    """The cases of one kind of the interface on which this one is based."""
     base = load(BASES[name]) if name in BASES else {}
     return {case: fields for case, fields in base.items() if _is_refusal(fields) is refused}
 
 
 def _common(cases: Cases, base: Cases) -> dict[str, str]:
-    """The values that say more about a field than the base's record does."""
+    """Values that the base's record does not contain."""
     shared = {}
     for field in sorted(
         {field for fields in (*cases.values(), *base.values()) for field in fields}
@@ -146,7 +147,7 @@ def _common(cases: Cases, base: Cases) -> dict[str, str]:
 
 
 def save(name: str, cases: Cases) -> Path:
-    """Write the record of a door; those that are told as differences from it are told anew."""
+    """Write an interface's record, and the records based on it."""
     others = {
         other: load(other)
         for other, base in BASES.items()
@@ -166,7 +167,7 @@ def save(name: str, cases: Cases) -> Path:
                 if fields.get(field, ABSENT) != default.get(field, ABSENT)
             }
             parts.append(_lines(f"{title}: {case}", differing))
-    # A field a line: a difference is one line of a diff.
+    # One field per line, so that a difference is one line of a diff.
     _path(name).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     for other, fields in others.items():
         save(other, fields)
@@ -209,7 +210,7 @@ def load(name: str) -> Cases:
 
 
 def differences(name: str, before: Cases, now: Cases) -> Iterator[str]:
-    """Every difference in a line."""
+    """All differences, one per line."""
     for case in [*before, *(case for case in now if case not in before)]:
         if case not in now:
             yield f"{name} / {case}: is not asked any more"

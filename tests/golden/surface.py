@@ -1,4 +1,4 @@
-"""What can be seen of the doors themselves: commands with their answers, and the SQL surface."""
+"""The visible surface of the interfaces: commands with their output, and the SQL objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def options(group: click.Group, path: str = "dbanon") -> Iterator[tuple[str, Ans
     """Every command with the names, types and defaults of its parameters, and its help."""
     for name, subcommand in sorted(group.commands.items()):
         title = f"{path} {name}"
-        # As every Python has it: 3.13 takes a docstring's indentation away, earlier ones leave it.
+        # Independent of the Python version: 3.13 strips a docstring's indentation, earlier ones do
+        # not.
         answer: Answer = {"help": inspect.cleandoc(subcommand.help or "")}
         for parameter in subcommand.params:
             plain = parameter.to_info_dict()
@@ -55,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 class Commands:
-    """The command line: its options, and the answers of some commands on a DuckDB file."""
+    """The command line: its options, and the output of some commands on a DuckDB file."""
 
     name: ClassVar[str] = "cli"
 
@@ -68,7 +69,7 @@ class Commands:
         (folder / "sizes.txt").write_text("".join(size + "\n" for size in SIZES))
 
     def answers(self) -> Iterator[tuple[str, Answer]]:
-        """Each command with its answer."""
+        """Each command with its result."""
         yield from options(COMMAND)
         for name, line in self._lines().items():
             yield name, _printed(*line)
@@ -225,7 +226,7 @@ _ANONYMIZE: dict[str, list[str]] = {
 
 
 def _printed(*line: str) -> Answer:
-    """What a command prints, JSON by its first keys."""
+    """A command's output, with JSON by its first keys."""
     result = command(*line)
     answer: Answer = {"exit": result["exit"], "stderr": result["stderr"]}
     try:
@@ -238,9 +239,9 @@ def _printed(*line: str) -> Answer:
 
 
 def _rights_sql(acl: str, kind: str, owner: str) -> str:
-    """Everybody's rights on an object, those by default too, as rows of a JSON array.
+    """All rights on an object, including default ones, as rows of a JSON array.
 
-    Owners have MAINTAIN on their tables from PostgreSQL 17 on, by default; nobody else has it.
+    From PostgreSQL 17 on owners have MAINTAIN on their tables by default; nobody else has it.
     """
     return f"""(
         SELECT json_agg(json_build_array(
@@ -251,7 +252,7 @@ def _rights_sql(acl: str, kind: str, owner: str) -> str:
 
 
 def rights(entries: list[list[Any]]) -> Answer:
-    """A field for each grantee: the privileges and who granted them."""
+    """A field for each grantee: the privileges and their grantors."""
     by_grantor: dict[tuple[str, str], list[str]] = {}
     for grantee, privilege, may_grant, grantor in entries:
         option = " WITH GRANT OPTION" if may_grant else ""
@@ -324,7 +325,7 @@ _RIGHTS = {
 
 
 class Surface:
-    """Signatures, rights and comments of all that is installed in PostgreSQL."""
+    """Signatures, rights and comments of everything installed in PostgreSQL."""
 
     name: ClassVar[str] = "surface"
 
@@ -332,7 +333,7 @@ class Surface:
         self.database = PostgresqlDatabase(url)
 
     def answers(self) -> Iterator[tuple[str, Answer]]:
-        """Each object with what can be seen of it."""
+        """Each object with its visible properties."""
         import psycopg
         from psycopg.rows import dict_row
 

@@ -1,4 +1,4 @@
-"""Every door answers as it did when ``recorded/`` was written."""
+"""All interfaces give the results in ``recorded/``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.prerequisites import skip_or_fail
 
 @pytest.fixture(scope="module")
 def golden_database(local_pg_server: Server) -> Iterator[tuple[str, Path]]:
-    """A database with the tables and all functions: its URL, and where they have dbanon from."""
+    """A database with the tables and all functions: its URL, and from where they import dbanon."""
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
@@ -39,8 +39,8 @@ def golden_database(local_pg_server: Server) -> Iterator[tuple[str, Path]]:
         shutil.rmtree(folder)
 
 
-# What is asked is the same at these doors and at that of SQLite, which is asked all of it. Each of
-# these is asked a fourth, and together they are asked all; in a campaign each of them is.
+# These interfaces have the same cases as SQLite, which runs all of them. Each of these runs a
+# fourth, and together they run all; in a campaign each runs all.
 IN_TURN = ("duckdb", "frame", "postgresql", "sql")
 
 

@@ -1,4 +1,4 @@
-"""Connections of tests that are used again: to open one takes longer than most statements do."""
+"""Reused connections for tests: opening one takes longer than most statements."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 _MOST = 8
-# As DISCARD ALL, but for plans: those of functions in SQL, made anew for each use, would take as
-# long again as a function of dbanon's does. They are checked, as those of any long session.
+# Like DISCARD ALL, except for plans: planning SQL functions anew for each use would take as long as
+# a call of dbanon. Plans are revalidated, as in any long session.
 _AS_NEW = """
 CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DEALLOCATE ALL; UNLISTEN *;
 SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
@@ -24,23 +24,23 @@ _idle: dict[str, psycopg.Connection[Any]] = {}
 
 @contextmanager
 def pooled(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection as new (autocommit), by its connection string.
+    """A connection in its initial state (autocommit), by its connection string.
 
-    Settings, temporary tables and locks of earlier uses are gone. What the server's own
-    process has loaded stays, such as Python and its modules: a test of that opens its own.
+    Settings, temporary tables and locks of earlier uses are reset. Modules that the backend has
+    loaded stay, such as Python and its modules; a test of that opens its own connection.
     """
     if threading.current_thread() is not threading.main_thread():
         with psycopg.connect(conninfo, autocommit=True) as connection:
             yield connection
         return
-    # Taken out meanwhile: whoever asks for the same within gets another.
+    # Removed from the pool meanwhile, so that a nested call gets another one.
     reused = _as_new(_idle.pop(conninfo, None)) or psycopg.connect(
         conninfo, autocommit=True, prepare_threshold=None
     )
     try:
         yield reused
     except psycopg.Error:
-        # What is refused ends its statement, and no session.
+        # An error ends its statement, not the session.
         _keep(conninfo, reused)
         raise
     except BaseException:
@@ -63,14 +63,14 @@ def _keep(conninfo: str, connection: psycopg.Connection[Any]) -> None:
 
 
 def close_idle(database: str | None = None) -> None:
-    """Close those of a database, to which nobody may be connected, or all."""
+    """Close the connections to a database, so that it can be copied or dropped, or close all."""
     for conninfo in list(_idle):
         if database is None or conninfo_to_dict(conninfo).get("dbname") == database:
             _idle.pop(conninfo).close()
 
 
 def _as_new(connection: psycopg.Connection[Any] | None) -> psycopg.Connection[Any] | None:
-    """Nothing of earlier uses; None of one that its server has ended."""
+    """Reset a connection; None if its server has ended it."""
     if connection is None or connection.closed:
         return None
     try:

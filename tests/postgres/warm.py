@@ -1,8 +1,8 @@
-"""Backends that serve one connection of dbanon after another, as a pooler's in session mode do.
+"""Backends that serve several connections of dbanon in turn, like a pooler in session mode.
 
-To begin a backend and to fill its caches of the catalog takes a server half the time of a small
-run. What a session leaves is gone with ROLLBACK and DISCARD ALL. What a backend reads when it
-begins, such as settings of its database, it has read: tests of that are marked ``own_backends``.
+Starting a backend and filling its catalog caches takes half the time of a small run. ROLLBACK and
+DISCARD ALL reset a session. A backend does not read again what it reads at its start, such as
+settings of its database; tests of that are marked ``own_backends``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 class _Connection(psycopg.Connection[Any]):
-    """One whose backend serves the next one that asks with the same words."""
+    """A connection whose backend is reused for the same connection parameters."""
 
     _key = ""
 
@@ -43,9 +43,9 @@ class _Connection(psycopg.Connection[Any]):
 
 @contextmanager
 def warm(url: str) -> Iterator[None]:
-    """Within the block dbanon's own connections to a database have backends that served others.
+    """During the block dbanon's own connections to a database reuse backends.
 
-    Connections that tests open themselves, other databases' and other roles' are as ever.
+    Connections opened by tests, or to other databases or with other roles, are not affected.
     """
     parts = make_url(url)
     required = {
@@ -57,7 +57,7 @@ def warm(url: str) -> Iterator[None]:
     }
 
     def connect(*words: Any, **parameters: Any) -> Any:
-        # SQLAlchemy asks so. Behind a proxy it is another port.
+        # The parameters that SQLAlchemy uses. A proxy has another port.
         if words or any(parameters.get(name) != value for name, value in required.items()):
             return _connect(*words, **parameters)
         context = parameters.get("context")
@@ -87,7 +87,7 @@ def warm(url: str) -> Iterator[None]:
 
 
 def close_warm() -> None:
-    """End all that wait for a next one."""
+    """Close all idle backends."""
     with _lock:
         for pool in _idle.values():
             while pool:
@@ -95,7 +95,7 @@ def close_warm() -> None:
 
 
 def _is_as_new(backend: PGconn) -> bool:
-    # As the server does with what a client leaves open.
+    # As the server does when a client disconnects.
     if backend.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
         backend.exec_(b"ROLLBACK")
     if backend.transaction_status != TransactionStatus.IDLE:
@@ -104,7 +104,7 @@ def _is_as_new(backend: PGconn) -> bool:
 
 
 def _closed() -> PGconn:
-    """What a connection leads to that has handed its backend on."""
+    """The underlying connection of a connection object that has given its backend back."""
     closed: PGconn = psycopg.pq.PGconn.connect_start(b"host=/nowhere")
     closed.finish()
     return closed

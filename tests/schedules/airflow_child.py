@@ -1,6 +1,6 @@
-"""Runs in Airflow's environment: the DAGs as Airflow reads them, each task as a worker runs it.
+"""Runs in Airflow's environment: parses the DAGs, and runs each task as a worker would.
 
-``airflow_child.py FILE DIRECTORY``: prints, as JSON on the last line, what became of each task.
+``airflow_child.py FILE DIRECTORY`` prints the result of each task as JSON on the last line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 
 def became(task: Any) -> Any:
-    """What a worker would make of a run of the task, and what goes to XCom."""
+    """The state that a worker would record for a run of the task, and its XCom value."""
     try:
         return ["done", task.execute({"params": {}})]
     except AirflowSkipException:

@@ -1,4 +1,4 @@
-"""The DAGs of the example, read by Airflow, and their tasks run: `make schedules`."""
+"""The example's DAGs, parsed by Airflow, and their tasks run: `make schedules`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAGS = "airflow_dag.py"
 
 @pytest.fixture
 def airflow(tmp_path: Path, scheduler: Path) -> dict[str, str]:
-    """The environment of a worker that has nothing but the job file's variables."""
+    """The environment of a worker with only the job file's variables."""
     return {
         "PATH": f"{scheduler}:/usr/bin:/bin",
         "HOME": str(tmp_path),

@@ -1,4 +1,4 @@
-"""The examples of schedules: parsed as their schedulers do, and their commands run without them."""
+"""The schedule examples: parsed as their schedulers do, and their commands run without them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_monthly(schedule: str) -> bool:
 
 
 def cron(site: Site, programs: Path) -> subprocess.CompletedProcess[str]:
-    """Run the line of crontab; its environment file names what is here."""
+    """Run the crontab line with local paths in its environment file."""
     text = (EXAMPLES / "dbanon.env").read_text()
     variables = {
         "DBANON_SOURCE": site.source,
@@ -60,7 +60,7 @@ def cron(site: Site, programs: Path) -> subprocess.CompletedProcess[str]:
 def test_the_line_of_cron_releases_and_prints_nothing(site: Site, tmp_path: Path) -> None:
     schedule, command = crontab()
     assert is_monthly(schedule)
-    # To cron it is a new line.
+    # cron reads it as a newline.
     assert "%" not in command
     done = cron(site, linked(tmp_path / "bin"))
     log = (site.folder / "dbanon.log").read_text()
@@ -86,7 +86,7 @@ def unit(name: str) -> configparser.ConfigParser:
 
 
 def started(site: Site, programs: Path) -> str:
-    """ExecStart as systemd runs it, with what is here in place of the service's directories."""
+    """ExecStart as systemd runs it, with local directories in place of the service's."""
     service = unit("dbanon@.service")["Service"]
     shell, option, script = shlex.split(service["ExecStart"])
     assert (shell, option) == ("/bin/sh", "-c")
@@ -145,7 +145,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
             ["systemd-analyze", "--no-pager", *words], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        # What it does not know it only tells.
+        # Unknown keys are only reported.
         assert str(tmp_path) not in done.stderr
 
 

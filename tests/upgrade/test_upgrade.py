@@ -1,8 +1,8 @@
-"""Databases of version 0.1.0 go on with this version: releases, grants, verify, gc, replacement.
+"""Databases of version 0.1.0 with this version: releases, grants, verify, gc, replacement.
 
-Every later change of the ledger adds its step here: what an older database has afterwards, and
-what it says of releases that were recorded before. `make_fixtures` made the databases, by the
-package of that version.
+Every later ledger change adds its step here: the state of an older database afterwards, and the
+reports about releases recorded before. `make_fixtures` created the databases with that version's
+package.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def as_role(database: Database, role: str) -> str:
 
 
 def releases(database: Database) -> dict[str, int]:
-    """How many releases the ledger has of each output."""
+    """The number of recorded releases per output."""
     name = "output_name" if database.name == "sqlite" else "output_schema || '.' || output_name"
     rows = database.rows(f"SELECT {name} FROM {database.ledger()}")
     return Counter(output for (output,) in rows)
@@ -89,7 +89,7 @@ def test_the_fixtures_are_of_the_old_version(old: Database) -> None:
 
 
 def test_old_releases_before_anything_is_written(old: Database) -> None:
-    """Reading brings no ledger up to date; it has no digest then, and nobody says 'unchanged'."""
+    """Reading does not migrate a ledger; without a digest no release is called 'unchanged'."""
     for name in ("plain", "shown", "persons", "modelled"):
         before = verified(old, f"release.{name}")
         assert (before.unchanged, before.digest) == (None, "not recorded")
@@ -142,7 +142,7 @@ def test_old_releases_are_verified(old: Database, upgrade: Upgrade) -> None:
 
 def test_old_releases_are_replaced(old: Database, upgrade: Upgrade) -> None:
     upgrade(old)
-    # By their owner: another role's view would show a table that it may not read.
+    # As the owner: another role's view would show a table that it may not read.
     url = as_role(old, "old_clerk") if old.name == "postgresql" else old.url
     for kind, name in (("table", "plain"), ("view", "shown")):
         arguments = JOB if kind == "table" else JOB | {"sensitive": [], "keep": ["ill"]}
@@ -181,7 +181,7 @@ def test_superseded_tables_of_before_are_dropped(old: Database, upgrade: Upgrade
 
 
 def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None:
-    """Releases without classes stand beside old ones, whose figures of classes are as they were."""
+    """Releases without classes coexist with old ones, whose class statistics are unchanged."""
     import_or_skip("opendp")
     before = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
     upgrade(old)
@@ -203,7 +203,7 @@ def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None
     assert now - before == Counter({None: 1})
 
 
-# -- what PostgreSQL has besides -----------------------------------------------------------------
+# -- additional objects in PostgreSQL --------------------------------------------------------------
 
 
 @pytest.fixture(params=["script", "extension"])
@@ -237,7 +237,7 @@ def test_sql_knows_old_releases(installed: PostgresqlDatabase) -> None:
 
 
 def test_a_runner_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> None:
-    """With the rights that it was given then: calls, the client, replacement, its own gc."""
+    """A runner keeps the rights granted then: calls, the client, replacement, its own gc."""
     clerk = as_role(installed, "old_clerk")
     for output, how in (("by_call", "replace"), ("new_call", "error")):
         statement = (
@@ -261,7 +261,7 @@ def test_a_runner_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> 
 
 
 def test_a_reader_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> None:
-    """Its grants on a view outlive the upgrade and the next release; it may verify with columns."""
+    """Grants on a view survive the upgrade and the next release; verifying with columns works."""
     auditor, clerk = as_role(installed, "old_auditor"), as_role(installed, "old_clerk")
     dbanon.anonymize(
         create_engine(clerk, poolclass=NullPool),
@@ -283,7 +283,7 @@ def test_a_reader_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> 
 
 
 def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Server) -> None:
-    """Restored, a release of now has its digest still: no type or row is another one."""
+    """After a restore a current release still matches its digest: no type or row differs."""
     from tests.sql.test_digest import dumped
 
     installed.anonymize(**(JOB | {"output": "release.first_of_now"}))
@@ -299,13 +299,13 @@ def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Ser
     ["anonymize", "check_hierarchy", "classes", "store_hierarchy", "suggest_hierarchy", "check"],
 )
 def test_old_functions_say_what_to_do(name: str) -> None:
-    """What functions of 0.1.0 run with this package until somebody upgrades them."""
+    """Functions of 0.1.0 call this package until the database is upgraded."""
     scope: dict[str, Any] = {}
     exec("from dbanon import plpython", scope)
     arguments = () if name == "check" else ("{}",)
     outcome = getattr(scope["plpython"], name)(None, "0.1.0", *arguments)
     if name == "classes":
-        # One row with the error in place of rows.
+        # One row with the error instead of rows.
         [(_, _, outcome)] = outcome
     answer = json.loads(outcome)
     assert answer["error"]["code"] == "version_mismatch"

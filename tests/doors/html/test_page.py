@@ -1,4 +1,4 @@
-"""The report as a page: what it holds, and what it never does."""
+"""The report as a page: its contents, and what it must never contain."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dbanon.release.report import Evaluated, Report
 from tests.doors.html.pages import HOSTILE, PLANTED, Release, make_release
 
 VOID = {"meta", "link", "img", "br", "input", "hr"}
-# What is drawn, in SVG, and closes itself.
+# SVG shapes, which are empty elements.
 SHAPES = {"rect", "line", "circle", "polyline", "polygon"}
 
 
 class Outline(HTMLParser):
-    """Elements, attributes and texts; every element that is opened is closed."""
+    """Elements, attributes and texts of a page; requires that every element is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def test_every_picture_has_words_and_a_table(text: str) -> None:
 
 
 def test_planted_values_are_absent(full_release: Release, text: str) -> None:
-    """The first row has values that no other has, in each kind of column."""
+    """The first row has unique values in each kind of column."""
     visible = " ".join(part for where, part in Outline(text).texts if where != "style")
     visible = visible.replace(str(full_release.report.digest), "").replace(
         full_release.report.release_id, ""
@@ -215,7 +215,7 @@ def test_hostile_names() -> None:
     for name in HOSTILE:
         assert name in isolated
     assert "49" not in isolated
-    # Where nothing can be isolated, marks of direction are written out.
+    # Where text cannot be isolated, direction marks are spelled out.
     for tag in ("title", "desc", "text"):
         assert not any("\u202e" in part for part in outline.texts_of(tag))
     assert "Released values of \\u202egnp.exe\\u2066" in outline.texts_of("title")
@@ -281,7 +281,7 @@ def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen() -> None
     [card] = [card for card in cards if "homogeneous classes" in card]
     assert "<strong>7</strong><span><bdi>of 40, by &#34;illness&#34;</bdi>" in card
     assert "Classes reveal a sensitive value." in text
-    # With a model the figure stays, and nobody is warned.
+    # With a model the figure stays, without a warning.
     models = [dbanon.Model("distinct_l", "illness", 2)]
     calm = page(replace_homogeneity(make_release(evaluated=False, models=models).report, 7))
     assert "7 of 40 classes, 35 of 400 rows" in calm
@@ -294,7 +294,7 @@ def replace_homogeneity(report: Report, classes: int) -> Report:
 
 
 def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
-    """A value that few persons share is told by none, k of persons or not."""
+    """No bin shows a value that few persons share, whether or not k counts persons."""
     release = make_release(evaluated=False, entity="site", keep=[], k=2)
     text = page(release.report, look=release.look)
     assert [distribution.unit for distribution in release.look.distributions] == ["", "", "", ""]
@@ -325,11 +325,11 @@ def test_correlations_of_few_rows_are_not_told(full_release: Release) -> None:
     assert "Left out, as not shown for fewer than 30 rows per column: correlation_loss." in few
 
 
-# --- figures that cannot mislead -----------------------------------------------------------------
+# --- figures that must not mislead ----------------------------------------------------------------
 
 
 def rows_of(text: str) -> dict[str, str]:
-    """The row of each measure, as it is written."""
+    """The row of each measure, as displayed."""
     names = re.findall(r"<code>(\w+)</code>.*?</tr>", text, re.S)
     parts = re.findall(r"<code>\w+</code>(.*?)</tr>", text, re.S)
     return dict(zip(names, parts, strict=True))
@@ -343,12 +343,14 @@ def labels() -> Release:
 
 
 def test_what_labels_make_0_or_1_is_no_figure(labels: Release) -> None:
-    """They were bars: risks of 1 in full, and a loss of 0 beside a third that is lost."""
+    """These used to be bars: full for a risk of 1, empty for a loss of 0 although a third
+    was lost.
+    """
     assert labels.report.evaluation is not None
     measured = labels.report.evaluation
     assert measured["losses"]["direct_loss"] == 0
     assert measured["risks"]["nearest_linkage_risk"] == measured["risks"]["disclosure_risk"] == 1
-    old = {**measured, "notes": {}}  # As releases were recorded until now.
+    old = {**measured, "notes": {}}  # The format of earlier ledger entries.
     for evaluation in (measured, json.loads(json.dumps(measured)), old):
         rows = rows_of(page(replace(labels.report, evaluated=Evaluated(evaluation))))
         for name, fixed in (

@@ -1,4 +1,4 @@
-"""Keys of job files: the documented ones, those of the models and of the schema are the same."""
+"""Keys of job files: the documentation, the models and the schema agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def keys(model: Any) -> set[str]:
 
 
 def rows(head: str) -> set[str]:
-    """The first cells of the table that begins with this head."""
+    """The first cells of the table with this heading."""
     table = PAGE.partition(f"| {head} |")[2].partition("\n\n")[0]
     return set(re.findall(r"^\| `(\w+)` \|", table, re.M))
 

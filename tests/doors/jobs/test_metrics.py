@@ -1,4 +1,4 @@
-"""The file that monitoring reads: as its own parser reads it, always whole, no small count."""
+"""The metrics file: valid for Prometheus' own parser, always complete, without small counts."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ KILLED = (
 
 
 def gauges(path: Path) -> dict[tuple[str, str, str], float]:
-    """The samples but for when jobs began and ended."""
+    """The samples except the start and end times of jobs."""
     return {key: value for key, value in samples(path).items() if key[0] not in MOMENTS}
 
 
 def samples(path: Path) -> dict[tuple[str, str, str], float]:
-    """The samples by metric, job and phase, as Prometheus' own parser reads them."""
+    """The samples by metric, job and phase, read by Prometheus' own parser."""
     return {
         (
             sample.name.removeprefix("dbanon_job_"),
@@ -87,7 +87,7 @@ def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
     phases = {phase for name, job, phase in first if phase and job == "people"}
     assert phases >= {"read", "cluster", "write", "verify", "total"}
     assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~current_umask()
-    # One fails: all that is known of its last success stays.
+    # One fails: the metrics of its last success stay.
     jobs = [job(k="41"), jobs[1]]
     assert call("run", write(tmp_path, *jobs, head=head)).exit_code == 8
     second = samples(path)
@@ -100,7 +100,7 @@ def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
         second["last_success_timestamp_seconds", "other", ""]
         > (first["last_success_timestamp_seconds", "other", ""])
     )
-    # What was not run keeps all; a job that is no longer in the file has nothing any more.
+    # Jobs that did not run keep their metrics; removed jobs lose them.
     assert call("run", write(tmp_path, *jobs, head=head), "--job", "other").exit_code == 0
     assert samples(path)["last_exit_code", "people", ""] == 3
     assert call("run", write(tmp_path, jobs[1], head=head)).exit_code == 0
@@ -163,7 +163,7 @@ def test_a_job_that_runs_already_is_no_failure(people: DuckdbDatabase, tmp_path:
         with open_store(people.url).job_lock("people"):
             assert call("run", file, "--metrics", path).exit_code == 7
         assert told_of.exists() == (on == "job_running")
-    # The process that runs it says how it ends.
+    # The process that runs it reports how it ends.
     assert samples(path) == {}
 
 
@@ -179,7 +179,7 @@ def test_counts_below_k_are_not_told(people: DuckdbDatabase, tmp_path: Path, nul
     metrics = samples(path)
     rows = 40 - nulls
     assert metrics["rows", "people", ""] == rows
-    # Whatever 1 or 2 of the 40 are withheld, a reader of both figures computes 3.
+    # Whether 1 or 2 of the 40 are withheld, a reader of both figures computes 3.
     expected = 3 / (rows + 3) if nulls < 3 else 3 / 40
     assert metrics["suppressed_ratio", "people", ""] == pytest.approx(expected, rel=1e-8)
 
@@ -220,7 +220,7 @@ def test_runs_of_several_jobs_at_once_lose_nothing(tmp_path: Path) -> None:
     )
     runs = [subprocess.Popen([sys.executable, "-c", script, name]) for name in names]
     while any(run.poll() is None for run in runs):
-        # Whole at every moment.
+        # The file is complete at any moment.
         assert not path.exists() or path.read_text().endswith("\n")
         if path.exists():
             samples(path)

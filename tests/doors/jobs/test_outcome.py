@@ -1,4 +1,6 @@
-"""Who is told how a job ended: a command without a shell, a webhook over https; failures warn."""
+"""Notifications about how a job ended: a command without a shell, an https webhook;
+failures warn.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def test_a_command_gets_its_words_as_they_are(tmp_path: Path) -> None:
         "$HOME; `id` | cat > people",
         "a b",
     ]
-    # Of other events nobody is told.
+    # Other events send no notification.
     file.unlink()
     notify((Notice(("success", "skipped"), command),), FAILED)
     assert not file.exists()
@@ -79,7 +81,7 @@ def test_a_command_has_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert outcomes._SECONDS == 10
     monkeypatch.setattr(outcomes, "_SECONDS", 0.5)
     late = tmp_path / "late"
-    # A child of its own, which a kill of the command alone would leave.
+    # A grandchild process, which survives if only the command is killed.
     slow = ("/bin/sh", "-c", f"(sleep 2; touch {late}) & wait")
     with pytest.warns(NotTold, match="TimeoutExpired"):
         notify((Notice(("failure",), slow),), FAILED)
@@ -92,7 +94,7 @@ def test_a_command_has_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def https(
     folder: Path, monkeypatch: pytest.MonkeyPatch, answer: int = 200
 ) -> Iterator[tuple[str, list[Any]]]:
-    """A server on this machine with a certificate that this process trusts; what it was sent."""
+    """A local server with a certificate that this process trusts, and the requests it received."""
     requests: list[Any] = []
 
     class Hook(http.server.BaseHTTPRequestHandler):
@@ -109,7 +111,7 @@ def https(
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Silence."""
+            """Silence the log."""
 
     openssl = shutil.which("openssl")
     if openssl is None:

@@ -1,4 +1,4 @@
-"""Wrong job files: exit code 2, the line and the path of what is wrong, and never a value."""
+"""Invalid job files: exit code 2, with the line and path of the problem, and without values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_wrong_file_is_refused_at_its_line_and_path(tmp_path: Path, wrong: Wro
     assert [(problem.line, problem.path) for problem in problems] == [location]  # type: ignore[attr-defined]
     assert wrong.message in str(problems[0])
     assert SECRET not in str(refused.value)
-    # The other commands on a file say the same.
+    # The other commands for job files report the same.
     for command in ("run", "plan"):
         other = CliRunner().invoke(main, [command, str(tmp_path / "job.yaml"), "--format", "json"])
         assert (other.exit_code, other.stdout) == (2, done.stdout)
@@ -75,7 +75,7 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
     assert SECRET not in done.stderr
 
 
-# Two jobs, each wrong in its way: URLs, lists and steps, what fits nothing, what a job cannot ask.
+# Two jobs, each with its own mistakes: URLs, lists and steps, misfits, unsupported options.
 ALL_WRONG = """\
 version: 1
 source: {url: clinic.duckdb}

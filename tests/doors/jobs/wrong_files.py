@@ -1,4 +1,4 @@
-"""Wrong job files: one right file, and what makes each of them wrong. SECRET is in every value."""
+"""Invalid job files, derived from a valid one by single changes. SECRET is in every value."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Wrong:
 
     @property
     def text(self) -> str:
-        """The file."""
+        """The contents of the invalid file."""
         assert self.old in RIGHT, self.name
         return RIGHT.replace(self.old, self.new, 1)
 
     @property
     def expected_line(self) -> int:
-        """Where the problem is."""
+        """The line of the problem."""
         if self.line:
             return self.line
         pairs = zip(self.text.splitlines(), [*RIGHT.splitlines(), *[""] * 99], strict=False)

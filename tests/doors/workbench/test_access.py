@@ -1,4 +1,4 @@
-"""Who may ask a workbench: other hosts, other pages, other programs and other tabs may not."""
+"""Access control of a workbench: requests of other hosts, pages, programs and tabs are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client(tmp_path: Path) -> Client:
     ],
 )
 def test_a_rebound_name_is_not_this_host(client: Client, hosts: list[str]) -> None:
-    """Also with all keys, and before anything else is looked at."""
+    """Even with all keys, and before anything else is checked."""
     key = client.access.address.partition("4711")[2]
     for target in (key, f"{client.access.path}/columns", "/"):
         answer = client.ask("GET", target, client.headers | {"host": hosts})
@@ -88,7 +88,7 @@ def test_without_a_key_nothing_is_told(client: Client, wrong: str | None) -> Non
         assert answer.status == 403
         assert "people" not in answer.body
         assert not answer.headers
-    # A port that answers tells nobody what it is.
+    # The response reveals nothing about what listens on the port.
     for target in ("/", "/columns", "//", "/..", client.access.path, "*", "http://x/columns"):
         assert client.ask("GET", target, client.headers).status == 404
 
@@ -119,7 +119,7 @@ def test_all_keys_are_long_and_differ() -> None:
     first, other = Access(1), Access(1)
     keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form)]
     assert len(set(keys)) == 8
-    # Of 6 bits a character.
+    # Characters of 6 bits each.
     assert all(len(key) >= 22 for key in keys)
     assert first.key not in repr(first)
     assert key_of(first.address) == first.key
@@ -127,7 +127,7 @@ def test_all_keys_are_long_and_differ() -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
 def test_another_page_gets_nothing(client: Client, site: str) -> None:
-    """A page of another port of this host is the same site, and another page all the same."""
+    """A page on another port of this host counts as the same site, but is refused."""
     for name in ("columns", "report.css", "workbench.js"):
         assert client.get(name, **{"sec-fetch-site": [site]}).status == 403
     assert client.post("look", {}, **{"sec-fetch-site": [site]}).status == 403
@@ -158,7 +158,7 @@ def test_a_form_needs_its_key_and_nothing_changes_by_looking(client: Client) -> 
     for name in ("look", "cancel", "sweep", "run", "choose"):
         assert client.get(name).status in (404, 303, 200)
     assert client.routes.bench.tasks.current is None
-    # What browsers without Sec-Fetch-Site send for a form of a page without a referrer.
+    # Headers of browsers without Sec-Fetch-Site for a form of a page without a referrer.
     del client.headers["sec-fetch-site"]
     assert client.post("look", {}).status == 403
     assert client.post("unknown", {}, origin=[f"http://{HOST}"]).status == 404

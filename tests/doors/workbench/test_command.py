@@ -1,4 +1,4 @@
-"""The command that a page prints makes the release whose loss the page shows."""
+"""The printed command makes the release whose loss the page shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READING = Reading(
 
 
 def write_table(folder: Path) -> None:
-    """A file that is read rightly only as ``READING`` says."""
+    """Write a file that is only read correctly with ``READING``."""
     lines = ["id;born;code;area;pay;illness;note"]
     lines += [
         f"{i + 10_000_000};{1 + i * 3 % 12:02d}.{1 + i * 5 % 12:02d}.{1950 + i * 7 % 40};"
@@ -68,7 +68,7 @@ def printed_command(page: str) -> str:
 
 
 def run(line: str) -> dict[str, object]:
-    """The report of a command as a person pastes it."""
+    """Run a command as a user would paste it, and return its report."""
     program, *words = shlex.split(line)
     assert program == "dbanon"
     result = CliRunner().invoke(main, [*words, "--no-progress", "--format", "json"])
@@ -84,7 +84,7 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     chosen = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
     client.done("trees", chosen | widths)
     swept(client)
-    # Not the recommended one: the command is that of the chosen one.
+    # Not the recommended point: the command is for the chosen one.
     client.sent("choose", {"point": "gaa_cp/4"})
     client.done("job", client.form(client.page("job"), "job"))
     page = client.page("sweep")
@@ -107,7 +107,7 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     assert point is not None
     assert figure(report["information_loss"]) == figure(point.loss)
     assert f'<td class="number">{figure(point.loss)}</td>' in page
-    # The job file makes the same.
+    # The job file makes the same release.
     release_page = client.done("run", {})
     assert "Released" in release_page
     assert client.routes.bench.made is not None
@@ -141,12 +141,12 @@ def test_advice_prints_how_its_file_is_read(client: Client) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     advice = json.loads(result.stdout)
-    # Both write losses in ways of their own; the classes are the same.
+    # They format losses differently; the classes are the same.
     assert run(advice["command"])["classes"] == advice["recommendation"]["point"]["classes"]
 
 
 def test_each_form_of_an_option_is_read_again() -> None:
-    """What the command line makes of a job's command is the job's own options."""
+    """The command line's version of a job has exactly the job's options."""
     job = Job(
         table="app.people",
         output="release.people",

@@ -1,4 +1,4 @@
-"""The workbench opens a job file that it saved, and goes on with what the file says."""
+"""The workbench opens a job file that it saved, and continues with its contents."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         assert {name: fields[name] for name in form if name != "report"} == {
             name: text for name, text in form.items() if name != "report"
         }
-        # Saved as it is, the file says the same, and needs no tick to be replaced.
+        # Saved unchanged, the file stays the same, and needs no confirmation to be replaced.
         again.done("job", fields)
         assert job_of(tmp_path / "people.yaml") == written
         assert "Released" in text_of(again.done("run", {}))
-        # What is decided now counts, and the options of the file no more.
+        # The new decisions count, and the file's options no longer do.
         decided(again, pay="drop")
         assert (bench.opened, bench.k) == (None, 5)
 
@@ -115,7 +115,7 @@ STRANGE: list[tuple[str, str, str]] = [
 def test_what_no_form_has_is_named(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Saved from the forms it would be lost."""
+    """Saving it from the forms would lose it."""
     monkeypatch.setenv("HOOK", "https://hook.example")
     decided(client, **ROLES)
     client.done("job", client.form(client.page("job"), "job"))

@@ -1,4 +1,4 @@
-"""A workbench ends with Ctrl-C, by cancel or killed, and nothing is half-written."""
+"""A workbench ended by Ctrl-C, cancelled or killed leaves nothing half-written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOB = {"file": "people.yaml", "name": "people", "output": "people", "report": "y
 
 @pytest.fixture(scope="module")
 def database_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A table that a release takes long of."""
+    """A table whose release takes long."""
     file = tmp_path_factory.mktemp("made") / "people.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute(
@@ -36,7 +36,7 @@ def folder(database_bytes: bytes, tmp_path: Path) -> Path:
 
 
 def start_task(bench: Process, name: str) -> None:
-    """Begin what takes long, and wait until it works on it."""
+    """Start a long task and wait until it is in progress."""
     bench.settled("columns")
     if name == "run":
         assert bench.post("job", JOB) == 303
@@ -52,14 +52,14 @@ def start_task(bench: Process, name: str) -> None:
 
 
 def nothing_half_written(folder: Path, name: str) -> None:
-    """No release, no staging, and no file but those of the table and the job."""
+    """Require no release, no staging, and no files but those of the table and the job."""
     with duckdb.connect(str(folder / "people.duckdb"), read_only=True) as connection:
         tables = connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_schema <> 'dbanon'"
         ).fetchall()
     assert tables == [("people",)]
     expected = {"people.duckdb", *(["people.yaml"] if name == "run" else [])}
-    # The lock of a job that was killed is taken by its next run.
+    # The next run takes over the lock of a killed job.
     names = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
     assert names - {"out"} == expected
     assert not [path for path in folder.rglob("out/**/*") if path.is_file()]
@@ -89,7 +89,7 @@ def test_cancelled_and_used_again(folder: Path) -> None:
             assert bench.post("cancel", {}) == 303
             page = bench.settled(name, 20)
             assert "What was not finished is rolled back." in page
-        # It goes on: what is quick is done.
+        # The workbench goes on: short tasks succeed.
         assert bench.post("sweep", SWEEP | {"from": 9, "to": 10, "sample": 300}) == 303
         page = bench.settled("sweep")
         assert "Releases that were tried" in page
@@ -102,7 +102,7 @@ def test_cancelled_and_used_again(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_begun(folder: Path) -> None:
-    """A database that does not answer, whose password is told nowhere, and a port that is taken."""
+    """An unreachable database, whose password is never shown, and a port in use."""
     url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
     with process(folder, url, "--table", "people") as refused:
         ended, refused_output = refused.ended()

@@ -1,4 +1,4 @@
-"""HTTP on the loopback: what is too long, too slow, too much or no request ends by itself."""
+"""HTTP on the loopback: requests that are too long, slow, many or malformed end by themselves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def connected(server: Server) -> socket.socket:
 
 
 def response_to(server: Server, request: bytes) -> bytes:
-    """All that comes back until it hangs up; nothing where it hangs up on what was sent."""
+    """The response until the server closes the connection; empty if it closes while receiving."""
     with connected(server) as line:
         line.sendall(request)
         response = b""
@@ -122,7 +122,7 @@ def test_what_is_no_request(server: Server, requests: list[HttpRequest], request
 
 
 def test_a_request_in_drops_ends_in_time(server: Server, requests: list[HttpRequest]) -> None:
-    """Each byte comes soon after the one before, and the whole is too slow all the same."""
+    """Each byte arrives soon after the previous one, but the request as a whole is too slow."""
     for begin in (b"", b"POST / HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"):
         with connected(server) as line:
             line.sendall(begin)
@@ -146,7 +146,7 @@ def test_too_many_connections_are_hung_up_on(
     lines = [connected(server) for _ in range(module.MOST_CONNECTIONS)]
     try:
         until(lambda: response_to(server, b"GET / HTTP/1.1\r\n\r\n") == b"")
-        # Those that say nothing are gone soon, and there is room again.
+        # Silent connections are closed soon, which makes room again.
         until(lambda: response_to(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK))
     finally:
         for line in lines:
@@ -154,7 +154,7 @@ def test_too_many_connections_are_hung_up_on(
 
 
 def hung_up(send: Callable[[], object]) -> bool:
-    """Whether a byte more finds nobody."""
+    """Whether the server has closed the connection."""
     try:
         send()
     except (BrokenPipeError, ConnectionResetError):

@@ -1,4 +1,4 @@
-"""What the forms of a workbench take and refuse, and the files that it writes; on SQLite alone."""
+"""Which forms a workbench accepts and refuses, and the files that it writes; only on SQLite."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_known_is_not_tried_again(client: Client) -> None:
     assert {point.k for point in bench.swept.points} == {3, 4, 5}
     swept(client, again="yes")
     assert bench.tasks.current is not second
-    # Other roles are another sweep.
+    # Other roles make another sweep.
     decided(client, pay="drop")
     assert bench.swept is None
     assert bench.chosen is None
@@ -82,7 +82,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
         assert mine.read_text() == "mine"
         mine.unlink()
     client.done("job", form)
-    # Its own is written again, unless somebody changed it.
+    # Its own file is overwritten, unless somebody changed it.
     client.done("job", form)
     assert client.routes.bench.tasks.current.error is None
     mine.write_text(mine.read_text() + "# mine\n")
@@ -90,7 +90,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
     assert "# mine" in mine.read_text()
     client.done("job", form | {"replace": "yes"})
     assert "# mine" not in mine.read_text()
-    # A link is replaced, and what it leads to stays.
+    # A link is replaced, and its target is not touched.
     mine.unlink()
     mine.symlink_to(elsewhere)
     client.done("job", form | {"replace": "yes"})
@@ -102,7 +102,9 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
 def test_a_tree_never_replaces_what_the_workbench_did_not_write(
     client: Client, tmp_path: Path
 ) -> None:
-    """The box of the form is of the job file: a table may have the name of a tree's file."""
+    """The form's box confirms the job file only: a table may have the name of a
+    hierarchy's file.
+    """
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
     position = list(client.routes.bench.roles).index("area") + 1
@@ -121,7 +123,7 @@ def test_a_tree_never_replaces_what_the_workbench_did_not_write(
 def test_a_release_of_one_try_withholds_as_it_was_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With NULLs, and without a comparison that could recommend anything."""
+    """With NULLs, and without a comparison that could give a recommendation."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
     records = [
@@ -154,7 +156,7 @@ def test_pages_show_no_password(client: Client) -> None:
 
 
 def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
-    """They stay after a sweep, and show no label of fewer rows than the k that was chosen."""
+    """They remain after a sweep, and show no label with fewer rows than the chosen k."""
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
     bench = client.routes.bench
@@ -172,7 +174,7 @@ def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
 
 
 def test_the_line_for_cron_finds_its_program(client: Client, tmp_path: Path) -> None:
-    """cron runs it by a shell of its own, whose PATH knows no environment of Python."""
+    """cron runs it with its own shell, whose PATH lacks any Python environment."""
     decided(client, **ROLES)
     client.done("job", client.form(client.page("job"), "job") | {"schedule": "0 3 1 * *"})
     [line] = re.findall(r'aria-label="Line for cron"><code>(.*?)</code>', client.page("run"), re.S)
@@ -192,7 +194,7 @@ def test_a_wide_table_has_a_filter(
     with workbench(url, "wide", tmp_path) as wide:
         page = wide.page("columns")
         assert 'id="filter"' in page
-        # Shown by the script alone, and no part of the form.
+        # Displayed only by the script, and not part of the form.
         assert "data-bulk hidden" in page
         assert set(wide.form(page, "columns")) == {
             f"{field}-{i}" for field in ("role", "reason") for i in range(60)
@@ -268,7 +270,7 @@ def test_what_becomes_of_nulls_is_tried_and_saved(
 
 
 def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the table, its columns and its labels, in pages, pictures, files and the job file."""
+    """Hostile names of the table, columns and labels in pages, pictures, files and the job file."""
     monkeypatch.chdir(tmp_path)
     table = '<b>"; DROP --{{x}} #'
     label = "</code><script>alert(1)</script>{{ 7 * 7 }}\"'&"
@@ -305,7 +307,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for step in (*STEPS, "report"):
             client.page(step)
         tree_text = text_of(client.page("trees"))
-        # As they are, not as a template or a browser would read them.
+        # As plain text, not interpreted by a template or a browser.
         assert f"{label}0" in tree_text
         assert "{{x}}" in tree_text
     for answer in client.answers:
@@ -320,7 +322,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_values_are_planted_where_they_could_be_seen(client: Client) -> None:
-    """The same pages tell what enough rows have."""
+    """The same pages show values that enough rows have."""
     bench = client.routes.bench
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest", born="dates"))
