@@ -1,10 +1,10 @@
-"""The how-to of docs/jobs.md, run: ``python -m tests.docs.howto`` writes what it prints.
+"""Runs the how-to in docs/jobs.md; ``python -m tests.docs.howto`` writes the actual output.
 
-Before a block stands what it is:
+A comment before each block gives its kind:
 
-``<!-- how-to: table -->``  makes the table, in DuckDB; on another database a test makes it
-``<!-- how-to -->``         run after the ones before it, in the same shell
-``<!-- prints -->``         what the one before it prints
+``<!-- how-to: table -->``  creates the table in DuckDB; for other databases a test creates it
+``<!-- how-to -->``         run in order, in the same shell
+``<!-- prints -->``         the output of the block before it
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def blocks() -> list[tuple[str, str]]:
 def printed(
     folder: Path, url: str | None = None, run: Callable[..., Any] = subprocess.run, before: str = ""
 ) -> list[str]:
-    """What each command of the page prints.
+    """The output of each command on the page.
 
     Parameters
     ----------
-    url : of a database with the table; None: the page's own, which is made.
-    run : takes the place of ``subprocess.run``.
-    before : commands of the shell before those of the page.
+    url : of a database with the table; None creates the page's own.
+    run : used instead of ``subprocess.run``.
+    before : shell commands to run before those of the page.
     """
     commands = [(kind, text) for kind, text in blocks() if kind != "prints"]
     script = "".join(

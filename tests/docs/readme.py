@@ -1,11 +1,11 @@
-"""README from top to bottom: ``python -m tests.docs.readme`` runs it, and writes what was printed.
+"""README from top to bottom: ``python -m tests.docs.readme`` runs it, and writes the actual output.
 
-Before a block stands what it is:
+A comment before each block gives its kind:
 
 ``<!-- runnable -->``           Bash or Python, run in the order of the page, in one directory
-``<!-- printed -->``            what the one before it prints
-``<!-- psql: FIRST | LAST -->`` of examples/psql_session.out from the line that begins with FIRST to
-                                the one before that which begins with LAST
+``<!-- printed -->``            the output of the block before it
+``<!-- psql: FIRST | LAST -->`` lines of examples/psql_session.out, from the one that starts with
+                                FIRST to the one before that which starts with LAST
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.prerequisites import import_or_skip, skip_or_fail
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A browser of this machine; skips where there is none."""
+    """An installed browser; skips if there is none."""
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(opened_browser())
@@ -23,7 +23,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def axe(browser: Any) -> Any:
-    """The checks of axe-core, as a function of an open page: what it finds wrong, in words."""
+    """The checks of axe-core as a function of an open page, which returns the violations
+    as text.
+    """
     Axe = import_or_skip("axe_playwright_python.sync_playwright").Axe
 
     def run(page: Any) -> str:

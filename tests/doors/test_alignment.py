@@ -1,4 +1,4 @@
-"""Rows of two frames that do not belong together are refused; the report of the run pairs them."""
+"""Frames whose rows do not correspond are refused; a run's report aligns them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def without_mark(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_shuffled_rows_are_refused_and_not_measured() -> None:
-    """They gave a loss of 1.9 for one of .1, and hardly any risk."""
+    """They used to give a loss of 1.9 instead of .1, and hardly any risk."""
     table = people()
     release, _ = released(table)
     with pytest.raises(RowsNotAligned, match="random order") as error:
@@ -65,7 +65,7 @@ def test_shuffled_rows_are_refused_and_not_measured() -> None:
 
 
 def in_another_order(report: Any) -> Any:
-    """Places of released rows. One in 750 orders, drawn anew, is nearer than chance allows."""
+    """Positions of released rows; redraws the one order in 750 that is too close by chance."""
     rows = report.alignment.rows()
     return rows[np.random.default_rng(1).permutation(len(rows))]
 
@@ -103,7 +103,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore::dbanon.errors.RowsLinkable")
 def test_the_report_of_the_run_pairs_them(case: str) -> None:
-    """All figures are those that the run itself found."""
+    """All figures equal those computed by the run."""
     table, more = people(), CASES[case]
     if case == "persons and strata":
         table["city"] = np.repeat(["Kiel", "Ulm", "Bremen"], 100)

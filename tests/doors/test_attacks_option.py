@@ -1,4 +1,4 @@
-"""Attacks as an option of a release: where the figures are, and where not."""
+"""Attacks as an option of a release: who gets the figures, and who does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = {"singling_out", "linkability", "attribute_inference"}
 
 
 def people(n: int) -> pd.DataFrame:
-    """Numbers and a category; a value that stands out."""
+    """Numbers and a category, with an outlier."""
     rng = np.random.default_rng(4)
     age = rng.normal(size=n).round(3)
     return pd.DataFrame(
@@ -42,7 +42,7 @@ def test_figures_are_in_the_report_and_in_its_json(report: dbanon.FrameReport) -
     assert (attacks["originals"], attacks["controls"], attacks["released"]) == (100, 100, 100)
     linked = attacks["found"]["linkability"]
     assert linked["interval"][0] <= linked["risk"] <= linked["interval"][1]
-    # A guess among at least four rows that are alike.
+    # A guess among at least four equal rows.
     assert linked["attack"] <= 0.5
     assert "linkability" in str(report)
     assert "98765" not in json.dumps(attacks)
@@ -91,7 +91,7 @@ def test_without_the_option_there_are_none() -> None:
 
 
 def test_rows_of_a_person_are_in_one_half() -> None:
-    """With the same persons on both sides, control records would be found as members are."""
+    """If persons were in both halves, attacks would succeed on controls as on members."""
     single_rows = people(200)
     frame = single_rows.loc[single_rows.index.repeat(4)].reset_index(drop=True)
     frame["who"] = frame.index // 4
@@ -133,7 +133,7 @@ def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
 
 
 def test_why_there_are_no_figures_says_no_count() -> None:
-    """The one record with another illness is in the half, or the half keeps to no model."""
+    """The only record with another illness is in the half, or else the half satisfies no model."""
     reasons = set()
     for row in range(4):
         frame = people(40).assign(ill="flu")

@@ -1,4 +1,4 @@
-"""stdout breaks: what was published is no failure, and what was not keeps its exit code."""
+"""Broken stdout: published releases are no failure, and other commands keep their exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FULL = only_where(Path("/dev/full").exists(), "no /dev/full")
 def people(tmp_path: Path) -> DuckdbDatabase:
     database = DuckdbDatabase(tmp_path / "people.duckdb")
     database.load("people", {"größe": "integer", "id": "integer"}, [(i, i) for i in range(30)])
-    # That a schema is created is a warning.
+    # Creating a schema is a warning.
     database.make_schema("release")
     return database
 
@@ -42,7 +42,7 @@ def dbanon(*arguments: str, environment: dict[str, str] | None = None, **how: An
 
 
 def broken(how: str) -> IO[bytes]:
-    """A stream to which nothing can be written."""
+    """A stream that cannot be written."""
     if how == "full":
         return open("/dev/full", "wb")
     reading, writing = os.pipe()
@@ -79,7 +79,7 @@ def test_a_published_release_is_no_failure(
 
 
 def test_a_report_that_cannot_be_written_after_all(people: DuckdbDatabase, tmp_path: Path) -> None:
-    """Its directory was there when the command began; the file's name is longer than names are."""
+    """The directory existed when the command started; the file name exceeds the limit."""
     path = tmp_path / ("x" * 300 + ".json")
     done = dbanon("anonymize", people.url, *OPTIONS, "--report", str(path))
     assert done.returncode == 0
@@ -99,7 +99,7 @@ def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> 
     )
     assert done.returncode == 0
     assert b"Warning" not in done.stderr
-    # The name is told as it can be.
+    # The name is printed as well as possible.
     output = done.stdout.decode("ascii")
     if form == "json":
         assert json.loads(output)["quasi_identifiers"] == ["größe"]
@@ -133,7 +133,9 @@ def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: s
 
 
 def test_a_verification_that_nobody_reads_is_none(people: DuckdbDatabase) -> None:
-    """It changes nothing: that its result was not shown is a failure, and may be run again."""
+    """The command changes nothing: not displaying its result is a failure, and it can be
+    repeated.
+    """
     assert dbanon("anonymize", people.url, *OPTIONS).returncode == 0
     with broken("pipe") as stdout:
         assert dbanon("verify", people.url, "release.p", stdout=stdout).returncode == 1

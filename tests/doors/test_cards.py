@@ -1,4 +1,4 @@
-"""Cards of results in a notebook: what they show, and that names of others stay text."""
+"""Cards of results in a notebook: their contents, and that hostile names stay plain text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.doors.html.pages import HOSTILE
 from tests.doors.html.test_page import Outline
 from tests.prerequisites import import_or_skip
 
-# Control characters and marks of direction of the hostile names, and of a terminal.
+# Control characters and direction marks, as in the hostile names or for a terminal.
 RAW = ("\u202e", "\u2066", "\x1b", "\x00")
 PLANTED = "zyxomma"
 
 
 def people(names: tuple[str, ...], n: int = 120) -> pd.DataFrame:
-    """Invented persons; one has an illness that nobody shares."""
+    """Invented persons; one has a unique illness."""
     rng = np.random.default_rng(5)
     ill = rng.choice(["flu", "<b>none</b>", "asthma\x1b[2J"], n)
     ill[0] = PLANTED
@@ -32,7 +32,7 @@ def people(names: tuple[str, ...], n: int = 120) -> pd.DataFrame:
 
 @cache
 def results(names: tuple[str, ...] = ("age", "income", "town", "illness")) -> dict[str, Any]:
-    """One of each kind that has a card."""
+    """A result of each kind that has a card."""
     frame = people(names)
     age, income, town, illness = names
     arguments: Any = {"quasi_identifiers": [age, income], "sensitive": [illness], "k": 5}
@@ -72,7 +72,7 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_names_stay_text(kind: str) -> None:
-    """The attack: names of columns are markup, and tell a terminal or a page what to do."""
+    """Attack: column names contain markup and instructions to a terminal or a page."""
     names = (HOSTILE[0], HOSTILE[1], HOSTILE[2] + "\x1b[2J\x00", HOSTILE[3] + HOSTILE[4])
     text = results(names)[kind]._repr_html_()
     plain = results()[kind]._repr_html_()
@@ -83,7 +83,7 @@ def test_hostile_names_stay_text(kind: str) -> None:
     for tag, attributes in hostile.elements:
         assert not any(name.startswith("on") or name in ("href", "src") for name in attributes), tag
     assert not [mark for mark in RAW if mark in text]
-    # The style is a card's own, whatever the names are.
+    # The card's style does not depend on the names.
     assert hostile.texts_of("style") == usual.texts_of("style")
     assert "url(" not in text
     assert "@import" not in text
@@ -130,7 +130,7 @@ def test_attacks_print_as_lines() -> None:
 
 
 def test_pictures_that_differ_are_told_apart() -> None:
-    """Those that are alike may have one name: they have one title, too."""
+    """Equal pictures may share a name: they have the same title, too."""
     results_by_kind = results()
     ids = [
         attributes["id"]
@@ -175,7 +175,7 @@ def test_a_report_of_a_frame_is_a_page(tmp_path: Any) -> None:
     outline = Outline(text)
     assert {"Rows by age", "Rows by income", "Rows by illness"} <= set(outline.texts_of("caption"))
     assert PLANTED not in text
-    # A copy knows no frame, and draws none.
+    # A copy has no frame and plots nothing.
     assert "Rows by age" not in report.made().page()
     frame = people(("age", "income", "town", "illness"))
     frame["person"] = np.arange(len(frame)) // 2
@@ -217,7 +217,7 @@ def test_progress_is_a_function_or_a_bar(capsys: pytest.CaptureFixture[str]) -> 
     calls: list[tuple[str, float]] = []
     dbanon.anonymize_frame(frame, progress=lambda *call: calls.append(call), **arguments)
     assert {"read", "cluster", "write", "verify"} <= {phase for phase, _ in calls}
-    # No terminal and no notebook: silence.
+    # Without a terminal or notebook it prints nothing.
     dbanon.anonymize_frame(frame, progress=True, **arguments)
     assert capsys.readouterr() == ("", "")
     wrong: Any = "yes"

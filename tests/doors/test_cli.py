@@ -212,7 +212,7 @@ def test_verify(database: DuckdbDatabase) -> None:
     assert run("verify", database.url, "release.unknown").exit_code == 2
     raw = run("verify", database.url, "people", "-q", "age", "--k", "2")
     assert raw.exit_code == 3
-    # Nobody withdraws a source.
+    # A source cannot be withdrawn.
     assert "ithdraw" not in raw.stderr
     assert "made with this k" in raw.stderr
     assert run("verify", database.url, "people", "-q", "age").exit_code == 2
@@ -293,7 +293,7 @@ cli.main()
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run(tmp_path: Path, number: signal.Signals, code: int) -> None:
     database = DuckdbDatabase(tmp_path / "large.duckdb")
-    # Many dimensions, so that no index helps: this takes minutes.
+    # So many dimensions that no index helps: this takes minutes.
     columns = ", ".join(f"random() AS c{i}" for i in range(12))
     database.execute(f"CREATE TABLE people AS SELECT {columns} FROM range(200000)")
     state = database.state()

@@ -1,4 +1,4 @@
-"""Persons of many rows on the command line."""
+"""Several rows per person on the command line."""
 
 from __future__ import annotations
 

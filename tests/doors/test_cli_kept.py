@@ -1,4 +1,4 @@
-"""Kept columns that tell too much, on the command line."""
+"""Kept columns that reveal too much, on the command line."""
 
 from __future__ import annotations
 

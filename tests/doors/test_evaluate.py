@@ -1,4 +1,4 @@
-"""dbanon.evaluate: released tables of any origin beside their originals, as arrays and frames."""
+"""dbanon.evaluate: released tables of any origin with their originals, as arrays and frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def people(n: int = 60) -> pd.DataFrame:
 
 
 def means(table: pd.DataFrame, columns: list[str], k: int = 5) -> tuple[pd.DataFrame, Any]:
-    """The table with class means, in its order, as other tools give it back."""
+    """The table with class means, in its original order, as other tools return it."""
     classes = dbanon.partition(table[columns], k)
     released = table.copy()
     for column in columns:
@@ -64,7 +64,7 @@ def test_arrays_and_frames_say_the_same() -> None:
 
 
 def test_the_frames_of_a_release_and_of_this_door_agree() -> None:
-    """Kept by a key, the rows that anonymize_frame shuffles are found again."""
+    """With a key in both, rows shuffled by anonymize_frame are matched again."""
     table = people()
     released, report = dbanon.anonymize_frame(
         table,

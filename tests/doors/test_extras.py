@@ -1,4 +1,4 @@
-"""The core needs numpy alone; whatever else is missing is told with the line that installs it."""
+"""The core needs only numpy; for any other missing package the error has the install command."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _WITHOUT_EXTRA = (
     "synthesize",
 )
 _FILES = ("anonymize_frame", "run_job", "verify_file")
-# The extra that each kind of database asks for, and a database of that kind.
+# The extra that each kind of database needs, and such a database.
 _DATABASES = {
     "duckdb": ("duckdb:///missing.duckdb", "file:missing.csv"),
     "sqlite": ("sqlite:///missing.db",),
@@ -124,7 +124,7 @@ def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_of_names_need_pandas() -> None:
-    """Names of columns make a frame of them."""
+    """Column names turn the data into a frame."""
     rows = [{"a": 1.0}, {"a": 2.0}]
     calls = [
         ("partition", rows, {"k": 2}),

@@ -1,6 +1,6 @@
-"""Each extra alone: every door works, or says what it needs.
+"""With a single extra every interface works, or says what it needs.
 
-A process that hides all other packages stands for the environment; no index is asked for any.
+Simulated by a process that hides all other packages; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pytest
 from dbanon.errors.extras import quoted_requirements
 from tests.doors import without
 
-# Modules that readers import by name, beside the package.
+# Modules that readers import by name.
 MODULES = ("dbanon", "dbanon.errors", "dbanon.spark", "dbanon.sklearn")
 COMMAND = "from dbanon.doors.cli.start import start\nsys.argv = ['dbanon', *{words!r}]\nstart()\n"
-# What a door does, on rows of numbers; what is not here is refused by name.
+# The calls of an interface, on rows of numbers; others are refused by name.
 DOORS = {
     "arrays": "dbanon.partition(rows, 5); dbanon.information_loss(rows, dbanon.partition(rows, 5))",
     "evaluate": "dbanon.evaluate(rows, rows)",
@@ -44,7 +44,7 @@ DOORS = {
     "spark": "from dbanon.spark import open_session; open_session('spark://127.0.0.1:1')",
     "sklearn": "from dbanon.sklearn import *",
 }
-# The door that an extra is for works with it alone.
+# The interface that an extra is for works with this extra only.
 OWN_CALLS = {
     "duckdb": "file",
     "frame": "frame",
@@ -81,7 +81,7 @@ def single_extras() -> list[str]:
     return sorted(set(without.extras()) - {"all", "dev", "bench", "docs"})
 
 
-# Of all extras; those of object stores and Spark, too.
+# For all extras, including object stores and Spark.
 HIDDEN = frozenset().union(*map(without.packages, single_extras()))
 
 

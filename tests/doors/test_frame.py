@@ -192,7 +192,7 @@ def test_rows_come_in_random_order() -> None:
         for _ in range(2)
     ]
     for order in orders:
-        # By chance one row keeps its place; more than 16 do in less than one run of 1e14.
+        # By chance one row keeps its position; more than 16 do in less than one run in 1e14.
         assert (order == np.arange(1000)).sum() <= 16
         assert sorted(order) == list(range(1000))
     assert (orders[0] == orders[1]).sum() <= 16
@@ -265,7 +265,7 @@ def test_one_text_is_no_list(argument: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("nulls", "n"), [(29, 100), (30, 90), (1, 7)])
 def test_the_share_that_a_refusal_names_is_enough(nulls: int, n: int) -> None:
-    """0.29 * 100 is below 29, and 1/3 has no end."""
+    """0.29 * 100 is below 29, and 1/3 has no finite decimal form."""
     frame = pd.DataFrame({"age": [math.nan] * nulls + list(range(n - nulls)), "x": range(n)})
     arguments: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3, "nulls": "suppress"}
     with pytest.raises(errors.SuppressionOverBudget) as refused:

@@ -1,4 +1,6 @@
-"""No category that no released row has leaves with a data frame, nor with a file made of it."""
+"""A category without released rows appears neither in a data frame nor in a file written
+from it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ N = 24
 
 
 def people() -> pd.DataFrame:
-    """N persons and one more, whose age is NULL and whose values nobody else has."""
+    """N persons and one more, whose age is NULL and whose values are unique."""
     frame = pd.DataFrame(
         {
             "age": [*(20.0 + i % 7 for i in range(N)), np.nan],
@@ -84,7 +86,7 @@ def test_categories_are_those_of_released_rows(case: str) -> None:
         assert isinstance(dtype, pd.CategoricalDtype)
         assert dtype.categories.dtype == original[name].cat.categories.dtype
         assert dtype.ordered == original[name].cat.ordered
-    # In the order of the release, which is random; that of the original is not told.
+    # In the random order of the release; the original order is not revealed.
     assert list(out["job"].cat.categories) == list(out["job"].dropna().unique())
     assert list(out["span"].cat.categories) == sorted(out["span"].unique())
     arrow = pa.chunked_array(out["arrow"].array.__arrow_array__()).unify_dictionaries()
@@ -119,7 +121,7 @@ def test_no_byte_of_a_file_tells_them(case: str, kind: str) -> None:
 
 
 def test_models_take_the_same_order_before_and_after() -> None:
-    # An order of categories that is no order of values.
+    # An order of categories that differs from that of the values.
     frame = people().assign(ill=pd.Categorical(people()["age"] % 3 + 1.0, [3.0, 1.0, 2.0]))
     model = dbanon.Model("t_closeness", "ill", 0.3, distance="ordered")
     out, report = dbanon.anonymize_frame(

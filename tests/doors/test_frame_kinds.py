@@ -1,4 +1,4 @@
-"""Every method takes every kind of frame, and hands back kind, columns and types as they came."""
+"""Every method accepts every kind of frame, and returns its kind, columns and types unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
 
 
 def people() -> pd.DataFrame:
-    """Numbers of which means are numbers again, columns that are copied, and an index of names."""
+    """Numbers whose means are numbers, copied columns, and a named index."""
     rng = np.random.default_rng(1)
     return pd.DataFrame(
         {
@@ -38,7 +38,7 @@ def _categories(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _polars(frame: pd.DataFrame) -> Any:
-    # Imported where it is used: each process of tests collects this file, one runs it.
+    # Imported lazily: every test process collects this file, only one runs it.
     pl = import_or_skip("polars")
     return pl.from_pandas(frame.reset_index(drop=True)).with_columns(
         pl.col("note").cast(pl.Categorical), pl.col("grade").cast(pl.Enum(["low", "mid", "high"]))
@@ -59,7 +59,9 @@ KINDS: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 
 def types_of(frame: Any) -> dict[str, str]:
-    """The types by column; those of categories without the categories, which may be fewer."""
+    """The types by column; those of categories without the categories, some of which may be
+    missing.
+    """
     if type(frame).__module__.startswith("polars."):
         return {name: str(kind.base_type()) for name, kind in frame.schema.items()}
     if isinstance(frame, pa.Table):
@@ -84,7 +86,7 @@ def test_kind_and_types_stay(method: Any, kind: str) -> None:
     if not registered.gives.of_rows:
         arguments["guarantee"] = "per_attribute"
     if registered.recoding != "generalization":
-        # Of labels the types are those of test_frame_types.
+        # test_frame_types covers the types of labels.
         arguments |= {"max_suppression": 0.0}
     else:
         arguments |= {"intervals": "midpoint", "max_suppression": None}

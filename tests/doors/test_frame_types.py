@@ -1,4 +1,4 @@
-"""Generalized columns of a data frame have the types they had, where these take the labels."""
+"""Generalized columns of a data frame keep their types if these can represent the labels."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_values_that_stay_have_the_type_they_had(column: pd.Series[Any], values:
     series = released(column, 5)
     assert set(series) == values
     if not isinstance(column.dtype, pd.CategoricalDtype):
-        # Objects become what texts are: a row that is withheld may be why they are none.
+        # Objects become text: a withheld row may be the only non-text value.
         assert series.dtype == (column.dtype if column.dtype != object else pd.Series(["a"]).dtype)
         return
     assert isinstance(series.dtype, pd.CategoricalDtype)
@@ -91,7 +91,7 @@ def test_nulls_stay_nulls_of_their_type() -> None:
 
 
 def test_a_withheld_row_does_not_tell_of_itself_by_a_type() -> None:
-    """Labels are compared with what released rows had: a category of nobody is not handed on."""
+    """Labels are compared with released values: categories without rows are not passed on."""
     frame = pd.DataFrame(
         {"x": pd.Series([*LETTERS, "e"], dtype="category"), "y": [*np.zeros(40), np.nan]}
     )
@@ -129,6 +129,6 @@ def test_half_a_character_is_refused_without_its_value(form: Any, roles: Any) ->
     with pytest.raises(dbanon.errors.UnsupportedType, match="not valid text") as failure:
         dbanon.anonymize_frame(form(BROKEN), k=11, **roles)
     assert 'Column "x"' in str(failure.value)
-    # Python's own error has the value.
+    # Python's own error contains the value.
     assert failure.value.__cause__ is None
     assert failure.value.__context__ is None

@@ -1,4 +1,4 @@
-"""What people have in hand: taken in the form it has, or refused with the words that help."""
+"""Data in common forms: accepted as it is, or refused with a helpful message."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ def test_an_arrow_table_comes_back_as_one_with_its_types() -> None:
     for name in ("well", "ill", "notes"):
         both = (Counter(map(repr, side[name].to_pylist())) for side in (released, table))
         assert next(both) == next(both)
-    # Sums are exact: of numbers beyond 2**53, and of decimals.
+    # Sums are exact, for numbers beyond 2**53 and for decimals.
     assert abs(sum(released["big"].to_pylist()) - sum(table["big"].to_pylist())) <= 20
-    # Ranges of numbers of so many digits are refused.
+    # Ranges of numbers with so many digits are refused.
     names.remove("big")
     ranges, _ = dbanon.anonymize_frame(table, method="gaa_cp", nulls="category", **arguments)
     assert {ranges.schema.field(name).type for name in names} <= {pa.string(), pa.large_string()}
@@ -163,7 +163,7 @@ def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     polars = ModuleType("polars")
 
     class DataFrame:
-        """As polars' own: it hands out Arrow, with views of texts."""
+        """As polars exports Arrow, with string views."""
 
         schema: ClassVar[dict[str, object]] = {}
 
@@ -241,7 +241,7 @@ def test_lists_and_dicts_in_a_column_are_refused_by_name(nested: Any) -> None:
         with pytest.raises(errors.UnsupportedType, match='"tags" holds lists or dicts') as refused:
             dbanon.anonymize_frame(frame, quasi_identifiers=["tags"], k=3, method=method)
         assert "explode" in str(refused.value.hint)
-    # As they are, they may be copied.
+    # Unchanged, they may be copied.
     released, _ = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], keep=["tags"], k=3)
     assert released["tags"].tolist() == [nested] * 6
 

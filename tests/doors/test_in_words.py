@@ -1,4 +1,4 @@
-"""What Python says of results and of its functions: lines for people, and help that is complete."""
+"""Printed results are readable, and the help of functions is complete."""
 
 from __future__ import annotations
 

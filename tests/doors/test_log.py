@@ -1,4 +1,4 @@
-"""What machines read on stderr: one object a line, the first a start, the last an end."""
+"""The log for machines on stderr: one object per line, from a start to an end."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[
     phases = [line["phase"] for line in lines if line["event"] == "phase"]
     expected = ["read", "cluster", "write", "verify"]
     assert list(dict.fromkeys(phases)) == ([] if silent else expected)
-    # The line of the ledger is found by it.
+    # It identifies the ledger entry.
     runs = database.rows("SELECT run_id, release_id, state FROM dbanon.run")
     assert [tuple(map(str, row)) for row in runs] == [
         (lines[0]["run_id"], report["release_id"], "done")

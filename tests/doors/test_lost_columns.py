@@ -1,4 +1,4 @@
-"""A quasi-identifier of which nothing is left is told, with what would help, at every door."""
+"""Every interface reports a quasi-identifier that is lost completely, and suggests remedies."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_hint_proposes_to_release_it_as_it_is(options: dict[str, Any]) -> Non
 
 
 def test_each_remedy_helps() -> None:
-    """An order, a hierarchy with more levels, fewer quasi-identifiers; and not to copy it."""
+    """An order, a hierarchy with more levels, fewer quasi-identifiers; but not to copy it."""
     levels = {"anywhere": {"north": TOWNS[:6], "south": TOWNS[6:]}}
     for options in (
         {"orders": {"town": TOWNS}},

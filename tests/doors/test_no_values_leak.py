@@ -1,6 +1,6 @@
-"""No value of the data in anything that is printed, raised, logged or written into the ledger.
+"""No value of the data appears in output, exceptions, logs or the ledger.
 
-The table's values are unmistakable; the failing cases run, and all that they said is searched.
+The table's values are unmistakable. The failing cases run, and all their output is searched.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def load(database: Database) -> None:
         "integer",
     ]
     database.load("people", dict(zip(COLUMNS, kinds, strict=True)), ROWS)
-    # Of each pair anew: a condition without columns SQLite may decide once for all.
+    # Evaluated for each pair: SQLite may evaluate a condition without columns only once.
     middle = "0" if database.name == "sqlite" else "0.5"
     volatile = f"random() + 0 * (p.id + q.id) < {middle}"
-    # Many rows, so that no two looks at it find the same.
+    # Many rows, so that two reads never find the same.
     database.execute(
         "CREATE VIEW changing AS SELECT p.id * 12 + q.id - 7317300 AS id, p.name, p.a, p.b, p.c,"
         f" p.d, p.e FROM people AS p CROSS JOIN people AS q WHERE {volatile}"
@@ -101,11 +101,11 @@ def load(database: Database) -> None:
 
 
 class StoppedError(Exception):
-    """What a caller's own progress raises."""
+    """Raised by a caller's progress function."""
 
 
 def arguments_of(case: dict[str, Any], target: Path) -> dict[str, Any]:
-    """The arguments of ``dbanon.anonymize``; table ``odd`` has columns of its own."""
+    """The arguments of ``dbanon.anonymize``; table ``odd`` has its own columns."""
     arguments = {"quasi_identifiers": ALL, "keep": [] if case.get("table") == "odd" else ["name"]}
     arguments |= case
     if arguments.pop("copied", False):
@@ -114,7 +114,7 @@ def arguments_of(case: dict[str, Any], target: Path) -> dict[str, Any]:
 
 
 def fail(database: Database, case: dict[str, Any], target: Path) -> str:
-    """Run a case from Python, and return all it said."""
+    """Run a case from Python and return all texts that it produced."""
     arguments = arguments_of(case, target)
     texts: list[str] = []
     stop = arguments.pop("stop", False)
@@ -218,7 +218,7 @@ def test_a_successful_run_tells_no_value(
         printed = printed.replace(number, "")
     printed = re.sub(r'"ts": "[^"]*"', "", printed)
     printed = re.sub(r"-?\d+\.\d+(e-?\d+)?", "", printed)
-    # Digests and salts may have any digits, too; no value has so many.
+    # Digests and salts may have any digits, too; no value is that long.
     printed = re.sub(r"[0-9a-f]{15,}", "", printed)
     assert not TRACES.search(printed), TRACES.findall(printed)
 
@@ -250,17 +250,17 @@ def test_a_client_run_leaves_no_value_in_a_log_of_statements(
                 "models": [dbanon.Model("t_closeness", "twice", 1.0)],
             }
         )
-        # Rows that come from elsewhere: they are loaded, too.
+        # Rows from elsewhere are loaded, too.
         database.anonymize(
             output="release.copied",
             target=f"duckdb:///{tmp_path}/t.duckdb",
             quasi_identifiers=ALL,
             keep=["name"],
         )
-    # Statements of the run and their bind parameters are there, and so would be their values.
+    # The run's statements and bind parameters are logged, so their values would be, too.
     assert log.text.count("COPY ") > 5
     assert "$1" in log.text
-    # Release ids and numbers of processes may have any digits.
+    # Release ids and process ids may have any digits.
     log_text = re.sub(
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|_r[0-9a-f]{12}|\[\d+\]", "", log.text
     )

@@ -1,4 +1,4 @@
-"""Help on commands with many options, short names of columns, and what others call an option."""
+"""Help for commands with many options, short column lists, and other tools' option names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*words: str) -> Result:
 
 
 def names(text: str) -> list[str]:
-    """The options that a page lists, in their order."""
+    """The options on a help page, in order."""
     return [line.split()[0] for line in text.splitlines() if line.startswith(("  -", "  --"))]
 
 
@@ -51,7 +51,7 @@ def test_all_options_are_shown_once_by_task(name: str) -> None:
     assert len(names(page)) == len(options)
     assert [option.name for option in options if group_of(option) == OTHER] == []
     wide = [line for line in page.splitlines() if len(line) > 80]
-    # The names of all methods stand in one word.
+    # The names of all methods form one word.
     assert all(line.startswith("  --method mdav|") for line in wide)
 
 

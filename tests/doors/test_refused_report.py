@@ -1,4 +1,4 @@
-"""A refused run says why beside where its report would be, in the report's form."""
+"""A refused run writes the reason next to the report's path, in the report's format."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_later_report_removes_the_refusal(tmp_path: Path, form: str) -> None:
     assert path.exists()
     assert refused(tmp_path, report, "--k", "5")[0] == 0
     assert not path.exists()
-    # Of anybody else, and behind a link, it stays.
+    # Other people's files, and targets of links, stay.
     path.write_text("Not released: mine")
     other = tmp_path / "other.txt"
     other.write_text("dbanon refusal 1")

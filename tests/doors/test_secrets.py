@@ -1,4 +1,4 @@
-"""Credentials that people write into URLs and options never come out at the doors."""
+"""Credentials in URLs and options never appear in the output of any interface."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(*words: Any) -> Result:
 
 @pytest.mark.parametrize("url", OBJECTS)
 def test_the_url_of_an_object_holds_no_credentials(url: str, tmp_path: Path) -> None:
-    """As a source, a Delta table, an export and a job file's source."""
+    """In a source, a Delta table, an export and a job file's source."""
     with pytest.raises(InvalidParameter) as refused:
         location_of(url)
     assert SECRET not in str(refused.value)

@@ -1,4 +1,4 @@
-"""The first moments of a command: its log begins, and a signal ends it, before all is loaded."""
+"""The start of a command: its log begins, and signals end it, before everything is loaded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
-        # Loading what comes now takes hundreds of times longer.
+        # Loading the remaining modules takes hundreds of times longer.
         process.send_signal(number)
         remainder = process.stderr.read()
         assert process.wait(60) == 128 + number
@@ -45,7 +45,7 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
     [(signal.SIGTERM, ["explain"], 0), (signal.SIGINT, ["explain", "no_such"], 2)],
 )
 def test_a_signal_when_all_is_done(number: signal.Signals, words: list[str], code: int) -> None:
-    """What the command came to is what its exit code says, whatever comes afterwards."""
+    """The exit code reports the command's result, whatever happens afterwards."""
     strike = f"import atexit, os; atexit.register(os.kill, os.getpid(), {int(number)})"
     script = f"{strike}; from dbanon.doors.cli.start import start; start()"
     program = [sys.executable, "-c", script, *words]
@@ -71,7 +71,7 @@ def test_memory_that_is_short_while_the_command_is_loaded(
     def load(name: str) -> NoReturn:
         raise error
 
-    # This process goes on.
+    # Keep this process's handlers.
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     monkeypatch.setattr(start, "gc", Mock(get_threshold=lambda: (1, 1, 1)))
     monkeypatch.setattr(start, "import_module", load)

@@ -1,7 +1,7 @@
-"""Releases of other tools in which cells were blanked: each costs its value, and protects no more.
+"""Other tools' releases with blank cells: each costs its value, and only protects that much.
 
-The reference links by plain loops: by the cells that are left, of which all must agree, and of the
-rows that do the one with most of them.
+The reference links records with plain loops: the remaining cells of a row must all agree, and among
+such rows it takes the one with the most cells.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def numbers(seed: int, n: int = 120, columns: int = 4) -> pd.DataFrame:
 
 
 def named(original: pd.DataFrame, released: pd.DataFrame) -> float:
-    """The share of originals that are named by the cells that are left."""
+    """The share of originals that are identified by the remaining cells."""
     before, after = original.to_numpy(object), released.to_numpy(object)
     blank = released.isna().to_numpy()
     total = 0.0
@@ -44,7 +44,7 @@ def named(original: pd.DataFrame, released: pd.DataFrame) -> float:
         ]
         fewest = min(int(blank[row].sum()) for row in agree)
         nearest = [row for row in agree if blank[row].sum() == fewest]
-        # One of them is guessed; rows that are released alike are one as good as another.
+        # The attacker guesses one of them; equal released rows count as the same.
         nearest_records = [tuple(map(str, after[row])) for row in nearest]
         if tuple(map(str, after[index])) in nearest_records:
             total += 1 / len(nearest)
@@ -61,7 +61,7 @@ def test_cells_of_categories_cost_their_values_and_are_linked_by_what_is_left() 
     assert f"suppressed cells        {cells}" in str(evaluation)
     assert evaluation.losses["label_loss"] == pytest.approx(cells / table.size)
     assert (evaluation.losses["entropy_loss"] or 0) > 0.3
-    # Of two attackers the better one counts.
+    # The better of two attackers counts.
     assert (evaluation.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.1
 
 

@@ -1,4 +1,4 @@
-"""The tutorial: every step is run, a terminal waits, and what it made goes or stays as asked."""
+"""The tutorial: all steps run, a terminal waits, and its files are removed or kept as requested."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
-    """Nothing is reported as leaked, though steps are refused."""
+    """Nothing is reported as leaked, although steps are refused."""
     folder = str(tmp_path / "new")
     done = subprocess.run(
         [*PROGRAM, "--directory", folder],
@@ -80,7 +80,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
 
 
 class Terminal:
-    """The tutorial in a terminal of its own."""
+    """Run the tutorial in its own terminal."""
 
     def __init__(self, folder: Path) -> None:
         self.own, other = pty.openpty()
@@ -97,7 +97,7 @@ class Terminal:
     def wait_for(
         self, text: str, seconds: float = 120, again: Callable[[], None] | None = None
     ) -> None:
-        """Read until a text is there; what is done ``again`` after so many seconds, once."""
+        """Read until a text appears; call ``again`` once after so many seconds."""
         until = time.monotonic() + seconds
         while text not in self.seen:
             if again is not None and time.monotonic() > until:
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
     (folder / "notes").write_text("mine")
     interrupt = partial(terminal.process.send_signal, signal.SIGINT)
     interrupt()
-    # A signal between the prompt and the read that follows it is seen when the read ends.
+    # A signal between the prompt and the following read is noticed when the read ends.
     terminal.wait_for("Interrupted", 20, interrupt)
     assert terminal.end() == 130
     assert [path.name for path in folder.iterdir()] == ["notes"]

@@ -1,4 +1,4 @@
-"""What people write who use dbanon: public names, types, and warnings that name their own line."""
+"""Python code that uses dbanon: public names, types, and warnings at the caller's line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import dbanon
 from dbanon.errors import KeptColumnTells, NotDifferentiallyPrivate, RowsNotAnonymous
 from tests.house import ROOT
 
-# Ten lines of somebody's, for a type checker.
+# Ten lines of user code for a type checker.
 SCRIPT = """
 import pandas as pd
 import polars as pl
@@ -47,7 +47,7 @@ if isinstance(made, dbanon.Report) and isinstance(found, dbanon.Verification):
     print(made.rows_out + 1, found.k_achieved)
 """
 
-# A wrong thing a line.
+# One mistake per line.
 WRONG = """asked.is_nothing()
 polars.iloc
 dbanon.partition([[1.0]], 2, method="mdva")
@@ -59,7 +59,7 @@ dbanon.plan("duckdb:///x", table="t", k=5, output="r", if_exists="overwrite")
 
 @pytest.mark.slow
 def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> None:
-    """In an environment that has the package as a wheel puts it there."""
+    """In an environment where the package is installed from a wheel."""
     venv.create(tmp_path / "env", symlinks=True)
     [packages] = (tmp_path / "env").glob("lib/python*/site-packages")
     package = Path(dbanon.__file__).parent
@@ -67,8 +67,8 @@ def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> N
     others = {str(Path(module.__file__).parent.parent) for module in (np, pl)}
     (packages / "others.pth").write_text("\n".join(others))
     (tmp_path / "script.py").write_text(SCRIPT + WRONG)
-    # What lint has found of numpy, pandas and polars, where it ran, holds by its options alone: it
-    # spares more than half of the time.
+    # The lint cache for numpy, pandas and polars, if present, is valid with the same options, and
+    # saves more than half of the time.
     if (ROOT / ".mypy_cache").exists():
         shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache")
     done = subprocess.run(
@@ -110,7 +110,7 @@ def test_names_are_listed() -> None:
 
 
 def classes_in(annotation: Any) -> set[type]:
-    """The classes of ours that a type is made of."""
+    """The package's classes in a type annotation."""
     if get_origin(annotation) in (Union, UnionType, list, tuple, dict):
         return set().union(*map(classes_in, get_args(annotation)))
     ours = isinstance(annotation, type) and annotation.__module__.startswith("dbanon.")
@@ -124,7 +124,7 @@ def test_what_public_functions_return_has_a_public_name() -> None:
         if isinstance(function, type) or not callable(function):
             continue
         module = sys.modules[function.__module__]
-        # What the module has for type checkers alone is public, or this fails.
+        # Names that the module only has for type checkers must be public, or this fails.
         names = {value.__name__: value for value in public if isinstance(value, type)}
         hints = get_type_hints(
             type("Told", (), {"__annotations__": {"r": function.__annotations__["return"]}}),

@@ -1,4 +1,4 @@
-"""Words that help: of what was written, in whole sentences, and what to write instead."""
+"""Helpful messages: they quote the input in whole sentences, and say what to write instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.spark.statements import execute
 
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a file of rows, which is the one at work."""
+    """The current directory, with a file of rows."""
     monkeypatch.chdir(tmp_path)
     lines = [f"{20 + i % 50},{1000 + i * 7 % 400},{'abc'[i % 3]}" for i in range(100)]
     Path("rows.csv").write_text("\n".join(["age,pay,ill", *lines]) + "\n")
@@ -112,7 +112,7 @@ def test_one_of_something_is_not_many(tmp_path: Path) -> None:
 
 
 class NoDriver:
-    """An import that finds no driver of PostgreSQL."""
+    """An import that finds no PostgreSQL driver."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name.partition(".")[0] == "psycopg":

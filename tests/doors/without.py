@@ -1,4 +1,4 @@
-"""Another process in which packages cannot be imported, as after an install without their extra."""
+"""Processes in which some packages cannot be imported, as if an extra were not installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-# What a distribution is imported as, where its name says otherwise.
+# Import names that differ from the distribution's name.
 _IMPORTED = {
     "pyyaml": ("yaml",),
     "psycopg": ("psycopg", "psycopg_binary"),
@@ -44,7 +44,7 @@ def extras() -> dict[str, list[str]]:
 
 
 def packages(extra: str) -> set[str]:
-    """What an extra lets a program import."""
+    """The packages that an extra makes importable."""
     names = set()
     for requirement in extras()[extra]:
         name = requirement
@@ -58,7 +58,7 @@ def packages(extra: str) -> set[str]:
 
 
 def requirements(extra: str) -> set[str]:
-    """What an extra asks pip for, with what the extras that it includes ask for."""
+    """The requirements of an extra, including those of extras that it includes."""
     lines: set[str] = set()
     for requirement in extras()[extra]:
         included = requirement.removeprefix("dbanon[").removesuffix("]")
@@ -88,11 +88,11 @@ OPTIONAL_PACKAGES = frozenset().union(
 def run(
     code: str, having: Iterable[str] = (), hidden: Iterable[str] = OPTIONAL_PACKAGES
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python with numpy and the packages of some extras alone.
+    """Run Python with only numpy and the packages of some extras.
 
     Parameters
     ----------
-    known : the packages that are hidden unless one of these extras brings them.
+    hidden : the packages that are hidden unless one of these extras provides them.
     """
     allowed = set().union(*(packages(extra) for extra in having))
     program = _BLOCKING.format(blocked=sorted({*hidden} - allowed)) + code
@@ -104,7 +104,7 @@ def run(
 def result_of(
     code: str, having: Iterable[str] = (), hidden: Iterable[str] = OPTIONAL_PACKAGES
 ) -> Any:
-    """What such a program prints as JSON."""
+    """The JSON that such a program prints."""
     done = run(code, having, hidden)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

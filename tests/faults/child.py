@@ -29,7 +29,7 @@ def main() -> None:
         from dbanon.doors.cli import start
         from dbanon.doors.cli.main import main as command
 
-        # Import the library first: failing to load it for lack of memory is not what is tested.
+        # Import the library first: failing to load it for lack of memory is not tested here.
         assert psycopg.pq.version()
         if "memory" in order:
             _load()

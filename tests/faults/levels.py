@@ -33,7 +33,7 @@ class Persons:
 
     @classmethod
     def all_of(cls, classes: Sequence[Persons]) -> Persons:
-        """Combine classes; nobody is in two of them."""
+        """Combine classes; no person is in two of them."""
         having: dict[Any, int] = {}
         for persons in classes:
             for value, count in persons.having.items():

@@ -241,7 +241,7 @@ def _printed(*line: str) -> Answer:
 def _rights_sql(acl: str, kind: str, owner: str) -> str:
     """All rights on an object, including default ones, as rows of a JSON array.
 
-    From PostgreSQL 17 on owners have MAINTAIN on their tables by default; nobody else has it.
+    From PostgreSQL 17 on owners have MAINTAIN on their tables by default; others lack it.
     """
     return f"""(
         SELECT json_agg(json_build_array(

@@ -206,7 +206,7 @@ class LocalServer(Server):
             return log.read().decode(errors="replace")
 
     def log_size(self) -> int:
-        # Logged plans are long: do not read what was logged for others.
+        # Logged plans are long: do not read those of others.
         return self.log_path.stat().st_size
 
     log_path: Path

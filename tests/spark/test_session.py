@@ -104,7 +104,9 @@ def test_a_session_with_another_setting_is_refused(spark: SparkSession) -> None:
 def test_a_session_of_ours_keeps_records_to_itself(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks are encrypted, in a directory of this account alone; else, who calls is warned."""
+    """Blocks are encrypted, in a directory of this account only; otherwise the caller gets a
+    warning.
+    """
     assert not_private(spark) == []
     local_dir = Path(spark.sparkContext.getConf().get("spark.local.dir", ""))
     assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", local_dir.name)
@@ -146,7 +148,7 @@ def test_a_master_that_is_not_there(sessions: Any) -> None:
         open_session(f"spark://127.0.0.1:{free_port()},127.0.0.1:{free_port()}", conf)
     assert caught.value.exit_code == 4
     assert caught.value.detail == "ConnectionRefusedError"
-    # So a job that tries again may find the master then.
+    # So that a job that retries may find the master.
     again = open_session("local[1]", conf)
     try:
         assert again.range(3).count() == 3
@@ -162,7 +164,7 @@ def test_a_master_without_host_or_port(address: str, sessions: Any) -> None:
 
 
 def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
-    """Those of other kinds are Spark's to ask."""
+    """Other kinds of masters are for Spark to check."""
     own_settings._require_reachable(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
     own_settings._require_reachable("yarn")
     own_settings._require_reachable("k8s://https://127.0.0.1:1")
@@ -199,7 +201,7 @@ def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
 
     before = str(spark.conf.get(name))
     try:
-        # Two threads are two cores; a number that is not Spark's own is the session's.
+        # Two threads are two cores; a number that Spark does not set comes from the session.
         assert [number("200"), number("7")] == [200, 7]
         assert seen == ["3", "7"]
     finally:

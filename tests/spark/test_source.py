@@ -1,4 +1,4 @@
-"""What a cluster reads: each row once, as one state has it, whatever becomes of the source."""
+"""Reading on a cluster: each row once, from one state, whatever happens to the source."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def everything(frame: Any, rows_of: Rows) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table of 3,000 rows over some forty pages, read by pieces of five."""
+    """A table of 3,000 rows on some forty pages, read in pieces of five."""
     monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 5)
     execute(
         pg_url,
@@ -92,11 +92,11 @@ def test_every_type_arrives_as_it_is(spark: SparkSession, pg_url: str, rows_of: 
         "short",
     ]
     with source.postgresql(spark, make_url(pg_url), job(keep=keep), 4) as pinned:
-        # As numbers: a date before 1900 is another one in a Python with the machine's own zone.
+        # As numbers: Python with a local time zone converts dates before 1900 differently.
         frame = pinned.frame.selectExpr(
             "* except (moment)", "unix_micros(moment) AS moment"
         ).orderBy("age")
-        first, second, third = everything(frame, lambda found: found.collect())
+        first, second, third = everything(frame, lambda rows: rows.collect())
         assert pinned.count() == 3
         assert pinned.key == ()
     utc = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
@@ -216,7 +216,7 @@ def test_a_value_that_spark_has_not_is_told_of_without_it(
         source.postgresql(spark, make_url(people), job(keep=["born"]), 2) as pinned,
     ):
         everything(pinned.frame, rows_of)
-    # Nor in what it came from: a traceback shows that, too.
+    # Nor in the cause, which a traceback shows, too.
     assert "infinity" not in f"{caught.value}"
     assert caught.value.__suppress_context__
 
@@ -293,7 +293,7 @@ def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
 def test_links_in_a_directory_are_not_followed(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
-    """Whoever may write into it would have a private file of the driver's account released."""
+    """Anyone who may write there could have a private file of the driver's account released."""
     folder = tmp_path / "people"
     write(folder / "a.parquet", [1, 2])
     write(tmp_path / "private" / "p.parquet", [3, 4])

@@ -1,7 +1,7 @@
 """All settings that a database owner or a role may change: pinned by dbanon, or why not.
 
-The server lists them. A setting that is missing from this table fails a test, so that nobody
-overlooks the new ones of a PostgreSQL version.
+The server lists them. A setting that is missing from this table fails a test, so that new
+ones of a PostgreSQL version are noticed.
 """
 
 from __future__ import annotations

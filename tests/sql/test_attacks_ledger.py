@@ -173,7 +173,7 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
             " FOR EACH ROW EXECUTE FUNCTION hers.climbing()",
             url=mallory,
         )
-    # Installation revokes such rights, but does not remove what was created with them.
+    # Installation revokes such rights, but keeps the objects created with them.
     with pytest.raises(InsufficientRights, match="trigger trap"):
         install.install(client_url, sql_only=True)
     sql_server.execute("DROP TRIGGER trap ON dbanon.run", url=client_url)

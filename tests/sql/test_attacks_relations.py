@@ -171,7 +171,7 @@ def test_a_relation_that_would_run_foreign_code_is_refused(
 ) -> None:
     mallory.execute(PEOPLE.encode())
     mallory.execute(RELATIONS[kind].encode())
-    # The trap may be irrelevant in some cases: what counts is what the function may read or set.
+    # The trap may be irrelevant in some cases: the function's access to data and settings matters.
     run_sql("SELECT setval('evil.sprung', 1, false)")
     # The first at all SQL functions; the others at a third of them in turn.
     turn = 0 if CAMPAIGN else list(RELATIONS).index(kind)

@@ -30,7 +30,7 @@ def sql_url(private_url: str) -> str:
 def test_a_call_spends_rho_and_no_entry_says_less(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], sql_url: str
 ) -> None:
-    """A runner records what was charged, and nothing for a budget with another accounting."""
+    """A runner records the charge, and nothing for a budget with another accounting."""
     dbanon.create_budget(sql_url, "magic", source="app.magic", epsilon=6, delta=1e-9)
     anna = connect(sql_role("anna"))
     anna.execute(RHO_CALL.format("first", 3))

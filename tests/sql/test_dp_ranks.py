@@ -194,7 +194,7 @@ def test_nobody_but_the_owner_writes_budgets(
     ):
         with pytest.raises(dbanon.DbanonError, match="owner of the ledger"):
             dbanon.create_budget(berta, "b", epsilon=9, **options)
-    # A savepoint, and then the transaction, roll back what was not used.
+    # A savepoint, and then the transaction, roll back unused spendings.
     anna.execute("BEGIN")
     anna.execute("SAVEPOINT before")
     anna.execute("SELECT dbanon._spend('magic', 1, gen_random_uuid())")

@@ -133,7 +133,7 @@ def test_the_ledger_can_be_dropped_after_the_functions(
 def test_an_administrator_who_is_no_superuser_installs(
     sql_server: Server, fresh: Callable[[], str]
 ) -> None:
-    """As on managed servers: nobody remains who could become the ledger's owner."""
+    """As on managed servers: no role remains that could own the ledger."""
     url = fresh()
     chief = sql_server.create_role("chief", url=url, options="CREATEROLE")
     is_old = sql_server.execute("SHOW server_version_num")[0][0] < "16"

@@ -1,4 +1,4 @@
-"""Joint histories inside PostgreSQL: the ledger's owner counts; nobody else reads persons."""
+"""Joint histories inside PostgreSQL: only the ledger's owner reads persons."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_warning_says_what_is_exposed(run_sql: Run, connect: Connect, sql_url:
     assert [risk.below for risk in measured.known] == [0, below]
 
 
-def test_nobody_reads_persons(
+def test_no_reader_sees_persons(
     roles: dict[str, str], run_sql: Run, connect: Connect, sql_url: str
 ) -> None:
     run_sql(PEOPLE)
@@ -151,7 +151,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     for broken in ([b"x"], [b"x" * 12, None], [b""], [b"x" * 1932]):
         refused(request | own_source, broken, "22023")
     # An entry naming a source that its publisher cannot read does not belong to the source: it adds
-    # no persons and blocks nobody.
+    # no persons and blocks no release.
     name: dict[str, Any] = {
         "source": "app.people",
         "person_salt": "0" * 64,
@@ -178,7 +178,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
 def test_whoever_reads_the_source_can_forge_and_stop_nothing(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """A record with arbitrary bytes: later releases are counted, or say what is missing."""
+    """A record with arbitrary bytes: later releases are counted, or report missing ones."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna, mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
@@ -202,7 +202,7 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
             with pytest.raises(psycopg.Error), mallory.transaction():
                 mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
         mallory.commit()
-    # After its transaction nobody can add persons to an entry.
+    # After its transaction no role can add persons to an entry.
     with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
         mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
     connect(roles["anna"]).execute(CALL.format("one").encode())

@@ -5,9 +5,9 @@
 Builds the wheel from the revision of that version (it needs the checkout's history, a C++ compiler
 and the package index), installs it into a temporary environment, and lets that make the databases:
 a DuckDB and a SQLite file, and dumps of two PostgreSQL databases, one where the SQL side was
-installed by script, one by extension, with the extension's files. They are committed; nobody needs
-to make them again but to hold something more. PostgreSQL must run on this machine, with PL/Python,
-and without dbanon's extension files.
+installed by script, one by extension, with the extension's files. They are committed; run this
+again only to add something to them. PostgreSQL must run on this machine, with PL/Python, and
+without dbanon's extension files.
 """
 
 from __future__ import annotations

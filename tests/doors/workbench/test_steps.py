@@ -82,7 +82,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
         assert mine.read_text() == "mine"
         mine.unlink()
     client.done("job", form)
-    # Its own file is overwritten, unless somebody changed it.
+    # Its own file is overwritten, unless it was changed.
     client.done("job", form)
     assert client.routes.bench.tasks.current.error is None
     mine.write_text(mine.read_text() + "# mine\n")
