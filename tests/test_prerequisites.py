@@ -152,7 +152,7 @@ def test_missing_reference_data_is_a_skip_that_names_file_and_variable(
 
 
 @pytest.mark.parametrize("name", CASC_SHAPES)
-def test_tables_of_casc_are_read_as_the_literature_has_them(tmp_path: Path, name: str) -> None:
+def test_casc_tables_match_the_literature(tmp_path: Path, name: str) -> None:
     """Text and dates are left out; a table of another shape is refused."""
     (tmp_path / "casc").mkdir()
     n, p = CASC_SHAPES[name]

@@ -22,7 +22,7 @@ class Item:
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_what_is_named_is_there(name: str) -> None:
+def test_named_files_exist(name: str) -> None:
     assert (ROOT / name).exists()
 
 

@@ -59,7 +59,7 @@ def test_links_to_headings_lead_to_a_heading() -> None:
         ("other.md#in-code", False),
     ],
 )
-def test_a_broken_link_is_found(tmp_path: Path, link: str, leads: bool) -> None:
+def test_broken_links_are_reported(tmp_path: Path, link: str, leads: bool) -> None:
     other = '## A heading, with `code` and [a link](x.md)\n\n<a id="named"></a>\n'
     (tmp_path / "other.md").write_text(f"{other}\n```\n# In code\n```\n")
     page = tmp_path / "page.md"

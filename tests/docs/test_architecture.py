@@ -33,7 +33,7 @@ LEFT_GREEN = (
     "tests/doors/jobs/test_keys.py",
     "tests/doors/test_option_groups.py",
     "tests/unit/job",
-    "--deselect=tests/docs/test_architecture.py::test_what_is_shown_to_add_works",
+    "--deselect=tests/docs/test_architecture.py::test_recipes_work",
 )
 
 # Methods and measures are named as in their papers.
@@ -121,7 +121,7 @@ def add(checkout: Path, title: str) -> int:
 
 
 @pytest.mark.slow
-def test_what_is_shown_to_add_works(checkout: Path) -> None:
+def test_recipes_work(checkout: Path) -> None:
     """Each recipe is applied on top of the previous one; the result is checked once."""
     assert len(ADDED) == 3
     for title in ADDED:
@@ -147,7 +147,7 @@ def test_all_rooms_are_on_the_map_from_above() -> None:
     assert [height[name] for name in room_names] == sorted(height[name] for name in room_names)
 
 
-def test_the_words_are_classes_where_the_map_says() -> None:
+def test_terms_are_classes_in_the_rooms_on_the_map() -> None:
     words = re.findall(r"\*\*(\w+)\*\* \(`([\w.]+)`\)", section("A row's way"))
     assert len(words) == 7
     for name, module in words:

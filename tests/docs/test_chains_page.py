@@ -17,7 +17,7 @@ MEASURED = (ROOT / "benchmarks" / "results" / "chains.md").read_text(encoding="u
 
 
 @pytest.mark.slow
-def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
+def test_the_attack_prints_the_documented_output(tmp_path: Path) -> None:
     program = []
     for language, code in re.findall(r"<!-- runnable -->\n```(python|bash)\n(.*?)```", PAGE, re.S):
         if language == "bash":
@@ -40,7 +40,7 @@ def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
     assert done.stdout == "".join(printed_blocks)
 
 
-def test_the_price_is_as_measured() -> None:
+def test_the_price_was_measured() -> None:
     """Every figure on the page, rounded as there, comes from the benchmark's table."""
     ways = "independent|chain|all let in"
     attack: dict[Any, list[str]] = {}

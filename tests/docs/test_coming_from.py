@@ -98,7 +98,7 @@ def test_mdav_releases_the_values_that_sdcmicro_releases(name: str, k: int, clas
     assert f"{len(original):,} records, {original.shape[1]} columns" in PAGE
 
 
-def test_sdcmicros_il1s_is_ours_of_all_cells_together() -> None:
+def test_sdcmicros_il1s_equals_ours_over_all_cells() -> None:
     files = ("sdcmicro/testdata.csv", "sdcmicro/testdata_mdav_k3.csv.gz")
     folder = require_reference(*files)
     original, released = (read(folder / file) for file in files)
@@ -129,7 +129,7 @@ def test_mdav_releases_the_values_of_a_plain_mdav(k: int) -> None:
     assert far.max() < 1e-9
 
 
-def test_il1s_as_sdcmicro_counts_it_is_ours_of_all_cells_of_any_release() -> None:
+def test_il1s_of_sdcmicro_equals_ours_over_all_cells_of_any_release() -> None:
     original = census_like(120, 3)
     released = class_means(original, reference.mdav(standardized(original), 4))
     loss = dbanon.evaluate(original, released).losses["deviation_loss"]

@@ -34,7 +34,7 @@ def test_a_linter_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_what_it_copies_is_there_and_builds() -> None:
+def test_copied_files_exist_and_build() -> None:
     copied = [
         name
         for word, arguments in instructions()
@@ -46,7 +46,7 @@ def test_what_it_copies_is_there_and_builds() -> None:
     assert {"pyproject.toml", "README.md", "LICENSE", "dbanon", "sql", "migrations"} == set(copied)
 
 
-def test_its_server_is_of_one_version() -> None:
+def test_its_server_has_one_version() -> None:
     text = FILE.read_text()
     [major] = set(re.findall(r"postgres:(\d+)", text))
     assert set(re.findall(r"postgresql-plpython3-(\d+)|postgresql-(\d+)-cron", text)) == {

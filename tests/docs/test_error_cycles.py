@@ -95,7 +95,7 @@ def test_no_function_keeps_an_error_that_it_raises() -> None:
         "if refusal := f():\n    raise refusal",
     ],
 )
-def test_a_kept_error_is_seen(code: str) -> None:
+def test_a_stored_error_is_detected(code: str) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     assert list(kept_errors(ast.parse(f"def f(errors):\n{body}")))
 
@@ -111,6 +111,6 @@ def test_a_kept_error_is_seen(code: str) -> None:
         "error = Refused()\ntry:\n    raise error\nfinally:\n    del error",
     ],
 )
-def test_an_error_that_nothing_keeps_is_none(code: str) -> None:
+def test_an_unreferenced_error_is_accepted(code: str) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     assert not list(kept_errors(ast.parse(f"def f(errors):\n{body}")))

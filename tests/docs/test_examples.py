@@ -33,7 +33,7 @@ def run(name: str, *arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
+def test_the_hospital_prints_the_documented_output(tmp_path: Path) -> None:
     expected = (ROOT / "examples" / "hospital.out").read_text(encoding="utf-8")
     assert run("hospital", tmp_path / "hospital.duckdb") == expected
 
@@ -53,7 +53,7 @@ def test_adult_reaches_its_losses() -> None:
 
 
 @pytest.mark.campaign
-def test_census_prints_what_is_shown(tmp_path: Path) -> None:
+def test_census_prints_the_documented_output(tmp_path: Path) -> None:
     folder = require_reference("casc/census.csv") / "casc"
     expected = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
     picture = tmp_path / "census.svg"
@@ -119,7 +119,7 @@ def require_map(folder: Path, tmp_path: Path) -> dict[int, float]:
 
 
 @pytest.mark.campaign
-def test_a_year_prints_what_is_shown(tmp_path: Path) -> None:
+def test_the_year_prints_the_documented_output(tmp_path: Path) -> None:
     expected = (ROOT / "examples" / "chain_year.out").read_text(encoding="utf-8")
     picture = tmp_path / "year.svg"
     assert run("chain_year", "--picture", picture) == expected

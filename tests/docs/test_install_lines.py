@@ -103,7 +103,7 @@ def test_no_hint_asks_a_registry_for_dbanon() -> None:
         "pip install {what} 'dbanon[{extra}]'",
     ],
 )
-def test_a_line_is_found(text: str) -> None:
+def test_a_violating_line_is_reported(text: str) -> None:
     assert len(registry_lines(text)) == 1
 
 

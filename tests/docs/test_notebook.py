@@ -73,7 +73,7 @@ def test_it_is_kept_without_outputs() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_fails_and_nothing_warns(executed: Any) -> None:
+def test_no_cell_fails_or_warns(executed: Any) -> None:
     for cell in executed.cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error"
@@ -84,7 +84,7 @@ def test_nothing_fails_and_nothing_warns(executed: Any) -> None:
 
 
 @pytest.mark.slow
-def test_cards_and_plots_are_there(executed: Any) -> None:
+def test_cards_and_plots_exist(executed: Any) -> None:
     kinds = ("advice", "report", "evaluation", "partition", "certificate")
     html_outputs = [
         output.data["text/html"]

@@ -18,7 +18,7 @@ def test_top_to_bottom_from_a_fresh_clone() -> None:
     assert masked(before) == masked(after), "python -m tests.docs.readme writes it anew"
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_has_a_kind() -> None:
     fences = len(re.findall(r"^```\w+$", TEXT, re.M))
     assert fences == len(BLOCK.findall(TEXT))
     kinds = [match[2] for match in BLOCK.finditer(TEXT)]
@@ -36,7 +36,7 @@ def test_the_psql_session_is_that_of_the_examples() -> None:
         assert match[6] == session(match[3], match[4])
 
 
-def test_what_differs_from_run_to_run_is_not_compared() -> None:
+def test_varying_values_are_not_compared() -> None:
     page = "release 7dd3b143-6614-41b7-9604-1fb2909ae4b8\n read 0.34, total\n 0.74"
     other = "release 8dd3b143-6614-41b7-9604-1fb2909ae4b9 read 12.1, total 0.75"
     assert masked(page) == masked(other)

@@ -58,7 +58,7 @@ def test_the_row_of_an_error_leads_to_its_page(site: Path) -> None:
         assert (site / "reference" / "errors" / f"{code}.md").exists()
 
 
-def test_the_reference_has_all_that_the_catalogues_have() -> None:
+def test_the_reference_is_complete() -> None:
     reference = pages()
     assert all(f"## `dbanon {name}`" in reference["commands.md"] for name in main.commands)
     assert "## `dbanon chain create`" in reference["commands.md"]
@@ -72,7 +72,7 @@ def test_the_reference_has_all_that_the_catalogues_have() -> None:
     assert all(f"| `{name}` |" in keys for name in ("on_new_column", "keep_last", "webhook"))
 
 
-def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
+def test_external_requests_are_detected(tmp_path: Path) -> None:
     (tmp_path / "good.html").write_text(
         '<a href="https://example.org">out</a><img src="x.png"><script src="_static/a.js"></script>'
         '<link rel="stylesheet" href="_static/a.css"><img src="data:image/png;base64,AA">'

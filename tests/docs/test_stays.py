@@ -10,7 +10,7 @@ import pytest
 from tests.docs.stays import BLOCK, PAGE, printed
 
 
-def test_every_command_has_what_it_prints() -> None:
+def test_every_command_has_its_output() -> None:
     kinds = [kind for _, kind, *_ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
     assert kinds == [
         "file: month.py",

@@ -28,7 +28,7 @@ _CIBUILDWHEEL = (sys.executable, "-m", "cibuildwheel", "--print-build-identifier
 
 
 @pytest.mark.parametrize("platform", SYSTEMS)
-def test_what_is_built(platform: str) -> None:
+def test_built_wheels(platform: str) -> None:
     import_or_skip("cibuildwheel")
     archs = PROJECT["tool"]["cibuildwheel"].get(platform, {}).get("archs", ["AMD64"])
     # Ignore environment variables, which configure it, too.

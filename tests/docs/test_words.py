@@ -31,7 +31,7 @@ from tests.docs.words import (
         "A lock was not to be had.",
     ],
 )
-def test_a_phrase_is_found(text: str) -> None:
+def test_phrases_are_detected(text: str) -> None:
     text = text[0].lower() + text[1:] if not text.startswith("Who") else text
     assert find_uses(iter([Text("here", text)]))
 

@@ -131,7 +131,7 @@ def test_tables_of_arrow() -> None:
         dbanon.evaluate(table.select(QUASI), release.take(in_another_order(report)))
 
 
-def test_frames_that_are_not_those_of_the_run() -> None:
+def test_frames_of_another_run_are_refused() -> None:
     table = people()
     release, report = released(table)
     other, theirs = released(table)
@@ -153,7 +153,7 @@ def test_frames_that_are_not_those_of_the_run() -> None:
         dbanon.evaluate(table[QUASI], release, report=of_persons)
 
 
-def test_nothing_that_is_written_of_a_report_says_which_row_became_which() -> None:
+def test_no_serialized_report_links_rows() -> None:
     table = people()
     release, report = released(table)
     bare = replace(report)
@@ -207,7 +207,7 @@ def test_rows_of_the_input_without_those_withheld() -> None:
     assert list(release.index) == [name for i, name in enumerate(table.index) if i % 7]
 
 
-def test_the_usual_order_is_fresh_and_says_nothing_of_it() -> None:
+def test_the_default_order_is_random() -> None:
     table = people()
     (first, report), (other, _) = released(table, keep=["pid"]), released(table, keep=["pid"])
     assert not first["pid"].equals(other["pid"])
@@ -224,7 +224,7 @@ def test_rows_of_the_input_are_refused_where_strict() -> None:
         released(people(), rows="sorted")
 
 
-def test_what_is_no_report_is_refused_in_words() -> None:
+def test_objects_that_are_no_report_are_refused_clearly() -> None:
     frame = people()
     released, report = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5)
     with pytest.raises(InvalidParameter, match="report must be"):

@@ -81,7 +81,7 @@ def test_attacks_need_an_evaluation() -> None:
         dbanon.anonymize_frame(people(20), quasi_identifiers=["age"], k=3, attacks=True)
 
 
-def test_without_the_option_there_are_none() -> None:
+def test_without_the_option_no_attacks_are_run() -> None:
     _, report = dbanon.anonymize_frame(
         people(40), quasi_identifiers=["age", "height"], k=3, evaluate=True
     )
@@ -90,7 +90,7 @@ def test_without_the_option_there_are_none() -> None:
     assert "attacks" not in report.seconds
 
 
-def test_rows_of_a_person_are_in_one_half() -> None:
+def test_rows_of_a_person_stay_in_the_same_half() -> None:
     """If persons were in both halves, attacks would succeed on controls as on members."""
     single_rows = people(200)
     frame = single_rows.loc[single_rows.index.repeat(4)].reset_index(drop=True)
@@ -122,7 +122,7 @@ def test_sets_of_columns_make_the_classes_of_the_half_coarser_too() -> None:
     assert inferences[0] != inferences[1]
 
 
-def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
+def test_small_strata_are_omitted_without_a_count() -> None:
     frame = people(60).assign(site=["m"] * 53 + ["f"] * 7)
     options = {"quasi_identifiers": ["age", "height"], "k": 5, "evaluate": True, "attacks": True}
     _, report = dbanon.anonymize_frame(frame, by=["site"], **options)
@@ -132,7 +132,7 @@ def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
     assert attacks["originals"] + attacks["controls"] in (53, 52)
 
 
-def test_why_there_are_no_figures_says_no_count() -> None:
+def test_the_reason_for_missing_figures_contains_no_count() -> None:
     """The only record with another illness is in the half, or else the half satisfies no model."""
     reasons = set()
     for row in range(4):

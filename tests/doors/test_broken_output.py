@@ -132,7 +132,7 @@ def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: s
     assert done.returncode == 3
 
 
-def test_a_verification_that_nobody_reads_is_none(people: DuckdbDatabase) -> None:
+def test_a_verification_without_output_fails(people: DuckdbDatabase) -> None:
     """The command changes nothing: not displaying its result is a failure, and it can be
     repeated.
     """

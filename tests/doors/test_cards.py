@@ -90,14 +90,14 @@ def test_hostile_names_stay_text(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_card_tells_of_no_single_row(kind: str) -> None:
+def test_a_card_reveals_no_single_row(kind: str) -> None:
     text = results()[kind]._repr_html_()
     assert PLANTED not in text
     frame = people(("age", "income", "town", "illness"))
     assert not [value for value in frame["income"] if f"{value:.3f}" in text]
 
 
-def test_what_cards_show() -> None:
+def test_contents_of_cards() -> None:
     outlines = {kind: Outline(result._repr_html_()) for kind, result in results().items()}
     for kind, outline in outlines.items():
         pictures = outline.of("svg")
@@ -129,7 +129,7 @@ def test_attacks_print_as_lines() -> None:
     assert len(str(attacks)) < 1_000
 
 
-def test_pictures_that_differ_are_told_apart() -> None:
+def test_different_pictures_have_different_titles() -> None:
     """Equal pictures may share a name: they have the same title, too."""
     results_by_kind = results()
     ids = [
@@ -141,7 +141,7 @@ def test_pictures_that_differ_are_told_apart() -> None:
     assert len(set(ids)) == len(ids) >= 6
 
 
-def test_without_a_door_there_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_card_the_table_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "_drawing", None)
     results_by_kind = results()
     assert results_by_kind["report"]._repr_html_().startswith("<table>")
@@ -203,7 +203,9 @@ def test_advice_is_plotted() -> None:
     plt.close("all")
 
 
-def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_without_matplotlib_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(MissingDependency, match="matplotlib") as missing:

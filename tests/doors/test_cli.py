@@ -75,7 +75,7 @@ def test_in_a_pipe_no_line_is_broken_or_padded(database: DuckdbDatabase) -> None
     assert printed.endswith(", ".join(names))
 
 
-def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     terminal = Console(file=file, force_terminal=True, width=60, color_system=None)
     monkeypatch.setattr(render, "Console", lambda: terminal)
@@ -83,7 +83,7 @@ def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(map(len, file.getvalue().splitlines())) == 60
 
 
-def test_names_are_taken_literally_or_from_a_list(tmp_path: Path) -> None:
+def test_names_are_literal_or_listed(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "x.db")
     columns = {"a,b": "INTEGER", " c ": "INTEGER", "d": "INTEGER", "e,f": "TEXT"}
     database.load("people", columns, [(i, i, i, "x") for i in range(9)])
@@ -262,7 +262,7 @@ def test_help_of_every_command() -> None:
         assert done.stdout.startswith("Usage:")
 
 
-def test_help_on_all_commands_says_what_each_says() -> None:
+def test_the_overview_repeats_each_commands_help() -> None:
     together = run("--help").stdout.partition("Commands:\n")[2]
     loaded = click.Group(commands=dict(main.commands))
     formatter = click.HelpFormatter(width=80)

@@ -126,7 +126,7 @@ def test_more_persons_than_fit_the_memory(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for directory in (Path("/proc/x"), tmp_path / "file" / "below"):
         done = demo(directory)

@@ -104,7 +104,7 @@ def test_rows_that_are_missing_or_all_stars_are_suppressed() -> None:
     assert (nobody.rows, nobody.suppressed) == (0, 60)
 
 
-def test_intervals_labels_and_orders_as_arx_writes_them() -> None:
+def test_intervals_labels_and_orders_in_arx_format() -> None:
     table = people()
     low = table["age"] // 10 * 10
     released = pd.DataFrame(

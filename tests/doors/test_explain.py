@@ -27,7 +27,7 @@ def test_every_code_has_a_section_and_every_section_a_code() -> None:
 
 
 @pytest.mark.parametrize("code", [*ERRORS, "unexpected"])
-def test_a_section_says_what_it_means_and_what_to_do(code: str) -> None:
+def test_a_section_explains_the_error_and_the_remedy(code: str) -> None:
     meaning, act, more = sections()[code].partition("**What to do.**")
     assert act
     assert meaning.strip()
@@ -57,7 +57,7 @@ def test_options_and_commands_that_are_named_exist() -> None:
     assert not named & set(METHODS) - {"full_domain"}
 
 
-def test_a_code_is_printed_with_what_machines_need() -> None:
+def test_a_code_is_printed_in_machine_readable_form() -> None:
     done = run("null_in_quasi_identifier")
     assert done.exit_code == 0
     head, summary = done.stdout.split("\n\n")[:2]

@@ -80,11 +80,11 @@ print(json.dumps(found))
 """
 
 
-def test_every_public_function_is_asked() -> None:
+def test_every_public_function_is_called() -> None:
     functions = {
         name
         for name in dbanon.__all__
-        if isinstance(getattr(dbanon, name), type(test_every_public_function_is_asked))
+        if isinstance(getattr(dbanon, name), type(test_every_public_function_is_called))
     }
     assert functions == {*_OF_DATABASE, *_ADVICE, *_WITHOUT_EXTRA, *_FILES}
 
@@ -99,7 +99,7 @@ def test_every_public_function_is_asked() -> None:
         if extra not in having
     ],
 )
-def test_a_database_says_which_extra_it_needs(extra: str, having: tuple[str, ...]) -> None:
+def test_a_database_names_the_extra_it_needs(extra: str, having: tuple[str, ...]) -> None:
     calls = [
         (name, database, arguments)
         for database in _DATABASES[extra]
@@ -203,7 +203,7 @@ def command(*words: str, having: tuple[str, ...]) -> tuple[int, str]:
         (("advise", "file:x.csv", "--table", "x"), ("cli",), "duckdb"),
     ],
 )
-def test_a_command_says_which_extra_it_needs(
+def test_a_command_names_the_extra_it_needs(
     words: tuple[str, ...], having: tuple[str, ...], extra: str
 ) -> None:
     code, stderr = command(*words, having=having)
@@ -213,7 +213,7 @@ def test_a_command_says_which_extra_it_needs(
     assert "Traceback" not in stderr
 
 
-def test_a_log_for_machines_says_it_too() -> None:
+def test_the_json_log_reports_it_too() -> None:
     code, stderr = command("releases", "duckdb:///x", "--log-format", "json", having=())
     lines = [json.loads(line) for line in stderr.splitlines()]
     assert [line["event"] for line in lines] == ["start", "error", "end"]
@@ -230,7 +230,7 @@ def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_everything_is_what_was_always_installed() -> None:
+def test_all_ways_of_installation_give_the_same_catalog() -> None:
     assert without.packages("all") >= {
         "alembic",
         "click",
@@ -277,7 +277,7 @@ def test_each_extra_is_explained() -> None:
 @pytest.mark.parametrize(
     ("call", "extra"), [("report.page()", "report"), ("bar_on(sys.stderr)", "cli")]
 )
-def test_what_a_frame_may_ask_for_later(call: str, extra: str) -> None:
+def test_packages_that_frames_need_lazily(call: str, extra: str) -> None:
     hints = without.result_of(
         f"""
 import sys, pandas as pd, dbanon

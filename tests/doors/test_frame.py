@@ -219,7 +219,7 @@ def test_bad_frames(frame: pd.DataFrame, names: list[str], error: type[Exception
     assert type(caught.value) is error
 
 
-def test_kept_columns_of_any_type_come_along() -> None:
+def test_columns_of_any_type_can_be_kept() -> None:
     frame = pd.DataFrame(
         {
             "x": range(6),

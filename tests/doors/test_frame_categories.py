@@ -104,7 +104,7 @@ def test_an_ordered_quasi_identifier_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "feather", "pickle"])
 @pytest.mark.parametrize("case", CASES)
-def test_no_byte_of_a_file_tells_them(case: str, kind: str) -> None:
+def test_no_byte_of_a_file_reveals_them(case: str, kind: str) -> None:
     out = released(**CASES[case])
     for name in [n for n in out.columns if str(out[n].dtype).startswith(("cat", "interval"))]:
         if isinstance(out[name].cat.categories.dtype, pd.IntervalDtype):

@@ -129,7 +129,7 @@ def test_index_and_order_on_demand(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["arrow", "polars"])
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
-def test_order_on_demand_where_there_is_no_index(kind: str) -> None:
+def test_order_on_demand_without_an_index(kind: str) -> None:
     frame = KINDS[kind](people())
     arguments: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
     in_order, report = dbanon.anonymize_frame(frame, rows="input", **arguments)

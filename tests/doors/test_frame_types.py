@@ -61,7 +61,7 @@ def test_values_that_stay_have_the_type_they_had(column: pd.Series[Any], values:
 
 
 @pytest.mark.parametrize("kind", ["int64", "int16", "Int64"])
-def test_whole_numbers_stay_where_no_label_is_of_several(kind: str) -> None:
+def test_integers_stay_integers_if_all_labels_are_single_values(kind: str) -> None:
     column = pd.Series(TENS, dtype=kind)
     series = released(column, 5, hierarchies={"x": TREE})
     assert series.dtype == kind
@@ -90,7 +90,7 @@ def test_nulls_stay_nulls_of_their_type() -> None:
     assert series.isna().sum() == 5
 
 
-def test_a_withheld_row_does_not_tell_of_itself_by_a_type() -> None:
+def test_a_withheld_row_is_not_revealed_by_a_type() -> None:
     """Labels are compared with released values: categories without rows are not passed on."""
     frame = pd.DataFrame(
         {"x": pd.Series([*LETTERS, "e"], dtype="category"), "y": [*np.zeros(40), np.nan]}

@@ -48,7 +48,7 @@ def people(path: str) -> sqlite3.Connection:
 
 
 @pytest.mark.parametrize("path", [":memory:", "people.db"])
-def test_a_sqlite_connection_is_taken_and_left_as_it_was(path: str, tmp_path: Path) -> None:
+def test_a_sqlite_connection_is_accepted_and_left_unchanged(path: str, tmp_path: Path) -> None:
     connection = people(path if path == ":memory:" else str(tmp_path / path))
     connection.row_factory = sqlite3.Row
     connection.text_factory = bytes
@@ -91,7 +91,7 @@ def test_a_sqlalchemy_connection_stands_for_its_engine(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_what_is_no_database_is_refused_with_what_to_give(tmp_path: Path) -> None:
+def test_objects_that_are_no_database_are_refused_with_a_hint(tmp_path: Path) -> None:
     clinic = duckdb.connect()
     for source, hint in (
         (FRAME, "dbanon.anonymize_frame"),
@@ -104,7 +104,7 @@ def test_what_is_no_database_is_refused_with_what_to_give(tmp_path: Path) -> Non
         assert hint in str(refused.value.hint)
 
 
-def test_a_registered_frame_is_told_from_a_table_that_is_missing() -> None:
+def test_a_registered_frame_is_distinguished_from_a_missing_table() -> None:
     clinic = duckdb.connect()
     clinic.register("people", FRAME)
     with pytest.raises(errors.TableNotFound, match="registered data frame") as refused:
@@ -134,7 +134,7 @@ def arrow() -> pa.Table:
     )
 
 
-def test_an_arrow_table_comes_back_as_one_with_its_types() -> None:
+def test_an_arrow_table_keeps_its_kind_and_types() -> None:
     table = arrow()
     names = ["age", "height", "born", "seen", "pay", "big"]
     arguments = {"quasi_identifiers": names, "keep": ["well", "ill", "notes"], "k": 5}
@@ -155,7 +155,7 @@ def test_an_arrow_table_comes_back_as_one_with_its_types() -> None:
     assert {ranges.schema.field(name).type for name in names} <= {pa.string(), pa.large_string()}
 
 
-def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_exporters_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     relation = duckdb.connect().from_arrow(pa.table({"age": list(range(20)), "ill": ["a"] * 20}))
     released, _ = dbanon.anonymize_frame(relation, **OF_FRAME)
     assert isinstance(released, pa.Table)
@@ -185,7 +185,7 @@ def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Counter(released.table["ill"].to_pylist()) == {"a": 10, "b": 10}
 
 
-def test_dicts_of_columns_and_lists_of_dicts_are_taken() -> None:
+def test_dicts_of_columns_and_lists_of_dicts_are_accepted() -> None:
     columns = {name: FRAME[name].tolist() for name in FRAME}
     for data in (columns, FRAME.to_dict("records")):
         released, report = dbanon.anonymize_frame(data, **OF_FRAME)
@@ -296,7 +296,7 @@ def test_complex_numbers_are_refused() -> None:
 # -- models and labels --------------------------------------------------------------------------
 
 
-def test_models_are_taken_as_in_sql() -> None:
+def test_models_are_accepted_as_in_sql() -> None:
     model = {"attribute": "ill", "kind": "distinct_l", "level": 2}
     _, report = dbanon.anonymize_frame(FRAME, **OF_FRAME, models=[model])
     _, same = dbanon.anonymize_frame(

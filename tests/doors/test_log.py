@@ -54,7 +54,7 @@ def anonymize(database: DuckdbDatabase, *more: str) -> tuple[int, list[dict[str,
 
 
 @pytest.mark.parametrize("silent", [[], ["--no-progress"]])
-def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[str]) -> None:
+def test_a_run_is_logged_from_start_to_end(database: DuckdbDatabase, silent: list[str]) -> None:
     code, lines, out = anonymize(database, "--format", "json", *silent)
     report = json.loads(out)
     assert code == 0
@@ -72,7 +72,7 @@ def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_a_refusal_is_told(database: DuckdbDatabase, form: str) -> None:
+def test_a_refusal_is_reported(database: DuckdbDatabase, form: str) -> None:
     assert anonymize(database)[0] == 0
     again = ["--if-exists", "replace", "--format", form]
     code, lines, _ = anonymize(database, "--k", "100000", *again)
@@ -84,7 +84,7 @@ def test_a_refusal_is_told(database: DuckdbDatabase, form: str) -> None:
     assert [str(run) for (run,) in failed] == [lines[0]["run_id"]]
 
 
-def test_options_that_cannot_be_read_are_told(database: DuckdbDatabase) -> None:
+def test_unreadable_options_are_reported(database: DuckdbDatabase) -> None:
     for words in (["--k", "many"], ["--no-such-option"]):
         code, lines, out = anonymize(database, *words)
         assert (code, out, lines[-1]["code"]) == (2, "", "usage")
@@ -92,7 +92,7 @@ def test_options_that_cannot_be_read_are_told(database: DuckdbDatabase) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
+def test_every_database_command_has_a_log(database: DuckdbDatabase) -> None:
     assert anonymize(database, "--print-sql", "--keep", "id")[0] == 0
     lines = anonymize(database, "--print-sql", "--if-exists", "replace", "--keep", "id")[1]
     assert {"sql", "warning"} <= {line["event"] for line in lines}
@@ -109,7 +109,7 @@ def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_is_told(database: DuckdbDatabase) -> None:
+def test_a_signal_is_reported(database: DuckdbDatabase) -> None:
     code = (
         "import os, signal, sys\n"
         "from dbanon.doors.cli import progress\n"

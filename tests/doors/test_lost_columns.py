@@ -31,7 +31,7 @@ def release_and_warnings(
     return report, [str(warning.message) for warning in caught if warning.category is ColumnLost]
 
 
-def test_a_column_of_stars_is_told_with_what_would_help() -> None:
+def test_a_fully_suppressed_column_is_reported_with_remedies() -> None:
     report, [text] = release_and_warnings()
     assert report.lost == ("town",)
     assert text.startswith('Column "town" is lost completely: all rows have one label.')
@@ -41,14 +41,14 @@ def test_a_column_of_stars_is_told_with_what_would_help() -> None:
     assert "town 0" not in text
 
 
-def test_another_hint_where_it_has_a_hierarchy() -> None:
+def test_a_column_with_a_hierarchy_gets_another_hint() -> None:
     report, [text] = release_and_warnings(hierarchies={"town": {"tree": {"anywhere": TOWNS}}})
     assert report.lost == ("town",)
     assert "a hierarchy with more levels" in text
 
 
 @pytest.mark.parametrize("options", [{}, {"hierarchies": {"town": {"tree": {"anywhere": TOWNS}}}}])
-def test_no_hint_proposes_to_release_it_as_it_is(options: dict[str, Any]) -> None:
+def test_no_hint_proposes_to_release_it_unchanged(options: dict[str, Any]) -> None:
     _, [text] = release_and_warnings(**options)
     remedies, _, danger = text.partition("What helps: ")[2].partition(" Copied as it is")
     assert not any(word in remedies for word in ("sensitive", "kept", "keep", "role"))
@@ -79,14 +79,14 @@ def test_each_remedy_helps() -> None:
     ],
     ids=["order", "hierarchy", "one value", "number", "means"],
 )
-def test_nothing_is_said_of_columns_that_tell_something(options: dict[str, Any]) -> None:
+def test_no_warning_for_columns_that_keep_information(options: dict[str, Any]) -> None:
     report, texts = release_and_warnings(**options)
     assert report.lost == ()
     assert texts == []
     assert "COLUMN LOST" not in str(report)
 
 
-def test_the_command_says_it_on_stderr_and_in_the_report(tmp_path: Path) -> None:
+def test_the_command_reports_it_on_stderr_and_in_the_report(tmp_path: Path) -> None:
     database = DuckdbDatabase(tmp_path / "people.duckdb")
     types = {"age": database.types["integer"], "town": database.types["text"]}
     database.load("people", types, list(FRAME.itertuples(index=False, name=None)))

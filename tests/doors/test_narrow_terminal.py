@@ -71,7 +71,7 @@ def test_advice(people: DuckdbDatabase) -> None:
     assert re.search(r"^ *\w+\+fast +3 ", tried, re.M)
 
 
-def test_no_line_is_broken_where_nobody_watches(people: DuckdbDatabase) -> None:
+def test_no_line_is_broken_without_a_terminal(people: DuckdbDatabase) -> None:
     line = ("releases", people.url)
     run("anonymize", people.url, "--table", "people", "--output", "r" * 60, "-q", "age", "--k", "5")
     assert "r" * 60 in run(*line, columns=None).stdout

@@ -190,7 +190,7 @@ def require_no_value_said(database: Database, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])
-def test_a_successful_run_tells_no_value(
+def test_a_successful_run_leaks_no_value(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     database = make(kind, tmp_path, request)

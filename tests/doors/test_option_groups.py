@@ -88,7 +88,7 @@ def test_a_misspelled_option_is_corrected_as_before() -> None:
     assert "--keep" in stderr
 
 
-def test_what_an_unknown_option_leads_to_works(duckdb_file: DuckdbDatabase) -> None:
+def test_suggestions_for_unknown_options_work(duckdb_file: DuckdbDatabase) -> None:
     columns = {"age": "INTEGER", "ill": "VARCHAR"}
     duckdb_file.load("people", columns, [(i, "abc"[i % 3]) for i in range(30)])
     line = ["anonymize", duckdb_file.url, "--table", "people", "--output", "released"]

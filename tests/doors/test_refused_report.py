@@ -37,7 +37,7 @@ def refused(folder: Path, report: str, *more: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("form", ["html", "txt", "json"])
-def test_it_says_why_and_the_exit_code_stays(tmp_path: Path, form: str) -> None:
+def test_a_refusal_is_explained_and_keeps_its_exit_code(tmp_path: Path, form: str) -> None:
     code, _ = refused(tmp_path, f"report.{form}", "--k", "500")
     assert code == TooFewRecords.exit_code
     assert not (tmp_path / f"report.{form}").exists()
@@ -54,7 +54,7 @@ def test_it_says_why_and_the_exit_code_stays(tmp_path: Path, form: str) -> None:
         assert refusal["error"]["exit_code"] == code
 
 
-def test_a_model_that_no_class_can_hold_is_told_without_values(tmp_path: Path) -> None:
+def test_an_infeasible_model_is_reported_without_values(tmp_path: Path) -> None:
     code, _ = refused(tmp_path, "report.html", "--k", "5", "--model", "ill=distinct_l:500")
     assert code == 3
     text = (tmp_path / "report.refused.html").read_text(encoding="utf-8")

@@ -79,7 +79,7 @@ def test_a_question_mark_is_a_pattern(url: str) -> None:
         "mariadb://u:p@s/hunter2@h/db",
     ],
 )
-def test_a_password_with_an_at_sign_is_not_taken_for_a_host(url: str) -> None:
+def test_a_password_with_an_at_sign_is_not_parsed_as_a_host(url: str) -> None:
     with pytest.raises(InvalidParameter, match="password") as refused:
         read_url(url)
     assert SECRET not in str(refused.value)
@@ -88,7 +88,7 @@ def test_a_password_with_an_at_sign_is_not_taken_for_a_host(url: str) -> None:
     assert SECRET not in done.output
 
 
-def test_an_at_sign_in_a_name_or_written_as_percent_40_is_taken() -> None:
+def test_an_at_sign_in_a_name_or_encoded_is_accepted() -> None:
     assert read_url("postgresql://me@home:a%40b@h/db").password == "a@b"
     assert read_url("postgresql://me@home:a@h/db").username == "me@home"
     assert read_url("postgresql://h/a@b").database == "a@b"
@@ -136,7 +136,7 @@ KEY = "0123456789abcdef" * 4
         KEY,
     ],
 )
-def test_a_key_given_as_its_place_is_not_shown(key_path: str, tmp_path: Path) -> None:
+def test_a_key_given_by_its_path_is_not_shown(key_path: str, tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(

@@ -95,7 +95,7 @@ class Kernel:
     """Stand-in for a variable in a frame."""
 
 
-def test_a_reported_error_holds_nothing_though_a_library_keeps_it(
+def test_a_reported_error_holds_nothing_even_if_a_library_stores_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     kernels: list[weakref.ref[Kernel]] = []

@@ -51,7 +51,7 @@ def named(original: pd.DataFrame, released: pd.DataFrame) -> float:
     return total / len(before)
 
 
-def test_cells_of_categories_cost_their_values_and_are_linked_by_what_is_left() -> None:
+def test_blank_categories_cost_their_values_and_remaining_cells_link() -> None:
     table = texts(1)
     released = blanked(table, 2)
     evaluation = dbanon.evaluate(table, released)
@@ -65,7 +65,7 @@ def test_cells_of_categories_cost_their_values_and_are_linked_by_what_is_left() 
     assert (evaluation.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.1
 
 
-def test_numbers_are_named_by_the_cells_that_are_left() -> None:
+def test_numbers_are_identified_by_the_remaining_cells() -> None:
     table = numbers(3)
     released = blanked(table, 4)
     evaluation = dbanon.evaluate(table, released)
@@ -83,7 +83,7 @@ def test_stars_and_nulls_say_the_same() -> None:
     assert of_nulls.losses["label_loss"] == pytest.approx(of_stars.losses["label_loss"])
 
 
-def test_nulls_of_the_original_cost_nothing_and_hide_nothing() -> None:
+def test_original_nulls_cost_nothing_and_hide_nothing() -> None:
     table = blanked(texts(7), 8, 0.1)
     same = dbanon.evaluate(table, table)
     assert same.suppressed_cells == 0
@@ -96,7 +96,7 @@ def test_nulls_of_the_original_cost_nothing_and_hide_nothing() -> None:
     assert (evaluation.risks["linkage_risk"] or 0) > 0.2
 
 
-def test_where_all_is_blank_nobody_is_named() -> None:
+def test_all_blank_rows_identify_no_person() -> None:
     table = texts(10, columns=2)
     released = table.mask(np.ones(table.shape, bool))
     evaluation: Any = dbanon.evaluate(table, released)

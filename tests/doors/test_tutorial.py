@@ -27,7 +27,7 @@ def tutorial(*words: str) -> Result:
 
 
 @pytest.mark.slow
-def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
+def test_all_steps_run_and_leave_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     done = tutorial("--directory", str(folder))
     assert done.exit_code == 0, done.output
@@ -61,7 +61,7 @@ def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> None:
+def test_files_are_kept_on_request(tmp_path: Path) -> None:
     done = tutorial("--directory", str(tmp_path), "--keep", "--yes")
     assert done.exit_code == 0, done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
@@ -72,7 +72,7 @@ def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("folder", ["/proc/x", "file"])
-def test_a_directory_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
+def test_a_directory_that_cannot_be_created(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
     done = tutorial("--directory", str(tmp_path / folder))
     assert done.exit_code in (2, 5)
@@ -139,7 +139,7 @@ def test_a_terminal_waits_for_enter_and_q_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_and_keeps_the_readers_files(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     terminal = Terminal(folder)
     terminal.wait_for("next step")

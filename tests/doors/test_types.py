@@ -117,7 +117,7 @@ def classes_in(annotation: Any) -> set[type]:
     return {annotation} if ours else set()
 
 
-def test_what_public_functions_return_has_a_public_name() -> None:
+def test_return_types_of_public_functions_are_public() -> None:
     public = {getattr(dbanon, name) for name in dbanon.__all__ if name != "METHODS"}
     for name in dbanon.__all__:
         function = getattr(dbanon, name)

@@ -53,7 +53,7 @@ def run(*words: str) -> Any:
         "hierarchy check tree.csv URL --table rows --column age",
     ],
 )
-def test_where_files_of_rows_are_read_help_says_so(rows: Path, line: str) -> None:
+def test_help_mentions_files_of_rows(rows: Path, line: str) -> None:
     done = run(*line.replace("URL", "file:rows.csv").split())
     assert done.exit_code == 0, done.output
     words = [word for word in line.partition("URL")[0].split() if word != "tree.csv"]
@@ -69,7 +69,7 @@ def test_a_csv_file_is_verified_as_a_table(rows: Path) -> None:
     assert run("verify", "file:rows.csv", "rows", "-q", "age", "--k", "2").exit_code == 0
 
 
-def test_a_bound_of_text_says_what_a_bound_is_of(rows: Path) -> None:
+def test_a_bound_on_text_is_refused_with_an_explanation(rows: Path) -> None:
     done = run("bound", "file:rows.csv", "--table", "rows", "-q", "ill", "--k", "2")
     assert done.exit_code == 2
     output = " ".join(done.output.split())
@@ -91,13 +91,13 @@ def test_the_version_of_a_job_file_is_not_the_programs(tmp_path: Path) -> None:
     assert "version: must be 1: the version of this form of file, not of dbanon" in done.output
 
 
-def test_an_option_that_is_none_is_named() -> None:
+def test_an_unknown_option_is_named() -> None:
     with pytest.raises(UnknownOption, match=r'no option "sed"') as caught:
         advice_options({"sed": 1})
     assert '"seed"' in str(caught.value.hint)
 
 
-def test_one_of_something_is_not_many(tmp_path: Path) -> None:
+def test_singular_and_plural(tmp_path: Path) -> None:
     clinic = duckdb.connect()
     clinic.execute(
         "CREATE TABLE rows AS SELECT range AS id, range AS age FROM range(20);"
@@ -121,7 +121,7 @@ class NoDriver:
 
 
 @pytest.mark.parametrize("command", ["install --sql-only", "releases"])
-def test_without_the_driver_each_command_says_what_to_install(
+def test_without_the_driver_each_command_names_the_package(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     for name in list(sys.modules):
@@ -134,7 +134,7 @@ def test_without_the_driver_each_command_says_what_to_install(
 
 
 @pytest.mark.postgresql
-def test_a_schema_that_may_not_be_made_names_the_role(pg_url: str, pg_role: Any) -> None:
+def test_a_forbidden_schema_creation_names_the_role(pg_url: str, pg_role: Any) -> None:
     role = pg_role("Anna-Lena", "IN ROLE pg_read_all_data")
     execute(pg_url, "CREATE TABLE people AS SELECT i AS id, i AS age FROM generate_series(1, 9) i")
     arguments: Any = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "key": ["id"]}

@@ -69,13 +69,13 @@ def compare(name: str, environment: Open) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DOORS if name not in IN_POSTGRESQL])
-def test_a_door_answers_as_recorded(name: str, tmp_path: Path) -> None:
+def test_a_door_gives_the_recorded_results(name: str, tmp_path: Path) -> None:
     compare(name, Open(tmp_path))
 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("name", [name for name in DOORS if name in IN_POSTGRESQL])
-def test_a_door_in_postgresql_answers_as_recorded(
+def test_a_door_in_postgresql_gives_the_recorded_results(
     name: str, golden_database: tuple[str, Path], tmp_path: Path
 ) -> None:
     compare(name, Open(tmp_path, *golden_database))
@@ -133,7 +133,7 @@ def test_a_run_masks_its_own_folders_and_no_other_slash(tmp_path: Path) -> None:
     assert masked == {"texts": list(texts.values())}
 
 
-def test_a_difference_is_told_by_door_case_and_field() -> None:
+def test_a_difference_is_reported_by_door_case_and_field() -> None:
     before = {"one": {"labels": "[0]", "rows": "1"}, "gone": {}}
     now = {"one": {"labels": "[1]", "rows": "1"}, "new": {}}
     assert list(records.differences("door", before, now)) == [
@@ -149,7 +149,7 @@ def test_long_values_differ_by_their_hash() -> None:
     assert len(records.compact(long)) < 120
 
 
-def test_additions_are_left_out_and_nothing_else() -> None:
+def test_only_additions_are_left_out() -> None:
     additions = Additions()
     vars(additions).update(methods=frozenset({"fresh"}), options=frozenset({"note"}))
     cases = dict.fromkeys(["fresh/own", "array fresh", "function fresh(k integer)", "fresher/own"])

@@ -27,7 +27,7 @@ def airflow(tmp_path: Path, scheduler: Path) -> dict[str, str]:
 
 
 @pytest.mark.scheduler("airflow")
-def test_airflow_reads_the_dags_and_retries_what_a_retry_may_help(
+def test_airflow_parses_the_dags_and_retries_when_useful(
     tmp_path: Path, scheduler: Path, airflow: dict[str, str], backend_path: Path
 ) -> None:
     site = Site.make(tmp_path / "srv")

@@ -113,7 +113,7 @@ def project(
 
 
 @pytest.mark.scheduler("dbt")
-def test_a_release_is_made_by_runs_that_succeed_and_by_nothing_else(project: Project) -> None:
+def test_only_successful_runs_make_a_release(project: Project) -> None:
     # Before the model exists, compiling, testing or documenting it releases nothing.
     project.dbt("compile")
     project.dbt("docs", "generate")
@@ -204,7 +204,7 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
         {"quasi_identifiers": [], "k": 5},
     ],
 )
-def test_k_anonymity_refuses_what_would_always_pass(project: Project, arguments: object) -> None:
+def test_k_anonymity_refuses_trivial_checks(project: Project, arguments: object) -> None:
     put_test(project, "release", "people", arguments)
     assert "k_anonymity: " in project.dbt("test", "--select", "source:release", fails=True)
 

@@ -45,7 +45,7 @@ def remaining_pieces(url: str) -> list[str]:
     return sorted(name for (name,) in listing)
 
 
-def test_old_pieces_of_a_driver_that_is_gone_are_dropped(pg_url: str) -> None:
+def test_old_pieces_of_a_dead_driver_are_dropped(pg_url: str) -> None:
     old = make_pieces(pg_url, str(uuid.uuid4()), 2 * 86_400, 3)
     young = make_pieces(pg_url, str(uuid.uuid4()), 3600)
     assert len(remaining_pieces(pg_url)) == 5
@@ -64,7 +64,7 @@ def test_those_of_a_driver_at_work_are_left_however_old_they_are(pg_url: str) ->
     assert collect_garbage(store) == [str(name) for name in names]
 
 
-def test_what_only_looks_like_a_piece_is_left(pg_url: str) -> None:
+def test_tables_resembling_pieces_are_left(pg_url: str) -> None:
     release_id, old = str(uuid.uuid4()), int(time.time()) - 10 * 86_400
     [name, *_] = pieces.names(OUTPUT, release_id, 1, 63)
     execute(
@@ -105,7 +105,7 @@ def staged(folder: Path, name: str, age: float) -> Path:
     return staged_path
 
 
-def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
+def test_staged_directories_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     old = staged(tmp_path, ".people.0123456789ab.dbanon", 2 * 86_400)
     young = staged(tmp_path, ".people.0123456789ac.dbanon", 60)
     at_work = staged(tmp_path, ".people.0123456789ad.dbanon", 2 * 86_400)
@@ -128,7 +128,7 @@ def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
         clear_staged([str(young / "part-0.parquet")])
 
 
-def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
+def test_only_files_of_a_killed_driver_are_removed(tmp_path: Path) -> None:
     """Our directories are recognized by name, owner, mode and the absence of a lock."""
     name = "dbanon-spark-" + "0123456789abcdef" * 2
     alive = create_locked_directory(str(tmp_path))
@@ -158,7 +158,7 @@ def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
         clear_killed([str(alive / "rdd_1_1")])
 
 
-def test_a_directory_of_ours_goes_with_its_process(tmp_path: Path) -> None:
+def test_our_directories_are_removed_with_their_process(tmp_path: Path) -> None:
     code = (
         "import os; from dbanon.stores.scratch import create_locked_directory as held;"
         f" print(held({str(tmp_path / 'new')!r}), flush=True); os.fork()"

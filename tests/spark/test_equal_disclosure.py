@@ -142,7 +142,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[DbanonError]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_strict_turns_warnings_into_refusals(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
     make_rows, options, error = REFUSED[name]
     frame, options = make_rows(), BLOCKS | options | {"strict": True}
     key = options.pop("key", ["id"])
@@ -157,7 +159,7 @@ def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_pa
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
-def test_a_strict_release_without_findings_is_made(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_strict_release_without_findings_succeeds(spark: SparkSession, tmp_path: Path) -> None:
     rows = in_files(spark, codings(), tmp_path)
     options = BLOCKS | QUASI | {"keep": ["sex", "visits"], "sensitive": ["illness"]}
     _, report = dbanon.spark.anonymize(rows, key=["id"], strict=True, **options)

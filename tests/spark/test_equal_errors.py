@@ -60,7 +60,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
+def test_refusals_match_those_of_one_machine(spark, name, tmp_path):
     change, options = REFUSED[name]
     frame = change(table(1200))
     with pytest.raises(DbanonError) as local:
@@ -92,7 +92,7 @@ def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
     ],
     ids=str,
 )
-def test_what_spark_does_not_have_is_refused_with_a_hint(spark, options, tmp_path):
+def test_unsupported_options_on_spark_are_refused_with_a_hint(spark, options, tmp_path):
     rows = in_files(spark, table(600), tmp_path)
     with pytest.raises(InvalidParameter):
         dbanon.spark.anonymize(rows, key=["id"], **SMALL | options)
@@ -137,7 +137,7 @@ def test_files_whose_columns_differ_in_case_only(spark, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_key_tells_every_row(spark, tmp_path):
+def test_a_key_identifies_every_row(spark, tmp_path):
     frame = table(600)
     rows = in_files(spark, frame, tmp_path)
     with pytest.raises(DuplicateKeys):

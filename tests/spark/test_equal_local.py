@@ -198,7 +198,7 @@ ONE_MACHINES = {
     "name",
     [pytest.param(n, marks=[pytest.mark.campaign] * (n in ONE_MACHINES)) for n in CASES],
 )
-def test_spark_is_one_machine_with_the_same_blocks(spark, name, tmp_path):
+def test_spark_equals_one_machine_with_the_same_blocks(spark, name, tmp_path):
     # Four blocks, or twelve with persons: in campaigns twice as many.
     both(spark, table(N if CAMPAIGN else N // 2), tmp_path, **CASES[name])
 

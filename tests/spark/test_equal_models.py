@@ -52,7 +52,7 @@ def test_blocks_that_fail_join_others(spark, method, tmp_path):
     assert report.models[0].achieved >= 4
 
 
-def test_what_the_whole_table_cannot_keep_is_refused(spark, tmp_path):
+def test_requirements_that_the_table_cannot_meet_are_refused(spark, tmp_path):
     rows = in_files(spark, table(3000), tmp_path)
     with pytest.raises(ModelInfeasible, match="distinct_l"):
         dbanon.spark.anonymize(

@@ -52,7 +52,7 @@ def test_other_keys_are_orders(spark, tmp_path, key):
     assert hexed(spark_rows) == hexed(local)
 
 
-def test_rows_that_are_all_alike(spark, tmp_path):
+def test_all_rows_equal(spark, tmp_path):
     frame = pd.DataFrame({"id": np.arange(6000), "x": np.full(6000, 0.1), "y": np.ones(6000)})
     spark_rows, report = both(
         spark, frame, tmp_path, quasi_identifiers=["x", "y"], k=5, block_size=1000, refine="pass"
@@ -79,7 +79,7 @@ def test_numbers_beyond_float64_have_exact_means(spark, tmp_path):
     both(spark, frame, tmp_path, **NUMBERS)
 
 
-def test_a_table_below_a_block_is_as_without_blocks(spark, tmp_path):
+def test_a_table_smaller_than_a_block_is_released_as_without_blocks(spark, tmp_path):
     frame = table(900)
     options = NUMBERS | {"refine": "fast", "refine_iterations": 50}
     spark_rows, _ = both(spark, frame, tmp_path, **options)

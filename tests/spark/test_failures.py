@@ -266,7 +266,7 @@ def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
     assert report.rows_in == report.rows_out == N
 
 
-def test_when_the_snapshot_is_lost_nothing_is_published(
+def test_a_lost_snapshot_publishes_nothing(
     spark: SparkSession, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dbanon.spark import table
@@ -289,7 +289,7 @@ def test_when_the_snapshot_is_lost_nothing_is_published(
 
 
 @pytest.mark.slow
-def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people: str) -> None:
+def test_a_full_disk_publishes_nothing_and_leaks_no_value(sessions: Any, people: str) -> None:
     dbanon.anonymize(people, **ARGUMENTS)
     before = execute(people, RELEASED)
     conf = SMALL | {"spark.driver.memory": "640m"}

@@ -60,7 +60,7 @@ def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return pg_url
 
 
-def test_every_type_arrives_as_it_is(spark: SparkSession, pg_url: str, rows_of: Rows) -> None:
+def test_every_type_arrives_unchanged(spark: SparkSession, pg_url: str, rows_of: Rows) -> None:
     execute(
         pg_url,
         """SET timezone = 'Asia/Tokyo'; SET datestyle = 'German';
@@ -139,7 +139,7 @@ def test_each_row_is_read_once_by_many_tasks(
 
 
 @pytest.mark.parametrize("tasks", [1, 8])
-def test_a_writer_changes_nothing_of_what_is_read(
+def test_a_concurrent_writer_does_not_affect_the_snapshot(
     spark: SparkSession, people: str, rows_of: Rows, tasks: int
 ) -> None:
     with source.postgresql(spark, make_url(people), job(), tasks) as pinned:
@@ -157,7 +157,7 @@ def test_a_writer_changes_nothing_of_what_is_read(
         pinned.require_unchanged()
 
 
-def test_when_the_holder_is_lost_it_fails_and_reads_no_other_state(
+def test_a_lost_snapshot_holder_fails_the_run(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
     with (  # noqa: PT012
@@ -204,7 +204,7 @@ def test_what_cannot_be_read_is_refused_before(spark: SparkSession, people: str)
             pass
 
 
-def test_a_value_that_spark_has_not_is_told_of_without_it(
+def test_a_value_unsupported_by_spark_is_reported_without_it(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
     execute(
@@ -221,7 +221,7 @@ def test_a_value_that_spark_has_not_is_told_of_without_it(
     assert caught.value.__suppress_context__
 
 
-def test_an_error_of_a_worker_holds_no_value(spark: SparkSession) -> None:
+def test_a_workers_error_contains_no_value(spark: SparkSession) -> None:
     def fails(batches: Any) -> Any:
         from dbanon.spark.tasks import errors_without_values
 
@@ -242,7 +242,7 @@ def write(path: Path, ages: list[int]) -> None:
     pq.write_table(pa.table({"age": ages, "id": [f"i{age}" for age in ages]}), path)
 
 
-def test_files_are_those_that_were_there(
+def test_only_files_of_the_snapshot_are_read(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
     folder = tmp_path / "people"

@@ -82,7 +82,7 @@ OTHERS = (
 )
 
 
-def test_from_a_database_to_itself_as_without_spark(spark: SparkSession, people: str) -> None:
+def test_a_database_released_to_itself_equals_no_spark(spark: SparkSession, people: str) -> None:
     dbanon.anonymize(people, **TABLES, key=["id"])
     expected = execute(people, RELEASED)
     report = anonymize_table(spark, people, people, **TABLES, if_exists="replace")
@@ -242,7 +242,7 @@ def test_values_that_a_model_looks_at_are_counted_again(
     assert dbanon.verify(people, "release.people").release_id == report.release_id
 
 
-def test_files_whose_recount_fails_are_taken_away(
+def test_files_with_a_failed_recount_are_removed(
     spark: SparkSession, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = ParquetTarget._require_same
@@ -305,7 +305,7 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
         ({"output": "public.name", "if_exists": "replace"}, OutputNotOurs),
     ],
 )
-def test_what_is_refused(
+def test_refused_inputs(
     spark: SparkSession, people: str, more: dict[str, Any], error: type[DbanonError]
 ) -> None:
     execute(people, "CREATE TABLE name (a integer)")

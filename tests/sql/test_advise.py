@@ -23,7 +23,7 @@ PEOPLE = (
 ADVISE = "SELECT part, item, found, detail FROM dbanon.advise(%s, %s, %s)"
 
 
-def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
+def test_it_gives_the_clients_advice(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
     options = json.dumps({"k": [3, 4, 5], "methods": ["mdav", "mdav+fast"]})
     rows = run_sql(ADVISE, "app.people", ["age", "income"], options)
@@ -75,14 +75,14 @@ def test_it_reads_only(run_sql: Run, connect: Callable[..., psycopg.Connection[A
         ('{"max_risk": 0}', "22023"),
     ],
 )
-def test_what_is_refused(run_sql: Run, options: str, code: str) -> None:
+def test_refused_inputs(run_sql: Run, options: str, code: str) -> None:
     run_sql(PEOPLE)
     with pytest.raises(psycopg.Error) as refused:
         run_sql(ADVISE, "app.people", ["age"], options)
     assert refused.value.sqlstate == code
 
 
-def test_who_may_not_read_is_told_nothing(
+def test_roles_without_read_rights_learn_nothing(
     run_sql: Run, sql_url: str, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     run_sql(PEOPLE)
@@ -112,7 +112,7 @@ def test_who_may_not_read_is_told_nothing(
         (["region", "amount"], '{"memory_limit": 10}'),
     ],
 )
-def test_no_value_is_told(
+def test_no_value_is_revealed(
     connect: Callable[..., psycopg.Connection[Any]], names: list[str] | None, options: str
 ) -> None:
     with connect() as connection:

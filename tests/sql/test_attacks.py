@@ -68,7 +68,7 @@ def test_only_the_granted_roles_may_call(run_sql: Run, connect: Connect, sql_rol
             reader.execute(attempt)
 
 
-def test_a_runner_cannot_change_what_is_installed(
+def test_a_runner_cannot_change_the_installation(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
     run_sql(PEOPLE)

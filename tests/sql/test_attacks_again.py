@@ -74,7 +74,7 @@ def test_a_table_that_changed(
         ),
     ],
 )
-def test_rights_that_were_taken(
+def test_revoked_rights(
     connect: Connect, sql_role: Callable[..., str], run_sql: Run, revocations: str, message: str
 ) -> None:
     run_sql(f"CREATE TABLE app.p {ROWS}")

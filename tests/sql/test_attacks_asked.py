@@ -58,7 +58,7 @@ def forged(run_sql: Run, **changes: Any) -> None:
     run_sql("UPDATE dbanon.release SET request = %s", json.dumps(record))
 
 
-def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_sql: Run) -> None:
+def test_exact_staleness_runs_no_foreign_condition(mallorys: str, run_sql: Run) -> None:
     trap = "evil.spring()"
     released(mallorys, source_digest=True)
     assert run_sql(EXACT) == [("release.person", False, "digest")]
@@ -88,7 +88,7 @@ def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_
         ({"way": "another"}, None),
     ],
 )
-def test_what_an_entry_says_of_its_source_is_not_believed(
+def test_recorded_sources_are_not_trusted(
     mallorys: str, run_sql: Run, sql_url: str, changes: dict[str, Any], stale: bool | None
 ) -> None:
     released(mallorys, source_digest=True)
@@ -114,7 +114,7 @@ def test_a_source_whose_reading_runs_code_of_another_role_is_not_read(
     assert not sprung(run_sql)
 
 
-def test_whoever_lost_the_right_to_read_learns_nothing(
+def test_roles_that_lost_the_read_right_learn_nothing(
     mallorys: str, run_sql: Run, connect: Connect
 ) -> None:
     released(mallorys, source_digest=True)
@@ -140,7 +140,7 @@ def test_whoever_lost_the_right_to_read_learns_nothing(
         7,
     ],
 )
-def test_sets_of_an_entry_are_not_believed(
+def test_recorded_column_sets_are_not_trusted(
     mallorys: str, run_sql: Run, sql_url: str, sets: Any
 ) -> None:
     released(mallorys, also_k=[["age"]], sensitive=["diagnosis"])
@@ -160,7 +160,7 @@ def test_sets_of_an_entry_are_not_believed(
     assert run_sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
 
 
-def test_sets_hold_in_sql_and_are_counted_again(run_sql: Run) -> None:
+def test_column_sets_are_enforced_and_recounted_in_sql(run_sql: Run) -> None:
     run_sql(PERSON)
     options = json.dumps({"also_k": [{"columns": ["age", "diagnosis"], "k": 4}]})
     run_sql(

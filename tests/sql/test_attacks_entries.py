@@ -88,7 +88,7 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     ) == [("p", "anna", None, True), ("mine", "mallory", None, True)]
 
 
-def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connection[Any]) -> None:
+def test_callers_cannot_set_role_time_or_names(forger: psycopg.Connection[Any]) -> None:
     forger.execute(MAKE.format("release.mine").encode())
     mine, release_id = oid(forger, "release.mine"), str(uuid.uuid4())
     mark(forger, "release.mine", release_id)
@@ -281,7 +281,7 @@ def test_an_output_is_a_view_of_its_table_alone(
     ) == [("view", "right", "mine")]
 
 
-def test_a_run_that_failed_is_of_who_logged_in(
+def test_a_failed_run_belongs_to_the_session_user(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
     good = {

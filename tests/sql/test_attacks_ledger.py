@@ -147,7 +147,7 @@ def test_a_ledger_of_somebody_else_is_not_touched(
 
 
 @pytest.mark.parametrize("installed", [False, True])
-def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
+def test_the_trigger_right_is_refused_for_any_owner(
     sql_server: Server, client_url: str, installed: bool
 ) -> None:
     anonymize(client_url, "release.first")
@@ -189,7 +189,7 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
     assert left == [("SELECT",)]
 
 
-def test_the_role_of_the_ledger_is_nobodys(
+def test_the_ledger_role_has_no_members(
     run_sql: Run,
     connect: Connect,
     sql_role: Role,

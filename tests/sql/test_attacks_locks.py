@@ -97,7 +97,7 @@ def test_a_lock_names_its_backend_and_goes_with_it(
             pass
 
 
-def test_a_runner_that_commits_the_row_of_a_lock_holds_nothing(
+def test_a_runner_that_commits_a_lock_row_blocks_nothing(
     run_sql: Run, connect: Connect, sql_role: Role, backend_path: Path
 ) -> None:
     anna, mallory = sql_role("anna"), connect(sql_role("mallory"))
@@ -145,7 +145,7 @@ def old_ledger(request: pytest.FixtureRequest, sql_server: Server) -> Iterator[s
         yield url
 
 
-def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
+def test_an_upgrade_behind_an_idle_reader_blocks_no_session(
     old_ledger: str, backend_path: Path
 ) -> None:
     """It used to wait without limit, with a queued lock request that blocked all later sessions."""
@@ -173,7 +173,7 @@ def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
     assert failed == []
 
 
-def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: Path) -> None:
+def test_an_upgrade_that_gives_up_names_the_reader(old_ledger: str, backend_path: Path) -> None:
     state = "SELECT version_num FROM dbanon.alembic_version"
     with psycopg.connect(conninfo(old_ledger)) as reader:
         before = reader.execute(state).fetchall()

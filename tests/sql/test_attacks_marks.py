@@ -21,7 +21,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
 
-def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql: Run) -> None:
+def test_verify_cannot_be_tricked(forger: psycopg.Connection[Any], run_sql: Run) -> None:
     """A copied mark, a release's name or a hidden entry hides nothing from verification."""
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
     forger.execute(
@@ -102,7 +102,7 @@ def test_a_view_of_somebody_else_is_not_published_through(
         anonymize(sql_url, "release.v", if_exists="replace", output_kind="view")
 
 
-def test_gc_passes_over_what_is_not_its_own(
+def test_gc_skips_foreign_objects(
     forger: psycopg.Connection[Any], run_sql: Run, sql_url: str, sql_role: Role
 ) -> None:
     again = (

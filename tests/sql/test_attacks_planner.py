@@ -307,7 +307,7 @@ def test_expressions_that_planning_simplifies_are_refused(
     assert wrong == {}
 
 
-def test_wherever_planning_looks(
+def test_expressions_in_other_planned_objects_are_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
@@ -319,7 +319,7 @@ def test_wherever_planning_looks(
     assert wrong == {}
 
 
-def test_what_runs_nothing_is_not_refused(
+def test_harmless_objects_are_not_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin = connect()
@@ -384,7 +384,7 @@ def test_every_door_refuses(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_what_comes_while_classes_are_found_is_seen(
+def test_objects_created_during_clustering_are_detected(
     run_sql: Run,
     helpers: psycopg.Connection[Any],
     sql_server: Server,

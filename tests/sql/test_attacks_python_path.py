@@ -77,7 +77,7 @@ def test_what_only_trusted_accounts_can_change_is_safe(site: Path) -> None:
 
 @pytest.mark.parametrize("right", [stat.S_IWOTH, stat.S_IWGRP, stat.S_IWOTH | stat.S_ISVTX])
 @pytest.mark.parametrize("subpath", PLACES)
-def test_what_others_may_write_to(site: Path, subpath: str, right: int) -> None:
+def test_directories_writable_by_others(site: Path, subpath: str, right: int) -> None:
     path = site / subpath
     path.chmod(path.stat().st_mode | right)
     if right & stat.S_ISVTX and subpath in ("..", "../.."):
@@ -90,7 +90,7 @@ def test_what_others_may_write_to(site: Path, subpath: str, right: int) -> None:
 
 @AS_ROOT
 @pytest.mark.parametrize("subpath", PLACES)
-def test_what_belongs_to_another(site: Path, subpath: str) -> None:
+def test_directories_of_another_account(site: Path, subpath: str) -> None:
     os.chown(site / subpath, OTHER.pw_uid, OTHER.pw_gid)
     with pytest.raises(UnsafeError, match=f"belongs to {OTHER.pw_name}") as caught:
         require_safe([str(site)])
@@ -216,9 +216,7 @@ def test_nothing_is_imported_from_an_unsafe_place(plpython_url: str, base: Path)
 
 
 @AS_ROOT
-def test_an_owner_can_be_trusted_and_that_is_said_aloud(
-    plpython_url: str, backend_path: Path
-) -> None:
+def test_an_owner_can_be_trusted_explicitly(plpython_url: str, backend_path: Path) -> None:
     path = backend_path / "dbanon"
     os.chown(path, OTHER.pw_uid, -1)
     try:
@@ -235,7 +233,7 @@ def test_an_owner_can_be_trusted_and_that_is_said_aloud(
         os.chown(path, 0, -1)
 
 
-def test_the_check_needs_nothing_but_the_standard_library() -> None:
+def test_the_check_only_needs_the_standard_library() -> None:
     """The server's Python runs its source."""
     text = Path(python_path.__file__).read_text()
     assert "import dbanon" not in text

@@ -27,7 +27,7 @@ __all__ = ["roles"]
 pytestmark = pytest.mark.one_database
 
 
-def test_a_member_declares_for_the_owner_as_long_as_it_is_one(
+def test_a_member_declares_for_the_owner_while_it_is_a_member(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     run_sql("CREATE ROLE clinic NOLOGIN")
@@ -72,7 +72,7 @@ def test_a_member_without_inheritance_declares_after_set_role(
     assert bob.execute(RELEASE.encode()).fetchall() == [(5,)]
 
 
-def test_who_logged_in_is_not_credited_with_rules_of_a_function(
+def test_the_session_user_is_not_the_author_of_a_functions_rules(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """A superuser who calls mallory's function does not declare with a superuser's authority."""
@@ -187,7 +187,7 @@ def test_restored_rules_go_by_names_until_an_upgrade(
     assert run_sql("SELECT DISTINCT source, owner FROM dbanon.rule") == [("app.moved", "anna")]
 
 
-def test_restored_rules_of_roles_that_are_not_there(
+def test_restored_rules_of_missing_roles(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """A dump without owners gives all tables to the role that restores it."""
@@ -201,7 +201,7 @@ def test_restored_rules_of_roles_that_are_not_there(
             run_sql(RELEASE)
 
 
-def test_a_membership_that_gives_nothing_makes_no_member(
+def test_a_membership_without_rights_does_not_count(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """From version 16 on a membership may grant neither the owner's rights nor SET ROLE."""

@@ -52,7 +52,7 @@ def test_rules_of_a_dropped_table_do_not_count_for_the_next_owner(
         anna.execute(RELEASE.replace("release.p", "release.q").encode())
 
 
-def test_rules_of_columns_that_are_not_there_stop_nobody(
+def test_rules_of_missing_columns_block_no_release(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """Rules declared for a different table of that name do not block the owner."""
@@ -66,7 +66,7 @@ def test_rules_of_columns_that_are_not_there_stop_nobody(
     assert run_sql("SELECT count(*) FROM dbanon.rules('app.person')") == [(4,)]
 
 
-def test_nobody_overwrites_rules_while_the_name_is_free(
+def test_rules_cannot_be_overwritten_while_the_name_is_unused(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """During a nightly rebuild the name is unused for a moment."""
@@ -192,7 +192,7 @@ def test_a_former_owners_rules_wait_for_the_new_owner(
     assert run_sql("SELECT count(*), min(owner) FROM dbanon.rule") == [(4, "bob")]
 
 
-def test_the_new_owner_may_remove_what_the_former_declared(
+def test_the_new_owner_may_remove_former_rules(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     anna, bob = connect(roles["anna"]), connect(roles["bob"])
@@ -250,7 +250,7 @@ def test_each_kind_of_relation(
         run_sql(call.replace("release.p", "release.q"))
 
 
-def test_nobody_writes_rules_but_through_the_function(
+def test_rules_are_only_written_through_the_function(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """Nor a member of dbanon_admin, who may only delete some."""

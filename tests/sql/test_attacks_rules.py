@@ -68,7 +68,7 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
     assert run_sql("SELECT DISTINCT declared_by FROM dbanon.rule") == [("mallory",)]
 
 
-def test_a_function_of_somebody_else_declares_nothing_for_its_caller(
+def test_anothers_function_cannot_declare_for_its_caller(
     annas: str, run_sql: Run, connect: Connect
 ) -> None:
     """The session user is anna or a superuser; the caller is mallory."""
@@ -96,7 +96,7 @@ def anna(mallory: str) -> str:
     return make_url(mallory).set(username="anna", password="annas").render_as_string(False)
 
 
-def test_a_mark_of_an_earlier_transaction_is_none(
+def test_a_mark_of_an_earlier_transaction_does_not_count(
     annas: str, run_sql: Run, connect: Connect
 ) -> None:
     """A comment that anna wrote earlier is not a request by her now."""
@@ -162,7 +162,7 @@ def test_names_and_comments_of_columns_are_no_format(
     assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(comment,)]
 
 
-def test_nothing_of_a_table_runs_when_its_rules_are_declared(
+def test_declaring_rules_runs_no_code_of_the_table(
     run_sql: Run, mallory: psycopg.Connection[Any]
 ) -> None:
     """Types, defaults, indexes, triggers and views of another role are not evaluated."""

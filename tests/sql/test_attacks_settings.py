@@ -149,7 +149,7 @@ def test_no_code_of_a_columns_type_runs(
 
 
 @pytest.mark.parametrize("scope", ["DATABASE", "ROLE"])
-def test_as_the_owner_sets_it(
+def test_settings_of_database_and_role(
     run_sql: Run, sql_server: Server, traps: dict[str, str], sql_url: str, scope: str
 ) -> None:
     """Set by ALTER DATABASE or ALTER ROLE, for every later session."""

@@ -89,7 +89,7 @@ def test_a_column_and_a_run_hold_no_control_characters(forger: psycopg.Connectio
             )
 
 
-def test_readers_write_out_what_an_older_ledger_holds(
+def test_readers_escape_the_texts_of_an_older_ledger(
     forger: psycopg.Connection[Any], run_sql: Run, sql_url: str, tmp_path: Path
 ) -> None:
     release_id = entries(forger, "release.mine")
@@ -182,7 +182,7 @@ jobs:
 
 
 @pytest.mark.parametrize("job", ["a b", "-a", "_a", "a\x1b", "a\u202e", "a;b", "", "ä" * 64])
-def test_other_names_of_jobs_are_not(connect: Connect, sql_role: Role, job: str) -> None:
+def test_other_job_names_are_refused(connect: Connect, sql_role: Role, job: str) -> None:
     record = {"door": "job", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         connect(sql_role("anna")).execute(

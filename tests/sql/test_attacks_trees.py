@@ -96,7 +96,7 @@ def test_a_tree_is_read_with_the_callers_rights(
     assert _refused(anna, {"table": "app.tree"}).sqlstate == "42501"
 
 
-def test_who_may_store(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+def test_rights_to_store_hierarchies(run_sql: Run, connect: Connect, sql_role: Role) -> None:
     _load(run_sql)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people, app.tree TO anna")
@@ -214,9 +214,7 @@ def test_nasty_names_of_trees(run_sql: Run, connect: Connect) -> None:
     assert run_sql("SELECT count(*) FROM app.people") == [(60,)]
 
 
-def test_a_view_that_fails_tells_no_value(
-    run_sql: Run, connect: Connect, sql_server: Server
-) -> None:
+def test_a_failing_view_leaks_no_value(run_sql: Run, connect: Connect, sql_server: Server) -> None:
     """The error of a function below a view is not passed on; messages contain no labels."""
     _load(run_sql)
     run_sql(

@@ -103,7 +103,7 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
     return mallory
 
 
-def test_what_names_no_function_of_his(
+def test_expressions_that_name_no_function_of_his(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
@@ -120,7 +120,7 @@ def test_what_names_no_function_of_his(
     assert wrong == {}
 
 
-def test_what_views_compute_of_types(
+def test_columns_computed_by_views(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
@@ -137,7 +137,7 @@ def test_what_views_compute_of_types(
     assert wrong == {}
 
 
-def test_a_text_and_a_number_beside_a_plain_enum_are_not_refused(
+def test_a_text_and_a_number_with_a_plain_enum_are_accepted(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     mallory.execute((PEOPLE + MOOD).encode())

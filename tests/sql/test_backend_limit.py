@@ -64,7 +64,7 @@ RAISES = [
 
 
 @pytest.mark.parametrize("statement", RAISES)
-def test_nobody_raises_what_an_administrator_allows(
+def test_users_cannot_raise_an_administrators_limit(
     database: str, user: str, run_sql: Run, connect: Connect, statement: str
 ) -> None:
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '{SMALL}'")
@@ -82,7 +82,7 @@ def test_nobody_raises_what_an_administrator_allows(
         assert raised(connection, ASKING) is None
 
 
-def test_a_superuser_says_it_for_all_databases(
+def test_a_superuser_sets_it_for_all_databases(
     database: str, user: str, run_sql: Run, connect: Connect
 ) -> None:
     """The owner of a database can lower the limit there, but not raise it."""

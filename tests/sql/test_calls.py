@@ -196,7 +196,7 @@ def test_rare_patterns_of_nulls_join_others(run_sql: Run) -> None:
     assert sizes[0][0] >= 7
 
 
-def test_codes_are_categories_where_it_is_said(run_sql: Run, sql_url: str) -> None:
+def test_codes_are_categories_if_declared(run_sql: Run, sql_url: str) -> None:
     columns = "g AS id, g % 9 AS age, greatest(1, 5 - g) AS marital"
     rows = "generate_series(1, 60) AS g WHERE g NOT IN (3, 4)"
     run_sql(f"CREATE TABLE app.people AS SELECT {columns} FROM {rows}")
@@ -228,7 +228,7 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
     assert labels[0][1]
 
 
-def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
+def test_every_known_option_is_accepted(run_sql: Run) -> None:
     run_sql(PEOPLE)
     options = {
         "standardize": "range",

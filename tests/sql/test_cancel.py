@@ -42,7 +42,7 @@ def test_a_time_limit_stops_a_large_call(run_sql: Run, connect: Connect) -> None
     assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
 
 
-def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: Connect) -> None:
+def test_cancels_at_random_moments_and_then_a_complete_call(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 20_000)
     connection, other = connect(), connect()
     started = time.monotonic()
@@ -79,7 +79,7 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
     assert run_sql("SELECT dbanon.k_anonymity('release.p', '{a,b}')") == [(5,)]
 
 
-def test_a_cancel_that_a_notice_sees_is_told_as_one(run_sql: Run, connect: Connect) -> None:
+def test_a_cancel_noticed_in_a_notice_is_reported_as_one(run_sql: Run, connect: Connect) -> None:
     """The first notice of a call, about unnamed columns, comes after everything is written."""
     _people(run_sql, 100)
     # A cancel waits from here on; earlier statements would handle it.
@@ -109,7 +109,7 @@ $$"""
     assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
 
 
-def test_progress_tells_how_far_a_call_is(run_sql: Run, connect: Connect) -> None:
+def test_progress_is_reported_in_notices(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 1000)
     # Notices are two seconds apart; copying takes longer.
     run_sql(

@@ -39,7 +39,7 @@ def tables(database: PostgresqlDatabase) -> list[str]:
     ]
 
 
-def test_nobody_but_the_owner_sees_a_chain(
+def test_only_the_owner_sees_a_chain(
     owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str]
 ) -> None:
     database, chained = owned

@@ -106,7 +106,7 @@ def test_changed_columns_are_said(run_sql: Run, change: str, differing: str) -> 
     assert "Anna" not in str(caught.value)
 
 
-def test_without_a_digest_nothing_is_called_unchanged(run_sql: Run) -> None:
+def test_without_a_digest_no_release_is_called_unchanged(run_sql: Run) -> None:
     load(run_sql)
     for recorded, status in (
         ("NULL", "not recorded"),
@@ -220,7 +220,7 @@ def kinds(run_sql: Run) -> None:
 
 
 @pytest.mark.usefixtures("kinds")
-def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
+def test_values_of_every_type_are_distinguished(sql_url: str) -> None:
     """Computed by the client and by SQL, which must agree."""
     with psycopg.connect(conninfo(sql_url), autocommit=True) as owner:
         for kind, values in KINDS.items():
@@ -247,7 +247,7 @@ def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
 
 
 @pytest.mark.usefixtures("kinds")
-def test_a_restored_dump_has_the_digest_still(
+def test_a_restored_dump_still_matches_its_digest(
     run_sql: Run, sql_server: Server, sql_url: str
 ) -> None:
     """Enums and relation names are stored as numbers, which differ after a restore."""
@@ -283,7 +283,7 @@ def test_a_restored_dump_has_the_digest_still(
             ) == [(None, "unchanged")]
 
 
-def test_as_many_columns_as_a_table_may_have(run_sql: Run, sql_url: str) -> None:
+def test_the_maximum_number_of_columns(run_sql: Run, sql_url: str) -> None:
     body = ", ".join(f"c{i} {'text' if i % 2 else 'bigint'}" for i in range(1600))
     run_sql(f"CREATE TABLE app.wide ({body})")
     run_sql("INSERT INTO app.wide (c0, c1599) VALUES (1, 'a'), (NULL, NULL)")
@@ -366,7 +366,7 @@ def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_rows_may_change_places_and_nothing_else(scratch: Any, data: st.DataObject) -> None:
+def test_only_the_order_of_rows_may_change(scratch: Any, data: st.DataObject) -> None:
     rows = data.draw(st.lists(CELL, min_size=1, max_size=8))
     before = scratch(rows)
     assert scratch(data.draw(st.permutations(rows))) == before

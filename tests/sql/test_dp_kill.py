@@ -49,7 +49,7 @@ def until(done: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("tag", ["CREATE TABLE", "ALTER TABLE"])
 @pytest.mark.parametrize("interruption", ["pg_terminate_backend", "kill -9"])
-def test_a_backend_that_ends_has_spent_and_published_nothing(
+def test_a_killed_backend_has_spent_but_published_nothing(
     run_sql: Run,
     connect: Connect,
     sql_role: Callable[..., str],

@@ -27,7 +27,7 @@ def sql_url(private_url: str) -> str:
     return private_url
 
 
-def test_a_call_spends_rho_and_no_entry_says_less(
+def test_a_call_spends_rho_and_no_entry_records_less(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], sql_url: str
 ) -> None:
     """A runner records the charge, and nothing for a budget with another accounting."""

@@ -98,7 +98,7 @@ def test_refused_inside_begin_before_anything_is_spent(
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
 
 
-def test_what_fails_after_the_spending_stays_spent(
+def test_failures_after_spending_do_not_refund(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
     """Everything that a call did is rolled back, except the spending."""
@@ -163,7 +163,7 @@ def test_epsilon_is_a_number_above_0(
     assert spent(run_sql) == (0.0, 0)
 
 
-def test_nobody_but_the_owner_writes_budgets(
+def test_only_the_owner_writes_budgets(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
     anna = connect(sql_role("anna"))
@@ -239,7 +239,7 @@ def test_a_release_is_recorded_with_its_own_spending_alone(
         anna.execute("ROLLBACK")
 
 
-def test_a_hostile_search_path_runs_nobody_elses_code(
+def test_a_hostile_search_path_runs_no_foreign_code(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
     """Mallory's functions, operators, types and tables come first in the caller's path."""
@@ -306,7 +306,7 @@ def test_values_end_no_run(run_sql: Run, sql_url: str, connect: Connect) -> None
     assert dbanon.verify(sql_url, "release.odd").unchanged
 
 
-def test_nothing_unpaid_is_told(
+def test_nothing_is_revealed_without_spending(
     run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, budget: None
 ) -> None:
     """No value and no exact statistic of the source in ledger, log, notices or errors."""

@@ -74,7 +74,7 @@ def test_exact_means_need_a_table_of_labels(run_sql: Run) -> None:
     assert 4 <= k < smallest
 
 
-def test_verify_says_that_it_counts_rows(run_sql: Run, connect: Any) -> None:
+def test_verify_reports_that_it_counts_rows(run_sql: Run, connect: Any) -> None:
     run_sql(VISITS)
     run_sql(CALL, "{}")
     connection = connect()
@@ -164,7 +164,7 @@ def test_classes_hold_persons(run_sql: Run) -> None:
     assert (fewest, most) == (5, 1)
 
 
-def test_null_is_nobody(run_sql: Run) -> None:
+def test_null_is_no_person(run_sql: Run) -> None:
     run_sql(VISITS)
     run_sql("UPDATE app.visits SET patient = NULL WHERE id = 7")
     with pytest.raises(psycopg.Error, match='"patient" holds NULL in 1 of 300 rows') as failure:

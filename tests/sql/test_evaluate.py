@@ -113,7 +113,7 @@ def test_of_a_release_that_was_not_evaluated(run_sql: Run) -> None:
     assert run_sql("SELECT evaluation FROM release.p_summary") == [(None,)]
 
 
-def test_the_summary_has_it_without_counts_of_few(run_sql: Run) -> None:
+def test_the_summary_has_it_without_small_counts(run_sql: Run) -> None:
     run_sql(PEOPLE)
     run_sql("UPDATE app.people SET age = NULL WHERE id < 3")
     run_sql(

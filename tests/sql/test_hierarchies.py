@@ -33,7 +33,7 @@ def _load(run_sql: Run) -> None:
         run_sql(statement)
 
 
-def test_what_one_door_stores_the_other_finds(run_sql: Run, sql_url: str) -> None:
+def test_all_doors_share_stored_hierarchies(run_sql: Run, sql_url: str) -> None:
     _load(run_sql)
     [(leaves, height, sha256)] = run_sql(
         "SELECT * FROM dbanon.store_hierarchy('towns', '{\"table\": \"app.tree\"}',"

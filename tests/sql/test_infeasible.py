@@ -175,7 +175,7 @@ def by_command(url: str, case: InfeasibleCase) -> tuple[str, str]:
 
 @pytest.mark.parametrize("door", [by_sql, by_python, by_command], ids=lambda door: door.__name__)
 @pytest.mark.parametrize("name", CASES)
-def test_what_cannot_be_is_said(
+def test_infeasible_requests_are_explained(
     run_sql: Run, sql_url: str, name: str, door: Callable[[str, InfeasibleCase], tuple[str, str]]
 ) -> None:
     case = CASES[name]

@@ -299,7 +299,7 @@ def test_a_python_that_the_server_cannot_use_is_refused(
         (backend_path / "dbanon").chmod(0o755)
 
 
-def test_an_editable_install_is_told_the_servers_python(
+def test_an_editable_install_reports_the_servers_python(
     fresh: Callable[[], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sql_server: Server
 ) -> None:
     url = fresh()
@@ -316,7 +316,7 @@ def test_an_editable_install_is_told_the_servers_python(
     )
 
 
-def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str) -> None:
+def test_the_backend_imports_only_numpy(sql_server: Server, sql_url: str) -> None:
     sql_server.execute(
         "CREATE FUNCTION app.imported() RETURNS text LANGUAGE plpython3u AS"
         " $$ import json, sys; return json.dumps(sorted({m.partition('.')[0] for m in"
@@ -334,7 +334,7 @@ def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str)
     assert not foreign & set(json.loads(modules))
 
 
-def test_the_server_says_where_its_extensions_are(
+def test_the_server_reports_its_extension_directory(
     sql_server: Server,
     fresh: Callable[[], str],
     backend_path: Path,

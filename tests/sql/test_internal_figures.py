@@ -196,7 +196,7 @@ def test_a_view_of_another_role_is_not_read(run_sql: Run, sql_url: str) -> None:
         dbanon.show(engine, "release.p", internal=True)
 
 
-def test_a_restored_ledger_answers_nobody_but_superusers_until_it_is_attached(
+def test_only_superusers_can_use_a_restored_ledger_until_it_is_attached(
     run_sql: Run, published: tuple[str, set[str]]
 ) -> None:
     publisher, _ = published

@@ -50,7 +50,7 @@ def plainly(run_sql: Run, *outputs: str) -> tuple[int, int, int]:
     return len(class_sizes), sum(size < 5 for size in class_sizes), class_sizes.count(1)
 
 
-def test_a_warning_says_what_is_exposed(run_sql: Run, connect: Connect, sql_url: str) -> None:
+def test_a_warning_names_the_exposure(run_sql: Run, connect: Connect, sql_url: str) -> None:
     notices: list[tuple[str | None, str]] = []
     session = connect(sql_url)
     session.add_notice_handler(lambda d: notices.append((d.severity, str(d.message_primary))))
@@ -110,7 +110,7 @@ def test_no_reader_sees_persons(
             connect(reader).execute("SELECT persons FROM dbanon.release_person")
 
 
-def test_persons_that_a_caller_brings_ask_nothing_of_others(
+def test_persons_passed_by_a_caller_reveal_nothing(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """A role that may not read a source learns nothing of its persons and records none."""
@@ -175,7 +175,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     assert (recorded["earlier"], recorded["releases"], "not_measured" in recorded) == (1, 2, False)
 
 
-def test_whoever_reads_the_source_can_forge_and_stop_nothing(
+def test_readers_of_the_source_can_forge_and_block_nothing(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     """A record with arbitrary bytes: later releases are counted, or report missing ones."""

@@ -66,7 +66,7 @@ def test_the_setting_is_as_it_was(connect: Connect, setting: str, call: str) -> 
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("relation", ["app.people", "release.p"])
-def test_a_client_waits_as_long_as_its_connection_says(
+def test_a_client_waits_as_long_as_its_connection_allows(
     connect: Connect, sql_url: str, relation: str
 ) -> None:
     url = f"{sql_url}{'&' if '?' in sql_url else '?'}"

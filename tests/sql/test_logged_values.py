@@ -129,7 +129,9 @@ def test_nor_does_a_failure(run_sql: Run, connect: Connect, sql_server: Server, 
     assert not _traces(sql_server.log_text(before))
 
 
-def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+def test_a_value_is_not_passed_to_other_calls(
+    run_sql: Run, connect: Connect, sql_role: Role
+) -> None:
     _load(run_sql)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people TO anna")
@@ -145,7 +147,7 @@ def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_ro
         outsider.execute(b"SELECT dbanon._given(0)")
 
 
-def test_a_client_that_uses_what_is_installed(
+def test_a_client_with_installed_functions(
     run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, sql_role: Role
 ) -> None:
     """Options are never part of a statement, so the ledger entry is not logged either."""

@@ -111,7 +111,7 @@ def test_new_readers_get_through(
 
 
 @pytest.mark.parametrize("door", ["sql"], indirect=True)
-def test_a_reader_of_the_summary_holds_up_both_or_none(
+def test_a_reader_of_the_summary_delays_both_or_neither(
     connect: Connect, run_sql: Run, replace: Replace
 ) -> None:
     """The client writes no summary. A summary with an index is recreated."""
@@ -135,7 +135,7 @@ def test_a_reader_of_the_summary_holds_up_both_or_none(
 
 
 @pytest.mark.parametrize("door", ["sql"], indirect=True)
-def test_a_reader_of_the_summary_holds_up_no_release(
+def test_a_reader_of_the_summary_delays_no_release(
     connect: Connect, run_sql: Run, replace: Replace
 ) -> None:
     reader = connect()
@@ -147,7 +147,7 @@ def test_a_reader_of_the_summary_holds_up_no_release(
 
 
 @pytest.mark.parametrize("door", ["client"], indirect=True)
-def test_a_reader_that_stays_is_told_of(
+def test_a_reader_that_stays_is_reported(
     connect: Connect, run_sql: Run, replace: Replace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time limit cannot be changed inside the server; the code is the same."""
@@ -165,7 +165,7 @@ def test_a_reader_that_stays_is_told_of(
 
 
 @pytest.mark.parametrize(("door", "kind"), [("sql", "view")], indirect=True)
-def test_gc_passes_over_what_is_read(connect: Connect, run_sql: Run, replace: Replace) -> None:
+def test_gc_skips_tables_in_use(connect: Connect, run_sql: Run, replace: Replace) -> None:
     """Views have old tables, whichever interface created them."""
     for k in (4, 5):
         replace(k)

@@ -16,7 +16,7 @@ PEOPLE = (
 )
 
 
-def test_a_lost_column_is_told_in_a_notice(
+def test_a_lost_column_is_reported_in_a_notice(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     for statement in PEOPLE:

@@ -25,7 +25,7 @@ DELTA = json.dumps({"delta_disclosure": {"ill": 1.0}})
 
 
 @pytest.mark.parametrize("width", [1, 5, 10])
-def test_what_is_written_keeps_to_it(run_sql: Run, width: int) -> None:
+def test_written_classes_satisfy_it(run_sql: Run, width: int) -> None:
     run_sql(PEOPLE.format(width=width))
     run_sql(
         "SELECT dbanon.mdav('app.people', 'release.p', '{age}', 3, sensitive => '{ill}',"

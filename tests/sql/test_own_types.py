@@ -101,7 +101,7 @@ def test_own_types_and_a_superusers_stay(
         assert run_sql(f"SELECT DISTINCT format('%s', feeling) FROM {relation}") == [("glad",)]
 
 
-def test_a_publisher_releases_what_an_owner_has_types_for(
+def test_a_publisher_releases_the_types_of_an_owner(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
     """As base types: the owner's checks and casts are not run."""

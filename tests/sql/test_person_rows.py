@@ -28,7 +28,7 @@ FEWEST = (
 )
 
 
-def test_k_persons_are_in_each_class_and_a_warning_says_what_can_be_joined(
+def test_k_persons_per_class_and_a_warning_about_joins(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     for statement in VISITS:

@@ -64,7 +64,7 @@ def test_a_release_of_a_client_is_refreshed_where_sql_can(run_sql: Run, sql_url:
     assert dbanon.refresh(sql_url, "release.person").rows_in == 130
 
 
-def test_rights_that_were_lost_are_missed(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+def test_lost_rights_are_reported(run_sql: Run, connect: Connect, sql_role: Role) -> None:
     run_sql(PERSON)
     run_sql(DECLARE)
     url = sql_role("anna")
@@ -125,7 +125,9 @@ def test_an_entry_of_another_role_is_not_run(
     refused(connect(sql_url), REFRESH, "42P01")
 
 
-def test_what_is_no_release_and_null(run_sql: Run, connect: Connect, sql_url: str) -> None:
+def test_relations_that_are_no_release_and_null(
+    run_sql: Run, connect: Connect, sql_url: str
+) -> None:
     run_sql(PERSON)
     session = connect(sql_url)
     refused(session, "SELECT dbanon.refresh('app.person')", "42P01")

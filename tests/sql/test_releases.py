@@ -29,7 +29,7 @@ TABLE = CALL.format("nulls => 'error'")
 RELATIONS = "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace ORDER BY 1"
 
 
-def test_all_of_a_release_goes_and_nothing_else(run_sql: Run, sql_url: str) -> None:
+def test_dropping_a_release_removes_only_its_objects(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
     run_sql(VIEW)
     [(earlier,)] = run_sql("SELECT relation_name FROM dbanon.release")
@@ -69,7 +69,7 @@ def test_a_client_drops_the_summary_too(run_sql: Run, sql_url: str, call: str) -
     assert run_sql("SELECT state FROM dbanon.releases()") == [("current",), ("superseded",)]
 
 
-def test_what_is_not_ours_or_shown_elsewhere_stays(
+def test_foreign_and_published_objects_stay(
     run_sql: Run, sql_url: str, connect: Connect, sql_role: Role
 ) -> None:
     run_sql(PEOPLE)

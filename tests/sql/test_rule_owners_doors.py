@@ -90,7 +90,7 @@ def test_at_every_door(
     assert run_sql("SELECT to_regclass('release.q')") == [(None,)]
 
 
-def test_hints_work_as_they_are(
+def test_hints_work_when_copied(
     roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any, monkeypatch: Any
 ) -> None:
     """For the command line and Python, with a table name that needs all kinds of quoting."""

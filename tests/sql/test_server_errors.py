@@ -91,6 +91,6 @@ def test_a_column_that_is_dropped_during_the_wait(
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("where", ["nobody > 1", "EXISTS (SELECT FROM app.nobody)"])
-def test_a_condition_over_what_is_not_there_is_no_change(sql_url: str, where: str) -> None:
+def test_a_condition_on_missing_columns_is_no_change(sql_url: str, where: str) -> None:
     with pytest.raises(InvalidParameter, match="does not accept the condition"):
         release(sql_url, where=where)

@@ -26,7 +26,7 @@ def path(sql_url: str) -> str:
 
 
 @pytest.mark.parametrize("name", list(POSTGRESQL))
-def test_functions_tell_apart_what_readers_do(run_sql: Run, path: str, name: str) -> None:
+def test_functions_distinguish_the_values_readers_see(run_sql: Run, path: str, name: str) -> None:
     values = POSTGRESQL[name]
     for statement in values.before:
         run_sql(statement, url=path)
@@ -45,7 +45,7 @@ def test_functions_tell_apart_what_readers_do(run_sql: Run, path: str, name: str
 
 
 @pytest.mark.parametrize("kind", list(SPELLINGS))
-def test_values_that_are_shown_alike_are_one(run_sql: Run, kind: str) -> None:
+def test_values_displayed_equally_are_equal(run_sql: Run, kind: str) -> None:
     rare, common = SPELLINGS[kind]
     run_sql(
         f"CREATE TABLE app.equal AS SELECT CASE g WHEN 0 THEN {rare}::{kind}"
@@ -54,7 +54,7 @@ def test_values_that_are_shown_alike_are_one(run_sql: Run, kind: str) -> None:
     assert run_sql("SELECT dbanon.k_anonymity('app.equal', '{x}')") == [(40,)]
 
 
-def test_a_set_holds_of_what_readers_see(run_sql: Run, sql_url: str) -> None:
+def test_column_sets_are_checked_on_the_values_readers_see(run_sql: Run, sql_url: str) -> None:
     run_sql(
         "CREATE TABLE app.equal AS SELECT g AS id, 20 + g % 10 AS age,"
         " CASE g WHEN 0 THEN 7.50 ELSE 7.5 END AS x FROM generate_series(0, 39) AS g"

@@ -69,9 +69,7 @@ def test_partitions_are_looked_at(run_sql: Run, sql_url: str) -> None:
     assert listed_as_stale(run_sql, sql_url) is True
 
 
-def test_of_views_and_counters_that_were_set_back_nothing_is_said(
-    run_sql: Run, sql_url: str
-) -> None:
+def test_staleness_is_unknown_for_views_and_reset_counters(run_sql: Run, sql_url: str) -> None:
     write(run_sql, PERSON)
     run_sql("CREATE VIEW app.shown AS SELECT person_id, age FROM app.person")
     run_sql(
@@ -94,7 +92,7 @@ def test_a_refreshed_release_is_not_stale(run_sql: Run, sql_url: str) -> None:
     assert listed_as_stale(run_sql, sql_url) is False
 
 
-def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
+def test_exact_staleness_uses_the_rows(run_sql: Run, sql_url: str) -> None:
     """A write that leaves the read values unchanged does not make a release stale; others do."""
     write(run_sql, PERSON)
     exact = STALENESS.replace("releases()", "releases(exact => true)")

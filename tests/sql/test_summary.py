@@ -129,7 +129,7 @@ def test_a_client_rewrites_the_summary_of_a_release(
     ]
 
 
-def test_a_client_makes_no_summary_where_there_is_none(run_sql: Run, sql_url: str) -> None:
+def test_a_client_creates_no_missing_summary(run_sql: Run, sql_url: str) -> None:
     run_sql("CREATE TABLE app.people AS SELECT g % 9 AS a FROM generate_series(1, 90) AS g")
     arguments = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5, "if_exists": "replace"}
     for output in ("release.p", "release.p"):

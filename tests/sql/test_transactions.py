@@ -146,7 +146,7 @@ def test_read_committed_with_a_writer(run_sql: Run, connect: Connect) -> None:
     assert len(seen) > 1
 
 
-def test_a_name_of_staging_that_is_taken_is_refused(run_sql: Run, connect: Connect) -> None:
+def test_a_used_staging_name_is_refused(run_sql: Run, connect: Connect) -> None:
     run_sql(PEOPLE)
     connection = connect()
     for trap in ("TABLE dbanon_labels (x integer)", "VIEW dbanon_source AS SELECT 1 AS a"):

@@ -92,7 +92,7 @@ def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
     assert [sum(c is None for _, c in rows) for rows in assignments] == [6, 6]
 
 
-def test_the_budget_is_none_unless_told(run_sql: Run) -> None:
+def test_the_default_budget_is_none(run_sql: Run) -> None:
     run_sql(TABLE.format("plain"))
     for call in (
         "dbanon.classes('app.plain', 'mdav', '{age}', 3, '{\"nulls\": \"suppress\"}')",

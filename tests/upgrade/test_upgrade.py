@@ -298,7 +298,7 @@ def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Ser
     "name",
     ["anonymize", "check_hierarchy", "classes", "store_hierarchy", "suggest_hierarchy", "check"],
 )
-def test_old_functions_say_what_to_do(name: str) -> None:
+def test_old_functions_explain_the_upgrade(name: str) -> None:
     """Functions of 0.1.0 call this package until the database is upgraded."""
     scope: dict[str, Any] = {}
     exec("from dbanon import plpython", scope)

@@ -62,7 +62,7 @@ def test_accessible_and_silent(
     opened.context.close()
 
 
-def test_its_policy_stops_what_is_planted(browser: Any, file: Path, tmp_path: Path) -> None:
+def test_its_policy_stops_planted_content(browser: Any, file: Path, tmp_path: Path) -> None:
     """Even if escaping had a hole, nothing would run and nothing would be displayed."""
     (tmp_path / "x.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9"/>')
     hole = "<main><script>document.title = 'run'</script><img src='x.svg'>"

@@ -110,7 +110,7 @@ def test_its_parts_in_their_order(text: str) -> None:
     assert {link["href"] for link in outline.of("a")} <= {f"#{name}" for name in named if name}
 
 
-def test_what_it_says(full_release: Release, text: str) -> None:
+def test_contents_of_the_page(full_release: Release, text: str) -> None:
     report = full_release.report
     for expected in (
         str(report.release_id),
@@ -189,7 +189,7 @@ def test_every_bin_holds_many_rows(full_release: Release) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 4, 7])
-def test_a_picture_that_would_tell_more_is_not_drawn(full_release: Release, rows: int) -> None:
+def test_a_picture_that_would_reveal_more_is_refused(full_release: Release, rows: int) -> None:
     for distribution in full_release.look.distributions:
         fake = replace(
             distribution, bars=(*distribution.bars[:-1], replace(distribution.bars[-1], rows=rows))
@@ -232,14 +232,14 @@ def test_a_release_without_evaluation(full_release: Release) -> None:
     assert "It was not evaluated further: there was too little memory for it." in failed
 
 
-def test_what_the_ledger_does_not_hold_is_named(full_release: Release) -> None:
+def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
     later = page(full_release.look.recorded.report, look=full_release.look)
     assert "which does not have: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
     assert "which does not have" not in page(full_release.report, look=full_release.look)
 
 
-def test_an_evaluation_that_the_ledger_holds_is_told(full_release: Release) -> None:
+def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
     evaluated = make_release(evaluated=False, evaluate=True)
     assert evaluated.report.evaluation is not None
     recorded = evaluated.look.recorded.report.evaluation
@@ -302,7 +302,7 @@ def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
     assert "k counts persons" in text
 
 
-def test_few_rows_are_told_as_a_range() -> None:
+def test_small_counts_are_shown_as_a_range() -> None:
     release = make_release(evaluated=False)
     few = replace(release.report, counts=replace(release.report.counts, rows_in=403, suppressed=3))
     text = page(few, look=release.look)
@@ -316,7 +316,7 @@ def correlations(evaluation: Any, rows: int) -> str:
 
 
 @pytest.mark.slow
-def test_correlations_of_few_rows_are_not_told(full_release: Release) -> None:
+def test_correlations_of_few_rows_are_withheld(full_release: Release) -> None:
     evaluation = full_release.report.evaluation
     row = re.compile(r"<code>correlation_loss</code>.*?>0\.\d\d<.*?</tr>", re.S)
     assert row.search(correlations(evaluation, 90))
@@ -342,7 +342,7 @@ def labels() -> Release:
     )
 
 
-def test_what_labels_make_0_or_1_is_no_figure(labels: Release) -> None:
+def test_measures_fixed_by_labels_are_omitted(labels: Release) -> None:
     """These used to be bars: full for a risk of 1, empty for a loss of 0 although a third
     was lost.
     """
@@ -382,7 +382,7 @@ def test_measures_that_say_nothing_are_left_out(labels: Release) -> None:
     assert "Left out, as no column of numbers is released as numbers: sse_loss, " in text
 
 
-def test_it_says_when_it_was_counted(full_release: Release) -> None:
+def test_the_page_dates_its_counts(full_release: Release) -> None:
     then = full_release.report.created_at
     text = page(full_release.report, look=full_release.look)
     assert f"Counted on {then[:10]} {then[11:16]} UTC on what was written" in text
@@ -390,7 +390,7 @@ def test_it_says_when_it_was_counted(full_release: Release) -> None:
 
 
 @pytest.mark.slow
-def test_what_can_be_counted_again_is_what_was_counted() -> None:
+def test_queries_recount_the_reported_figures() -> None:
     visible = unescape(
         page((rows_release := make_release(evaluated=False)).report, look=rows_release.look)
     )
@@ -415,7 +415,7 @@ def test_what_can_be_counted_again_is_what_was_counted() -> None:
     assert f"of whole rows the smallest class {per_attribute.report.k_rows}." in visible
 
 
-def test_nulls_that_were_withheld_are_not_none(full_release: Release) -> None:
+def test_withheld_nulls_are_reported(full_release: Release) -> None:
     def nulls_text(**changes: Any) -> str:
         report = full_release.report.found(nulls=changes.pop("nulls"))
         counts = replace(report.counts, **changes)
@@ -429,7 +429,7 @@ def test_nulls_that_were_withheld_are_not_none(full_release: Release) -> None:
     assert nulls_text(nulls="category", rows=rows) == "30, each NULL released as a value"
 
 
-def test_paths_of_the_server_are_not_told(full_release: Release) -> None:
+def test_server_paths_are_not_revealed(full_release: Release) -> None:
     exports = [{"path": "/srv/secret/out/people.csv", "format": "csv", "bytes": 12, "sha256": "ab"}]
     text = page(full_release.report.found(exports=exports), look=full_release.look)
     assert "/srv" not in text
@@ -437,7 +437,7 @@ def test_paths_of_the_server_are_not_told(full_release: Release) -> None:
     assert "people.csv, 12 bytes, SHA-256 ab" in text
 
 
-def test_who_gets_it_and_what_for(full_release: Release) -> None:
+def test_recipient_and_purpose(full_release: Release) -> None:
     assert "signature" not in page(full_release.report, look=full_release.look)
     handed = {"recipient": HOSTILE[0], "purpose": "\u202ea study"}
     outline = Outline(page(full_release.report, look=full_release.look, handed=handed))
@@ -446,7 +446,7 @@ def test_who_gets_it_and_what_for(full_release: Release) -> None:
     assert outline.texts_of("dt")[-3:] == ["place and date", "name", "signature"]
 
 
-def test_each_figure_on_top_says_what_it_is(full_release: Release, text: str) -> None:
+def test_each_headline_figure_has_a_label(full_release: Release, text: str) -> None:
     cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
     assert len(cards) == 6
     assert all(re.search(r'class="means">[^<]{20,}\.</span>', card) for card in cards)

@@ -30,7 +30,7 @@ TABLES = [STRANGE_NAMES[first : first + AT_ONCE] for first in range(0, len(STRAN
 
 
 @pytest.mark.parametrize("names", TABLES, ids=ascii)
-def test_check_takes_what_init_writes_of_any_name(names: list[str], tmp_path: Path) -> None:
+def test_check_accepts_job_files_of_init_for_any_name(names: list[str], tmp_path: Path) -> None:
     """Also part of longer names, including those of the entity and the key."""
     path = tmp_path / "a.duckdb"
     quoted = ['"' + name.replace('"', '""') for name in names]

@@ -139,7 +139,7 @@ def test_a_first_run_that_fails_has_no_success(people: DuckdbDatabase, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_that_began_and_did_not_end_is_told_from_others(
+def test_an_unfinished_run_is_distinguished_from_others(
     people: DuckdbDatabase, tmp_path: Path, number: signal.Signals
 ) -> None:
     path, file = tmp_path / "x.prom", write(tmp_path, job())
@@ -169,7 +169,7 @@ def test_a_job_that_runs_already_is_no_failure(people: DuckdbDatabase, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nulls", [1, 2, 3])
-def test_counts_below_k_are_not_told(people: DuckdbDatabase, tmp_path: Path, nulls: int) -> None:
+def test_counts_below_k_are_withheld(people: DuckdbDatabase, tmp_path: Path, nulls: int) -> None:
     people.execute(f"UPDATE people SET age = NULL WHERE id <= {nulls}")
     path = tmp_path / "x.prom"
     file = write(tmp_path, job(), defaults="{k: 3, nulls: suppress, max_suppression: 0.2}")
@@ -282,7 +282,7 @@ def expressions() -> Sequence[Any]:
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
-def test_the_alerts_are_of_metrics_that_there_are() -> None:
+def test_the_alerts_use_existing_metrics() -> None:
     rules = expressions()
     assert len(rules) >= 2
     for rule in rules:

@@ -30,7 +30,7 @@ FAILED = Outcome.failed("people", TooFewRecords("There are 3 rows."))
 WRITE = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
 
 
-def test_an_outcome_tells_no_more_than_its_fields() -> None:
+def test_an_outcome_reveals_only_its_fields() -> None:
     assert (FAILED.event, SKIPPED.event) == ("failure", "skipped")
     assert FAILED.fields == {
         "job": "people",
@@ -43,7 +43,7 @@ def test_an_outcome_tells_no_more_than_its_fields() -> None:
     assert (odd.event, odd.exit_code, odd.code) == ("failure", 1, "unexpected")
 
 
-def test_a_command_gets_its_words_as_they_are(tmp_path: Path) -> None:
+def test_a_command_gets_its_arguments_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "it's $(touch no); told.json"
     words = ["{job}", "x{code}y", "{exit}", "{release}", "$HOME; `id` | cat > {job}", "a b"]
     command = (sys.executable, "-c", WRITE, str(file), *words)
@@ -62,7 +62,7 @@ def test_a_command_gets_its_words_as_they_are(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_what_a_command_says_is_not_our_output(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_commands_output_is_not_ours(capfd: pytest.CaptureFixture[str]) -> None:
     chatty = (sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)")
     notify((Notice(("failure",), chatty),), FAILED)
     assert capfd.readouterr() == ("", "")
@@ -77,7 +77,7 @@ def test_a_command_that_fails_is_a_warning(command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_has_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_has_a_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert outcomes._SECONDS == 10
     monkeypatch.setattr(outcomes, "_SECONDS", 0.5)
     late = tmp_path / "late"
@@ -181,7 +181,7 @@ def test_no_other_url_is_opened(url: str) -> None:
     assert "hush-hush" not in str(warned[0].message)
 
 
-def test_a_certificate_that_nobody_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untrusted_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with https(tmp_path, monkeypatch) as (url, requests):
         monkeypatch.delenv("SSL_CERT_FILE")
         with pytest.warns(NotTold, match="webhook"):

@@ -49,7 +49,7 @@ def test_there_are_many() -> None:
     assert len({wrong.text for wrong in WRONG}) == len(WRONG)
 
 
-def test_all_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     text = RIGHT
     for old, new in (
         ("version: 1", "version: 9"),
@@ -139,7 +139,7 @@ MESSAGES = (
 )
 
 
-def test_really_all_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_two_jobs_are_reported_at_once(tmp_path: Path) -> None:
     done = check(tmp_path, ALL_WRONG)
     assert done.exit_code == 2
     assert [text for text in MESSAGES if text not in done.stderr] == []
@@ -166,7 +166,7 @@ def test_urls_that_are_right(tmp_path: Path, url: str) -> None:
     assert done.exit_code == 0, done.stderr
 
 
-def test_two_jobs_of_one_name(tmp_path: Path) -> None:
+def test_two_jobs_with_the_same_name(tmp_path: Path) -> None:
     job = RIGHT[RIGHT.index("  - name") :]
     done = check(tmp_path, RIGHT + job)
     assert done.exit_code == 2
@@ -187,14 +187,14 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
     ],
     ids=["empty", "comment", "scalar", "list", "encoding", "large", "deep", "digits"],
 )
-def test_what_is_no_job_file(tmp_path: Path, text: bytes, message: str) -> None:
+def test_files_that_are_no_job_file(tmp_path: Path, text: bytes, message: str) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
     assert message in done.stderr
     assert isinstance(done.exception, SystemExit)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["check", str(tmp_path / "no.yaml")])
     assert done.exit_code == 2
     assert "cannot be read" in done.stderr

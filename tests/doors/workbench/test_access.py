@@ -73,7 +73,7 @@ def test_the_key_becomes_a_cookie_and_leaves_the_address_at_once(client: Client)
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "é", "\udcff", None])
-def test_without_a_key_nothing_is_told(client: Client, wrong: str | None) -> None:
+def test_without_a_key_nothing_is_revealed(client: Client, wrong: str | None) -> None:
     key = client.access.key[:-1] if wrong is None else wrong
     bare = {"host": [HOST]}
     for target, headers in (
@@ -152,7 +152,7 @@ def test_another_page_sends_no_form(client: Client, headers: dict[str, Any]) -> 
     assert client.routes.bench.tasks.current is None
 
 
-def test_a_form_needs_its_key_and_nothing_changes_by_looking(client: Client) -> None:
+def test_forms_need_their_key_and_pages_change_nothing(client: Client) -> None:
     for form in ("", "wrong", client.access.cookie, client.access.key):
         assert client.post("look", {"form": form}).status == 403
     for name in ("look", "cancel", "sweep", "run", "choose"):
@@ -185,7 +185,7 @@ def test_a_broken_form_is_refused(client: Client, body: bytes) -> None:
 @pytest.mark.parametrize(
     "name", ["../state.py", "..%2fstate.py", "workbench.html.j2", "report.css/..", "report", "a/b"]
 )
-def test_no_other_file_is_told(client: Client, name: str) -> None:
+def test_other_files_are_not_reported(client: Client, name: str) -> None:
     assert client.get(name).status == 404
 
 
@@ -209,7 +209,7 @@ def test_pages_have_no_script_but_their_own(client: Client) -> None:
     assert not re.search(r"\son\w+=|style=|javascript:|https?:", page)
 
 
-def test_an_error_of_ours_says_where_and_no_more(
+def test_an_internal_error_reports_only_its_location(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*arguments: Any) -> None:

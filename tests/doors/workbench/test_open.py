@@ -112,7 +112,7 @@ STRANGE: list[tuple[str, str, str]] = [
 ]
 
 
-def test_what_no_form_has_is_named(
+def test_options_without_a_form_are_listed(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Saving it from the forms would lose it."""
@@ -135,7 +135,7 @@ def test_what_no_form_has_is_named(
         opened(client, "below/people.yaml")
 
 
-def test_a_job_file_says_its_table_itself() -> None:
+def test_a_job_file_names_its_own_table() -> None:
     for words, why in (
         (["people.yaml", "--table", "people"], "leave out --table"),
         (["people.yaml", "--decimal", ","], "leave out --table"),

@@ -101,7 +101,7 @@ def test_cancelled_and_used_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_begun(folder: Path) -> None:
+def test_workbenches_that_cannot_start(folder: Path) -> None:
     """An unreachable database, whose password is never shown, and a port in use."""
     url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
     with process(folder, url, "--table", "people") as refused:

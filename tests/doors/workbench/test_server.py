@@ -69,7 +69,7 @@ def test_it_listens_on_the_loopback_alone(server: Server) -> None:
     assert server.port > 0
 
 
-def test_every_answer_has_all_headers(server: Server, requests: list[HttpRequest]) -> None:
+def test_every_response_has_all_headers(server: Server, requests: list[HttpRequest]) -> None:
     for request in (
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -115,7 +115,7 @@ def test_no_body_of_an_unknown_or_large_size(
 @pytest.mark.parametrize(
     "request_", [b"\x00\xff\r\n\r\n", b"\r\n\r\n", b"GET\r\n\r\n", b"A" * 70_000 + b"\r\n\r\n"]
 )
-def test_what_is_no_request(server: Server, requests: list[HttpRequest], request_: bytes) -> None:
+def test_malformed_requests(server: Server, requests: list[HttpRequest], request_: bytes) -> None:
     assert OK not in response_to(server, request_)
     assert requests == []
     assert response_to(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
@@ -131,7 +131,7 @@ def test_a_request_in_drops_ends_in_time(server: Server, requests: list[HttpRequ
     assert requests == []
 
 
-def test_a_reader_that_stops_holds_nothing(server: Server, requests: list[HttpRequest]) -> None:
+def test_a_reader_that_stops_blocks_nothing(server: Server, requests: list[HttpRequest]) -> None:
     with connected(server) as line:
         line.sendall(b"GET /long HTTP/1.1\r\n\r\n")
         time.sleep(0.1)
@@ -169,6 +169,6 @@ def until(seen: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def test_a_header_is_told_once_for_each_time(server: Server, requests: list[HttpRequest]) -> None:
+def test_repeated_headers_are_passed_as_a_list(server: Server, requests: list[HttpRequest]) -> None:
     response_to(server, b"GET / HTTP/1.1\r\nHost: a\r\nHOST: b\r\n\r\n")
     assert requests[0].headers["host"] == ["a", "b"]

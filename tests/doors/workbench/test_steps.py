@@ -18,7 +18,7 @@ from tests.doors.workbench.client import STEPS, Client, text_of, workbench
 from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 
-def test_what_is_known_is_not_tried_again(client: Client) -> None:
+def test_known_points_are_not_tried_again(client: Client) -> None:
     bench = client.routes.bench
     decided(client, **ROLES)
     swept(client)
@@ -99,9 +99,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".dbanon")]
 
 
-def test_a_tree_never_replaces_what_the_workbench_did_not_write(
-    client: Client, tmp_path: Path
-) -> None:
+def test_a_tree_never_replaces_foreign_files(client: Client, tmp_path: Path) -> None:
     """The form's box confirms the job file only: a table may have the name of a
     hierarchy's file.
     """
@@ -120,7 +118,7 @@ def test_a_tree_never_replaces_what_the_workbench_did_not_write(
     client.done("job", form)
 
 
-def test_a_release_of_one_try_withholds_as_it_was_tried(
+def test_a_release_withholds_the_same_as_its_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With NULLs, and without a comparison that could give a recommendation."""
@@ -234,7 +232,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_only_what_is_offered_is_taken(client: Client, tmp_path: Path) -> None:
+def test_only_offered_values_are_accepted(client: Client, tmp_path: Path) -> None:
     decided(client, **ROLES)
     complete_forms: dict[str, dict[str, Any]] = {
         "columns": client.form(client.page("columns"), "columns"),
@@ -249,7 +247,7 @@ def test_only_what_is_offered_is_taken(client: Client, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
 
 
-def test_what_becomes_of_nulls_is_tried_and_saved(
+def test_handling_of_nulls_is_tried_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
