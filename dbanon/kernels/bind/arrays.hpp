@@ -1,4 +1,4 @@
-// Arrays as functions take them and hand them to Python.
+// Arrays as functions accept them and return them to Python.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -20,7 +20,7 @@ using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
 // Records are counted in 32 bits.
 constexpr std::size_t kMostRecords = std::size_t{1} << 31;
 
-// What Python takes over once it is filled.
+// A buffer that Python takes ownership of once it is filled.
 template <class Value>
 class Buffer {
    public:

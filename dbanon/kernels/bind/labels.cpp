@@ -67,7 +67,7 @@ Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
     return copied(sizes);
 }
 
-// No class may be empty, no member anything but a record.
+// Requires non-empty classes, and members that are record indices.
 Grouped checked_classes(const Read<std::int64_t>& members, const Read<std::int64_t>& starts,
                         std::size_t n) {
     const Grouped classes{members.data(), members.shape(0), starts.data(), starts.shape(0)};

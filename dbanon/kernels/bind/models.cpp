@@ -1,4 +1,4 @@
-// Privacy models, as Python makes them and asks them.
+// Privacy models as Python objects.
 #include "mixed/models.hpp"
 
 #include <map>

@@ -43,7 +43,7 @@ std::tuple<Made<std::uint8_t>, Made<std::uint8_t>, Made<std::int64_t>> split(
     return {heads.given(), tails.given(), ends.given()};
 }
 
-// Ends must rise, and be within the bytes.
+// Ends must ascend and be within the bytes.
 Pieces checked_pieces(const Bytes& bytes, const Read<std::int64_t>& ends) {
     std::int64_t last = 0;
     bool fit = true;
@@ -65,7 +65,7 @@ void check_within(const Read<std::int64_t>& of, std::size_t from, std::size_t to
     if (!fit) throw nb::value_error("a row has a head or a tail that is none");
 }
 
-// What rows are put together from, piece by piece; it looks at all of it once.
+// The parts from which rows are joined, checked once.
 class RowJoin {
    public:
     RowJoin(std::size_t fields, Bytes heads, Read<std::int64_t> head_ends, Bytes tails,
@@ -165,7 +165,7 @@ Function at_address(std::uintptr_t address) {
     return reinterpret_cast<Function>(address);
 }
 
-// Takes rows from libpq, by the addresses of its functions.
+// Reads rows from libpq through the addresses of its functions.
 class PyCopyDrain {
    public:
     PyCopyDrain(std::uintptr_t connection, std::uintptr_t get_copy_data,

@@ -49,7 +49,7 @@ struct Boxes {
     }
 };
 
-// A node as one of 64 bits.
+// A node's bit in a 64-bit hash.
 inline std::uint64_t bit_of(std::int32_t node) {
     return std::uint64_t{1} << (static_cast<std::uint32_t>(node) * 2654435761u >> 26);
 }

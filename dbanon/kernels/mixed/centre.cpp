@@ -63,7 +63,8 @@ void Centre::add_level(std::size_t column, Cost step, std::int32_t shift,
     levels_.push_back({column, step, shift, std::move(nodes), none, none, 0});
 }
 
-// The sum of what m records are away from the new mean, squared, over the number of records before.
+// The squared length of the sum of m records relative to the new mean, divided by the previous
+// number of records.
 double Centre::leave(std::span<const std::int32_t> tuples) {
     const auto m = static_cast<double>(tuples.size()), before = static_cast<double>(count_);
     count_ -= static_cast<std::int32_t>(tuples.size());
@@ -160,7 +161,7 @@ Centre::Sum Centre::within(std::span<const std::int32_t> tuples) {
         sum += squares * m - Sum{all} * all;
     }
     for (Level& level : levels_) {
-        // Pairs, each counted twice, and as many records: those of one node.
+        // Pairs, each counted twice, plus the records themselves: those of one node.
         std::int64_t together = 0;
         for (const std::int32_t t : tuples) {
             together += 2 * std::int64_t{level.left[level.node(value(t, level.column))]++} + 1;
@@ -200,7 +201,7 @@ std::int32_t FarFromCentre::find(Work& work) {
         bounds_.pop_back();
         if (filled == 0) continue;
         work.left -= filled;
-        // Values that are no tuple's any more are looked up, too: they are codes all the same.
+        // Values without remaining tuples are looked up, too: their codes are valid.
         double distance[kLanes];
         centre_.distances(tree_.values(leaf), distance);
         double most = 0;

@@ -7,7 +7,7 @@ namespace dbanon {
 
 namespace {
 
-// Of distances: sums over 2^13 records have room in a double.
+// Of distances: sums over 2^13 records fit into a double.
 constexpr int kBits = 40;
 
 }  // namespace

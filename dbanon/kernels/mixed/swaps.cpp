@@ -5,7 +5,7 @@ namespace dbanon {
 namespace {
 
 constexpr std::size_t kPartners = 16;
-// Of a tuple that many classes hold, these are looked at.
+// If many classes contain a tuple, only these are examined.
 constexpr std::size_t kHolding = 8;
 
 }  // namespace
@@ -23,7 +23,7 @@ Swaps::Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std:
       changed_(class_tuples.classes.size(), 0),
       compared_(class_tuples.classes.size()) {}
 
-// The classes that hold most of the nearest tuples, the smaller number first in a tie.
+// The classes with most of the nearest tuples; in a tie the smaller number first.
 void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& work) {
     partners_.clear();
     a_.c = -1;
@@ -55,7 +55,7 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& wo
     near_.resize(count);
     std::sort(near_.begin(), near_.end());
     for (std::size_t i = 0; i < std::min(count, kPartners); ++i) partners_.push_back(near_[i].second);
-    // What it is not compared with now, it was compared with too long ago to matter.
+    // Classes not compared with now were last compared too long ago to matter.
     std::erase_if(compared_[c], [&](const Compared& entry) {
         return std::find(partners_.begin(), partners_.end(), entry.with) == partners_.end();
     });
@@ -63,7 +63,7 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& wo
     a_.tuples = 0;  // not loaded
 }
 
-// Whether nothing has changed in either since they were compared.
+// Whether neither has changed since they were compared.
 bool Swaps::compared(std::int32_t c, std::int32_t other) const {
     const std::int64_t last = std::max(changed_[c], changed_[other]);
     const auto seen = [&](std::int32_t of, std::int32_t with) {
@@ -100,7 +100,7 @@ void Swaps::load(Side& side, std::int32_t c) {
     for (std::size_t i = 0; i < count; ++i) {
         shapes_.set(side.alone(i), entries[i].first, entries[i].second);
     }
-    // Those before an entry, then those after it.
+    // Losses of the entries before each one, then of those after it.
     const std::size_t shape_index = side.whole();
     shapes_.copy(shape_index, side.alone(0));
     for (std::size_t i = 1; i < count; ++i) {
@@ -129,7 +129,7 @@ void Swaps::load(Side& side, std::int32_t c) {
     }
 }
 
-// The change that loses least, where that is less than now.
+// The change with the least loss, if that improves on the current one.
 bool Swaps::improve(Work& work) {
     work.left -= static_cast<std::int64_t>(a_.tuples * b_.tuples);
     Change best{shapes_.loss(a_.whole()) + shapes_.loss(b_.whole())};
@@ -166,7 +166,7 @@ void Swaps::swap(Change& best, Work& work) {
     }
 }
 
-// Moves take as many copies as can be spared; `from` becomes side a of the result.
+// Moves take as many copies as possible; `from` becomes side a of the result.
 Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most, Work& work) {
     Change best{most};
     const Cost spare = size(from) - k_;

@@ -37,7 +37,7 @@ class Swaps {
         const std::size_t first, most;
         std::int32_t c = -1;
         std::size_t tuples = 0;
-        std::vector<Cost> rest, each;  // without a tuple: the loss, and a lower bound with one more record
+        std::vector<Cost> rest, each;  // without a tuple: the loss, and a lower bound with another record
         std::vector<Count> counts;     // of the models
 
         std::size_t alone(std::size_t i) const { return first + i; }

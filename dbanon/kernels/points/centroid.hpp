@@ -1,7 +1,7 @@
-// The running centroid of the records that remain: the one stated way of keeping it, so that the
-// reference in tests/reference/methods.py gets the same bits.
+// The running centroid of the remaining records. The update rule is fixed, so that the reference in
+// tests/reference/methods.py gets the same bits.
 //
-// - The sum of each attribute is kept, and divided by the number of records on demand.
+// - The sum of each attribute is stored, and divided by the number of records on demand.
 // - The sum starts at zero and adds the remaining records in index order ("refresh") at the start of
 //   round 0, of every round whose number is a power of two, and of every round in which at most 7/8
 //   of the records of the last refresh are left.
@@ -22,7 +22,7 @@ class RunningCentroid {
     explicit RunningCentroid(const Table& table)
         : table_(table), sum_(width()), mean_(width()) {}
 
-    // `labels` is negative for the records that remain.
+    // `labels` is negative for remaining records.
     void begin_round(std::int64_t round, std::int32_t remaining) {
         remaining_ = remaining;
         const bool power = (round & (round - 1)) == 0;
@@ -72,7 +72,8 @@ class RunningCentroid {
     const double* mean() const { return mean_.data(); }
 
    private:
-    // The records kept from this place on, for some attributes: their sums stay in registers.
+    // Add the stored records from this index on, for a few attributes, so that sums stay in
+    // registers.
     template <int Some>
     void add(std::size_t j, std::int32_t from) {
         double sum[Some];

@@ -1,4 +1,4 @@
-// Owners of the memory behind the plain query structures of search.hpp.
+// Own the memory behind the plain query structures of search.hpp.
 #pragma once
 
 #include <algorithm>

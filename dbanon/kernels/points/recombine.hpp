@@ -113,7 +113,7 @@ class Recombine {
     int steps_left_ = 0;
     std::int64_t spent_ = 0;
 
-    // The region at hand.
+    // The current region.
     std::vector<std::int32_t> records_, place_;
     double region_loss_ = 0.0, region_reduced_ = 0.0;
     std::vector<Local> local_;
@@ -121,7 +121,7 @@ class Recombine {
     std::vector<std::vector<std::int32_t>> of_place_;
     Ascent around_;
     std::vector<std::int32_t> lack_, chosen_, best_;
-    double width_ = Mask::kRecords / 2;  // records of a region, about
+    double width_ = Mask::kRecords / 2;  // approximate number of records in a region
     double least_ = 0.0;
     std::int64_t effort_ = 0;  // classes visited by branch and bound
 };

@@ -88,7 +88,7 @@ void Recombine::collect() {
             bool inside = true;
             for (std::int32_t l = 0; l < size(at) && inside; ++l) {
                 const std::int32_t position = place_[members(at)[l]];
-                // Below x: it is there by another record.
+                // Only below x, since another record adds it otherwise.
                 inside = position >= static_cast<std::int32_t>(x);
                 if (inside) local.mask.add(position);
             }
@@ -225,7 +225,7 @@ bool Recombine::improve(Random& random) {
     best_.clear();
     branch(all, 0.0);
     spent_ += 2 * effort_;
-    // As wide as can be answered, mostly.
+    // As wide as possible while most regions can be solved.
     width_ = std::clamp(width_ * (effort_ > kEffort ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
     for (const std::int32_t at : best_) {
         for (std::int32_t i = 0; i < size(at); ++i) {

@@ -11,9 +11,9 @@ namespace {
 
 // Below this number of records scanning beats the tree.
 constexpr std::int32_t kFew = 512;
-// For each attribute (``spread_over``); below so many questions scanning takes less time than building the tree and
-// asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100). In
-// whole steps, which make scanning faster than walking, it is the second.
+// Per attribute (``spread_over``); for fewer queries scanning takes less time than building and
+// querying the tree (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to
+// 100). The second applies with integer steps, which make scanning faster than walking.
 constexpr double kFewQuestions = 250.0;
 constexpr double kFewInSteps = 750.0;
 // Sample size for estimating how many attributes matter.

@@ -29,7 +29,7 @@ class Records {
     virtual bool nearest(NearQuery& q, Work& work) = 0;
     virtual void begin(FarQuery& q) = 0;
     virtual bool farthest(FarQuery& q, Work& work) = 0;
-    // Both about the same point; begun by begin(near) and begin(far).
+    // Both queries about the same point; started by begin(near) and begin(far).
     virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
     // The farthest record from one of two points that move little between queries.
     virtual void begin_moving(FarQuery& q, int path) = 0;

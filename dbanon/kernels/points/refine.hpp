@@ -22,7 +22,7 @@ struct Effort {
 
 class Refine final : public ClassPools {
    public:
-    // As of ClassPools.
+    // As for ClassPools.
     Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const Effort& effort,
            std::unique_ptr<Apart> apart = nullptr);
 

@@ -22,7 +22,8 @@ struct FarPair {
     std::int64_t cost;
 };
 
-// The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
+// The two records of `ids` that are farthest apart (smallest indices in a tie), and the steps it
+// took.
 FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     // The distance of a pair is bounded by the sum of both distances from the middle of the box.
     const int p = table.p;
@@ -130,8 +131,7 @@ void Ward::begin(Members ids) {
     work_.left -= ends.cost;
     const Members around_r = take_around(table_, ids, ends.r, k_);
     const bool s_is_near_r = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();
-    // All records are in the class of r, for example because they are equal: any other class will
-    // do.
+    // All records are in the class of r, for example because they are equal: use any other class.
     const Members around_s = take_around(table_, ids, s_is_near_r ? ids.front() : ends.s, k_);
     add(around_r);
     add(around_s);

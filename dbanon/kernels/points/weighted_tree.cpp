@@ -9,7 +9,7 @@ namespace dbanon {
 namespace {
 
 constexpr std::int32_t kLeaf = 12;
-// Two nodes a level, and no more levels than a number has bits.
+// Two nodes per level, and no more levels than a number has bits.
 constexpr std::size_t kDepth = 128;
 
 }  // namespace
@@ -98,7 +98,7 @@ double WeightedTree::apart(const double* point, std::int32_t node) const {
     return sum;
 }
 
-// Calls keep(value, id) of all records that may be below the limit, which it tells.
+// Calls keep(value, id) for all records that may be below the limit, which it returns.
 template <class Keep>
 std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t first_position,
                                 Keep&& keep) const {
