@@ -26,12 +26,12 @@ class Buffer {
    public:
     explicit Buffer(std::size_t n) : data_(new Value[n ? n : 1]), n_(n) {}
     Value* data() { return data_.get(); }
-    Made<Value> given(std::size_t n) {
+    Made<Value> to_python(std::size_t n) {
         Value* data = data_.release();
         const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<Value*>(at); });
         return {data, {n}, owner};
     }
-    Made<Value> given() { return given(n_); }
+    Made<Value> to_python() { return to_python(n_); }
 
    private:
     std::unique_ptr<Value[]> data_;

@@ -40,7 +40,7 @@ std::tuple<Made<std::uint8_t>, Made<std::uint8_t>, Made<std::int64_t>> split(
         const nb::gil_scoped_release release;
         split_rows(bytes.data(), count, shape, heads.data(), tails.data(), ends.data());
     }
-    return {heads.given(), tails.given(), ends.given()};
+    return {heads.to_python(), tails.to_python(), ends.to_python()};
 }
 
 // Ends must ascend and be within the bytes.
@@ -97,7 +97,7 @@ class RowJoin {
             join_rows(static_cast<std::int16_t>(fields_), head_pieces_, heads, tail_pieces_, tails,
                       to - from, rows.data());
         }
-        return rows.given();
+        return rows.to_python();
     }
 
    private:
@@ -136,7 +136,7 @@ std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
         shuffle_classes(all, classes.data(), count, words.data(), first, places.data(),
                         records.data());
     }
-    return {places.given(), records.given()};
+    return {places.to_python(), records.to_python()};
 }
 
 nb::bytes integers(Read<std::int64_t> values) {

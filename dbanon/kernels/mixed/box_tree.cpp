@@ -16,7 +16,7 @@ void BoxTree::ask(const double* ends, const std::int32_t* nodes) {
         if (column.number()) continue;
         const std::int32_t node = nodes[tree];
         path_.resize(static_cast<std::size_t>(column.levels()));
-        column.way(node, path_.data(), 1);
+        column.path_to(node, path_.data(), 1);
         std::int32_t above = column.height(0);
         // Boxes may be inner nodes, which are not separated from queries below them.
         std::uint64_t ancestors = inner_[tree] ? bit_of(0) : 0;

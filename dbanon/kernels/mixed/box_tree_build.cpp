@@ -81,7 +81,7 @@ std::int32_t BoxTree::make_leaf(std::span<const std::int32_t> members, bool iden
         std::int32_t* code = codes_.row(leaf) + i;
         for (const BoxColumn& column : columns_) {
             if (column.number()) continue;
-            column.way(*node, code, kLanes);
+            column.path_to(*node, code, kLanes);
             code += column.levels() * kLanes;
             *code = column.height(*node++);
             code += kLanes;

@@ -15,7 +15,7 @@ BoxColumn::BoxColumn(std::vector<std::int32_t> parents)
     }
 }
 
-void BoxColumn::way(std::int32_t node, std::int32_t* path, std::size_t stride) const {
+void BoxColumn::path_to(std::int32_t node, std::int32_t* path, std::size_t stride) const {
     const std::int32_t node_depth = depths_[node];
     for (std::int32_t depth = levels_; depth > node_depth; --depth) {
         path[static_cast<std::size_t>(depth - 1) * stride] = node;

@@ -25,7 +25,7 @@ class BoxColumn {
     std::int32_t depth(std::int32_t node) const { return depths_[node]; }
     std::int32_t parent(std::int32_t node) const { return parents_[node]; }
     // The ancestor of a node at each depth from 1; the node itself below its depth; `stride` apart.
-    void way(std::int32_t node, std::int32_t* found, std::size_t stride) const;
+    void path_to(std::int32_t node, std::int32_t* found, std::size_t stride) const;
     // The depth of the lowest common ancestor of two nodes.
     std::int32_t common(std::int32_t a, std::int32_t b) const;
 

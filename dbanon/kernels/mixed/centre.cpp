@@ -74,17 +74,17 @@ double Centre::leave(std::span<const std::int32_t> tuples) {
         for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += value(t, c);
     }
     for (std::size_t c = 0; c < sums.size(); ++c) sums_[c] -= sums[c];
-    std::vector<std::int64_t> within(levels_.size(), 0), beside(levels_.size(), 0);
+    std::vector<std::int64_t> joint_sums(levels_.size(), 0), node_sums(levels_.size(), 0);
     for (std::size_t l = 0; l < levels_.size(); ++l) {
         Level& level = levels_[l];
         for (const std::int32_t t : tuples) {
             const std::int32_t node = level.node(value(t, level.column));
-            within[l] += 2 * std::int64_t{level.left[node]++} + 1;
+            joint_sums[l] += 2 * std::int64_t{level.left[node]++} + 1;
             level.squares -= 2 * std::int64_t{level.count[node]--} - 1;
         }
         for (const std::int32_t t : tuples) {
             const std::int32_t node = level.node(value(t, level.column));
-            beside[l] += level.count[node];
+            node_sums[l] += level.count[node];
             level.left[node] = 0;
         }
     }
@@ -97,7 +97,7 @@ double Centre::leave(std::span<const std::int32_t> tuples) {
     const double share = m / count_;
     for (std::size_t l = 0; l < levels_.size(); ++l) {
         squared += static_cast<double>(levels_[l].step) / 2 *
-                   (static_cast<double>(within[l]) - 2 * share * static_cast<double>(beside[l]) +
+                   (static_cast<double>(joint_sums[l]) - 2 * share * static_cast<double>(node_sums[l]) +
                     share * share * static_cast<double>(levels_[l].squares));
     }
     return std::sqrt(squared) / before;

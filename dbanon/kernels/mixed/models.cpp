@@ -14,7 +14,7 @@ namespace {
 constexpr double kSlack = 1e-9;
 
 // Whether the model looks only at the class, and not at the table.
-bool alone(Wish wish) {
+bool ignores_table(Wish wish) {
     return wish == Wish::distinct_l || wish == Wish::entropy_l || wish == Wish::recursive_cl ||
            wish == Wish::alpha_k;
 }
@@ -52,7 +52,7 @@ void Models::least_diverse(const Count* counts, std::size_t s, Count persons) co
 
 double Models::lack(const Model& model, const Count* counts, Count persons) const {
     const std::size_t s = width_[model.attribute];
-    if (persons_ && alone(model.wish)) {
+    if (persons_ && ignores_table(model.wish)) {
         least_diverse(counts, s, persons);
         counts = least_.data();
     }
@@ -87,8 +87,8 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
             return value <= level + kSlack ? 0 : (value - level) * size;
         case Wish::beta_likeness:
             for (std::size_t v = 0; v < s; ++v) {
-                const double most = (1 + level) * model.whole[v] * size;
-                const double slack = kSlack * model.whole[v] * size;
+                const double most = (1 + level) * model.table_shares[v] * size;
+                const double slack = kSlack * model.table_shares[v] * size;
                 // A value that the table lacks is always too frequent.
                 if (counts[v] > most + slack) value += counts[v] - most;
             }
@@ -101,12 +101,12 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
         case Wish::delta_disclosure:
             for (std::size_t v = 0; v < s; ++v) {
                 if (!counts[v]) continue;
-                if (model.whole[v] <= 0) {
+                if (model.table_shares[v] <= 0) {
                     // No share of a value that the table lacks is close to zero.
                     value += counts[v];
                     continue;
                 }
-                const double expected = model.whole[v] * size;
+                const double expected = model.table_shares[v] * size;
                 if (std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
                 value += std::abs(counts[v] - expected * std::exp(counts[v] > expected ? level : -level));
             }
@@ -157,7 +157,7 @@ double Models::moved(const Model& model, const Count* counts, double size) const
     if (model.wish == Wish::equal_t) {
         double all = 0;
         for (std::size_t v = 0; v < s; ++v) {
-            const double extra = counts[v] / size - model.whole[v];
+            const double extra = counts[v] / size - model.table_shares[v];
             sum += std::abs(extra);
             all += extra;
         }
@@ -168,7 +168,7 @@ double Models::moved(const Model& model, const Count* counts, double size) const
         double over = 0;
         if (persons_) over_.clear();
         for (std::size_t v = 0; v < s; ++v) {
-            over += counts[v] / size - model.whole[v];
+            over += counts[v] / size - model.table_shares[v];
             sum += std::abs(over);
             if (persons_) over_.push_back(over);
         }
@@ -177,7 +177,7 @@ double Models::moved(const Model& model, const Count* counts, double size) const
     // The imbalance below a node is moved above it.
     over_.assign(s + 1, 0);
     for (std::size_t v = 0; v < s; ++v) {
-        over_[v + 1] = over_[v] + (counts[v] / size - model.whole[v]);
+        over_[v + 1] = over_[v] + (counts[v] / size - model.table_shares[v]);
     }
     const std::size_t nodes = model.parent.size();
     gain_.assign(nodes, 0);

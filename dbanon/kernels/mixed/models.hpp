@@ -20,7 +20,7 @@ struct Model {
     std::size_t attribute;
     double level;
     std::int32_t l;             // for recursive_cl
-    std::vector<double> whole;  // share of each value in the table
+    std::vector<double> table_shares;  // share of each value in the table
     // For hierarchical_t, by node, parents before children: the parent, and the leaves below.
     std::vector<std::int32_t> parent, first, last;
 };

@@ -56,9 +56,9 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
                 if (tree) return tree->climb(tree->deepest(), tree->common(values[i], values[j]));
                 const Cost range = values[j] - values[i];
                 if (label.empty()) return range;
-                const Cost told =
+                const Cost label_loss =
                     label.costs[label.piece(values[i]) * pieces + label.piece(values[j])];
-                return (told >> kHalf) + (range >> kHalf);
+                return (label_loss >> kHalf) + (range >> kHalf);
             });
             ranks.push_back(std::move(values));
             tabled.push_back(a);

@@ -98,28 +98,28 @@ void Swaps::load(Side& side, std::int32_t c) {
     const auto& entries = tuples(side);
     const std::size_t count = side.tuples = entries.size();
     for (std::size_t i = 0; i < count; ++i) {
-        shapes_.set(side.alone(i), entries[i].first, entries[i].second);
+        shapes_.set(side.tuple_shape(i), entries[i].first, entries[i].second);
     }
     // Losses of the entries before each one, then of those after it.
-    const std::size_t shape_index = side.whole();
-    shapes_.copy(shape_index, side.alone(0));
+    const std::size_t shape_index = side.class_shape();
+    shapes_.copy(shape_index, side.tuple_shape(0));
     for (std::size_t i = 1; i < count; ++i) {
         shapes_.copy(side.without(i), shape_index);
-        shapes_.merge(shape_index, side.alone(i));
+        shapes_.merge(shape_index, side.tuple_shape(i));
     }
     if (count > 1) {
         const std::size_t after = side.without(0);
-        shapes_.copy(after, side.alone(count - 1));
+        shapes_.copy(after, side.tuple_shape(count - 1));
         for (std::size_t i = count - 2; i > 0; --i) {
             shapes_.merge(side.without(i), after);
-            shapes_.merge(after, side.alone(i));
+            shapes_.merge(after, side.tuple_shape(i));
         }
     }
     class_tuples_.classes[c].loss = shapes_.loss(shape_index);
-    side.rest.resize(count);
+    side.loss_without.resize(count);
     side.each.resize(count);
     for (std::size_t i = 0; i < count && count > 1; ++i) {
-        side.rest[i] = shapes_.loss(side.without(i));
+        side.loss_without[i] = shapes_.loss(side.without(i));
         side.each[i] = shapes_.each(side.without(i));
     }
     side.counts.assign(models_.cells(), 0);
@@ -132,7 +132,7 @@ void Swaps::load(Side& side, std::int32_t c) {
 // The change with the least loss, if that improves on the current one.
 bool Swaps::improve(Work& work) {
     work.left -= static_cast<std::int64_t>(a_.tuples * b_.tuples);
-    Change best{shapes_.loss(a_.whole()) + shapes_.loss(b_.whole())};
+    Change best{shapes_.loss(a_.class_shape()) + shapes_.loss(b_.class_shape())};
     const Cost now = best.loss;
     if (a_.tuples > 1 && b_.tuples > 1) swap(best, work);
     for (const bool back : {false, true}) {
@@ -154,11 +154,11 @@ void Swaps::swap(Change& best, Work& work) {
             const Cost coming = others[j].second;
             const Cost more = coming - leaving;
             if (size(a_) + more < k_ || size(b_) - more < k_) continue;
-            const Cost least = b_.rest[j] + leaving * b_.each[j];
-            if (a_.rest[i] + coming * a_.each[i] + least >= best.loss) continue;
-            Cost loss = shapes_.loss(a_.without(i), b_.alone(j));
+            const Cost least = b_.loss_without[j] + leaving * b_.each[j];
+            if (a_.loss_without[i] + coming * a_.each[i] + least >= best.loss) continue;
+            Cost loss = shapes_.loss(a_.without(i), b_.tuple_shape(j));
             if (loss + least >= best.loss) continue;
-            loss += shapes_.loss(b_.without(j), a_.alone(i));
+            loss += shapes_.loss(b_.without(j), a_.tuple_shape(i));
             if (loss >= best.loss) continue;
             const Change change{loss, i, j, tuples_a[i].second, others[j].second};
             if (keeps(change, work)) best = change;
@@ -175,10 +175,10 @@ Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most, Work& wo
     for (std::size_t i = 0; i < from.tuples; ++i) {
         const auto [tuple, n_copies] = entries[i];
         const auto copies = static_cast<Count>(std::min<Cost>(spare, n_copies));
-        Cost loss = copies == n_copies ? from.rest[i]
-                                   : shapes_.loss_without(from.whole(), tuple, copies);
+        Cost loss = copies == n_copies ? from.loss_without[i]
+                                   : shapes_.loss_without(from.class_shape(), tuple, copies);
         if (loss >= best.loss) continue;
-        loss += shapes_.loss_with(to.whole(), from.alone(i), copies);
+        loss += shapes_.loss_with(to.class_shape(), from.tuple_shape(i), copies);
         if (loss >= best.loss) continue;
         const bool back = from.c == b_.c;
         if (keeps(back ? Change{loss, 0, i, 0, copies} : Change{loss, i, 0, copies, 0}, work)) {

@@ -82,8 +82,8 @@ struct WideTree::Farthest {
 
 // Keeps the nearest candidates, with the worst on top.
 struct WideTree::Several {
-    std::vector<Best>& kept;
-    const std::size_t wanted;
+    std::vector<Best>& nearest;
+    const std::size_t limit;
     Cost cost = Nearest::kWorst;
     std::int32_t record = kNone;
 
@@ -92,15 +92,15 @@ struct WideTree::Several {
     }
     // Whether a candidate is among the nearest so far.
     bool keep(const Best& candidate) {
-        if (kept.size() == wanted) {
-            if (!before(candidate, kept.front())) return false;
-            std::pop_heap(kept.begin(), kept.end(), before);
-            kept.back() = candidate;
+        if (nearest.size() == limit) {
+            if (!before(candidate, nearest.front())) return false;
+            std::pop_heap(nearest.begin(), nearest.end(), before);
+            nearest.back() = candidate;
         } else {
-            kept.push_back(candidate);
+            nearest.push_back(candidate);
         }
-        std::push_heap(kept.begin(), kept.end(), before);
-        if (kept.size() == wanted) cost = kept.front().cost, record = kept.front().record;
+        std::push_heap(nearest.begin(), nearest.end(), before);
+        if (nearest.size() == limit) cost = nearest.front().cost, record = nearest.front().record;
         return true;
     }
 };
@@ -206,7 +206,7 @@ void WideTree::collect(const Measure& measure, std::int32_t hint, Found& collect
     const std::int32_t around = leaf_[hint];
     look<Nearest>(around, measure, collector, work);
     walk<Nearest>(measure, collector, work, around);
-    std::sort_heap(collector.kept.begin(), collector.kept.end(), Several::before);
+    std::sort_heap(collector.nearest.begin(), collector.nearest.end(), Several::before);
 }
 
 void WideTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,

@@ -32,7 +32,7 @@ class RunningCentroid {
         }
         last_ = remaining;
         next_ = 0;
-        kept_ = 0;
+        stored_ = 0;
         if (order_.empty()) {
             order_.resize(table_.n);
             for (std::int32_t i = 0; i < table_.n; ++i) order_[i] = i;
@@ -47,17 +47,17 @@ class RunningCentroid {
                 if (work.spent()) return false;
                 const std::int32_t stop = std::min(next_ + 1024, size);
                 work.left -= (stop - next_) / block_size(table_.p) * block_cost(table_.p) + 1;
-                const std::int32_t from = kept_;
+                const std::int32_t from = stored_;
                 for (; next_ < stop; ++next_) {
                     const std::int32_t id = order_[next_];
-                    order_[kept_] = id;
-                    kept_ += labels[id] < 0 ? 1 : 0;
+                    order_[stored_] = id;
+                    stored_ += labels[id] < 0 ? 1 : 0;
                 }
                 std::size_t j = 0;
                 for (; j + 4 <= width(); j += 4) add<4>(j, from);
                 for (; j < width(); ++j) add<1>(j, from);
             }
-            order_.resize(kept_);
+            order_.resize(stored_);
             next_ = -1;
         }
         for (std::size_t j = 0; j < width(); ++j) mean_[j] = sum_[j] / remaining_;
@@ -78,7 +78,7 @@ class RunningCentroid {
     void add(std::size_t j, std::int32_t from) {
         double sum[Some];
         std::copy_n(&sum_[j], Some, sum);
-        for (; from < kept_; ++from) {
+        for (; from < stored_; ++from) {
             const double* row = table_.row(order_[from]) + j;
             for (int i = 0; i < Some; ++i) sum[i] += row[i];
         }
@@ -90,7 +90,7 @@ class RunningCentroid {
     Table table_;
     std::vector<double> sum_, mean_;
     std::vector<std::int32_t> order_;  // the records at the last refresh, by index
-    std::int32_t remaining_ = 0, last_ = 0, next_ = -1, kept_ = 0;
+    std::int32_t remaining_ = 0, last_ = 0, next_ = -1, stored_ = 0;
 };
 
 }  // namespace dbanon

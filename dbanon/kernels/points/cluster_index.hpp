@@ -37,20 +37,20 @@ class ClusterIndex {
     // Whether everything must be rebuilt then.
     bool too_many_young() const;
 
-    // Calls offer(number) for every cluster except `own` whose merging cost may be at most `least`,
-    // and for a few others; offer may lower `least`. Among clusters with exactly the mean of `own`,
+    // Calls offer(number) for every cluster except `self` whose merging cost may be at most `least`,
+    // and for a few others; offer may lower `least`. Among clusters with exactly the mean of `self`,
     // only those with the smallest numbers are guaranteed. Two clusters of k or more never merge.
     template <class Offer>
-    void partners(std::int32_t own, std::int32_t size, const double* mean, const double& least,
+    void partners(std::int32_t self, std::int32_t size, const double* mean, const double& least,
                   Work& work, Offer offer) {
         for (const std::int32_t number : recent_) {
-            if (number != own) offer(number);
+            if (number != self) offer(number);
         }
         work.left -= static_cast<std::int64_t>(recent_.size());
         for (Side& side : sides_) {
             if (!side.tree || side.tree->size() == 0) continue;
             if (side.least >= k_ && size >= k_) continue;
-            const Home& home = homes_[own];
+            const Home& home = homes_[self];
             const double factor = merging_factor(size, side.least);
             for (std::int32_t n_nearest = kFirst;; n_nearest *= 4) {
                 near_.start(mean, n_nearest, home.side == &side ? home.at : -1);

@@ -6,7 +6,7 @@
 namespace dbanon {
 
 // Assigns records in random order, k to a class; the rest join random classes.
-Genetic::Genes Genetic::drawn() {
+Genetic::Genes Genetic::random_genes() {
     std::vector<std::int32_t> order(table_.n);
     for (std::int32_t i = 0; i < table_.n; ++i) order[i] = i;
     for (std::int32_t i = table_.n - 1; i > 0; --i) {
@@ -106,7 +106,7 @@ Steps Genetic::run() {
     const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
     std::vector<Genes> people, children;
     for (std::size_t i = 0; i < count; ++i) {
-        people.push_back(drawn());
+        people.push_back(random_genes());
         work_.left -= price;
         if (work_.spent()) co_yield nullptr;
     }

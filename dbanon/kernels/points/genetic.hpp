@@ -26,7 +26,7 @@ class Genetic final : public Kernel {
     // One gene per record: the number of its class. Some numbers may be unused.
     using Genes = std::vector<std::int32_t>;
 
-    Genes drawn();
+    Genes random_genes();
     void mend(Genes& genes);
     double loss(const Genes& genes);
     std::size_t wheel(const std::vector<double>& fitness, double total);

@@ -237,15 +237,15 @@ KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
         double width = most - least;
         if (width <= spread) continue;
         std::int32_t lowest = 0;
-        std::int32_t known = 0;
-        for (; known < count; ++known) {
-            if (rows[known][j] == least) {
+        std::int32_t checked = 0;
+        for (; checked < count; ++checked) {
+            if (rows[checked][j] == least) {
                 ++lowest;
-            } else if (rows[known][j] != most) {
+            } else if (rows[checked][j] != most) {
                 break;
             }
         }
-        if (known == count) {
+        if (checked == count) {
             const double share = static_cast<double>(lowest) / count;
             width *= 2.0 * std::sqrt(share * (1.0 - share));
         }

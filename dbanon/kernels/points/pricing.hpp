@@ -109,7 +109,7 @@ class Pricing final : public Kernel {
     // For the current seed.
     std::vector<std::int32_t> candidates_, chosen_;
     std::vector<double> to_seed_;        // by record
-    std::vector<std::int32_t> place_;    // by record: its candidate, or -1
+    std::vector<std::int32_t> candidate_of_;    // by record: its candidate, or -1
     Grid<double> apart_;                 // between candidates
     Grid<double> halves_;                // by number of missing members, by candidate
     std::vector<double> some_;

@@ -72,7 +72,7 @@ class BlockRecords final : public Records {
     std::int32_t size() const override { return size_; }
     void erase(std::int32_t id) override;
     void fetch(std::int32_t id) const override {
-        __builtin_prefetch(&place_[static_cast<std::size_t>(id)]);
+        __builtin_prefetch(&position_[static_cast<std::size_t>(id)]);
     }
     // The row of this record has changed.
     void update(std::int32_t id);
@@ -103,7 +103,7 @@ class BlockRecords final : public Records {
     Coarse coarse_;
     Pages<std::int16_t> steps_;
     std::vector<std::uint8_t> beyond_;
-    std::vector<std::int32_t> ids_, count_, place_;  // place_: record -> position in ids_
+    std::vector<std::int32_t> ids_, count_, position_;  // position_: record -> position in ids_
     BlocksView view_{};
 };
 
@@ -133,7 +133,7 @@ class AdaptiveRecords final : public Records {
     std::unique_ptr<BlockRecords> blocks_;
     Records* now_;
     double spent_ = 0.0, scanning_ = 0.0;  // blocks visited, and the cost of scanning instead
-    std::int32_t asked_ = 0;
+    std::int32_t n_queries_ = 0;
 };
 
 }  // namespace dbanon

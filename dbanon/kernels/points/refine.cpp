@@ -121,10 +121,10 @@ double Refine::share_left(std::int64_t iteration, std::int64_t spent) const {
     if (effort_.seconds <= 0.0) return left;
     // The last recombination has its own share of time.
     const double searching = recombines() ? 1.0 - kRecombining / kCycles : 1.0;
-    return std::min(left, 1.0 - gone() / (searching * effort_.seconds));
+    return std::min(left, 1.0 - elapsed_seconds() / (searching * effort_.seconds));
 }
 
-double Refine::gone() const {
+double Refine::elapsed_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time_).count();
 }
 

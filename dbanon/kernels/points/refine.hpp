@@ -42,8 +42,8 @@ class Refine final : public ClassPools {
     bool recombines() const { return effort_.heat > 0.0 && k_ <= Recombine::kLargest; }
     void keep_best();
     void take_best();
-    double gone() const;
-    bool in_time() const { return effort_.seconds <= 0.0 || gone() < effort_.seconds; }
+    double elapsed_seconds() const;
+    bool in_time() const { return effort_.seconds <= 0.0 || elapsed_seconds() < effort_.seconds; }
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
     const Effort effort_;

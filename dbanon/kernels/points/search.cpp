@@ -277,9 +277,9 @@ std::int32_t add_and_least(double* row, const double* gap, const double* bar,
     double lowest = lane[0];
     for (int i = 1; i < Lanes::width; ++i) lowest = lane[i] < lowest ? lane[i] : lowest;
     for (std::int32_t y = 0; y < stride; y += Lanes::width) {
-        const unsigned here =
+        const unsigned minima =
             at_most(Lanes::load(row + y) + Lanes::load(bar + y), Lanes::all(lowest));
-        if (here != 0) return y + __builtin_ctz(here);
+        if (minima != 0) return y + __builtin_ctz(minima);
     }
     return 0;
 }

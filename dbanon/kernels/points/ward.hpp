@@ -40,7 +40,7 @@ class Ward final : public Kernel {
     Grid<double> centroids_;  // by cluster
     std::vector<std::int32_t> next_;    // [record]
     std::vector<std::int32_t> chain_;   // numbers of clusters
-    std::vector<std::size_t> place_;    // number -> index in clusters_
+    std::vector<std::size_t> slot_;    // number -> index in clusters_
     std::size_t small_ = 0;             // clusters below k
     const Search search_;
     ClusterIndex index_;

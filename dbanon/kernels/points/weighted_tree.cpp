@@ -140,7 +140,7 @@ std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t
     return walk(point, scale, first_position, [&](double value, std::int32_t id) {
         if (id >= 0) {
             const auto at = std::upper_bound(results.begin(), results.end(), value,
-                                             [](double v, const Found& one) { return v < one.value; });
+                                             [](double v, const Found& element) { return v < element.value; });
             results.insert(at, {value, id});
             if (results.size() > static_cast<std::size_t>(count)) results.pop_back();
         }
