@@ -1,7 +1,7 @@
 """A copy of dbanon and numpy that a database server may read.
 
-The environment of the tests may lie where the server's account cannot look, or be an editable
-install, which only its own interpreter understands.
+The test environment may be in a directory that the server's account cannot read, or be an editable
+install, which only works with its own interpreter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def copy_package(folder: Path) -> Path:
     (described / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: dbanon\nVersion: {metadata.version('dbanon')}\n"
     )
-    # As pip does: the server's account may not write here, and would compile in each connection.
+    # Compile as pip does: the server's account cannot write here and would compile for each
+    # connection.
     compileall.compile_dir(folder, quiet=2)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -42,7 +43,7 @@ def copy_package(folder: Path) -> Path:
 
 
 def link_opendp(folder: Path) -> Path:
-    """OpenDP in ``folder``, readable by everybody: links where they can be had, as it is large."""
+    """Put OpenDP into ``folder``, readable by everybody; hard links if possible, as it is large."""
 
     def linked(source: str, target: str) -> str:
         try:
@@ -61,7 +62,7 @@ def link_opendp(folder: Path) -> Path:
             copy_function=linked,
             ignore=shutil.ignore_patterns("__pycache__"),
         )
-    # It asks for its own version.
+    # OpenDP looks up its own version.
     described = folder / f"opendp-{metadata.version('opendp')}.dist-info"
     described.mkdir()
     (described / "METADATA").write_text(

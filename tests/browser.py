@@ -1,4 +1,4 @@
-"""A browser of this machine, driven by playwright: for tests of pages, and for pictures of them."""
+"""An installed browser driven by playwright, for tests of pages and for pictures of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# The same as in .ci/prepare.sh, which installs the first on Debian.
+# The same list as in .ci/prepare.sh, which installs the first one on Debian.
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# What a browser asks of the network by itself is none of a page's requests.
+# The browser's own network requests must not be mistaken for a page's.
 ARGUMENTS = [
     "--headless=new",
     "--disable-gpu",
@@ -23,23 +23,25 @@ ARGUMENTS = [
 
 
 class NoBrowserError(Exception):
-    """There is none that could be used; the message says what to do."""
+    """No usable browser; the message says what to do."""
 
 
 @contextmanager
 def opened_browser() -> Iterator[Any]:
-    """The browser, with an empty profile of its own."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    """A browser with a new, empty profile."""
+    browser_path = next(filter(None, map(shutil.which, NAMES)), None)
+    if browser_path is None:
         raise NoBrowserError("no browser here: on Debian, .ci/prepare.sh browser installs chromium")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         raise NoBrowserError("no playwright here: make setup") from None
-    # A sandbox needs rights that root in a container has not.
+    # The sandbox needs rights that root in a container lacks.
     arguments = [*ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=arguments, timeout=60_000)
+        browser = driver.chromium.launch(
+            executable_path=browser_path, args=arguments, timeout=60_000
+        )
         try:
             yield browser
         finally:

@@ -22,18 +22,18 @@ from tests.prerequisites import IN_CI, require_reference, skip_or_fail
 from tests.reference.data import Table, load_casc
 from tests.shares import Shares, few_of_each, import_share, sort_long_first
 
-# What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
+# `make campaign` adds the tests with this mark, and all cases of tests that take turns.
 CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
-# The most cases of a function, as `make check` has it; 0 for all.
+# The maximum number of cases per function in `make check`; 0 for all.
 CASES = int(os.environ.get("CASES", "0"))
 
-# The most examples of a test; those that ask for more have them in campaigns.
+# The maximum number of examples per test; tests that ask for more get them in campaigns.
 EXAMPLES = 30
 
-# No deadline, no health check on speed: a busy machine is not a wrong program.
+# No deadline and no health check on speed: a busy machine is not a bug.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
-# Of `make check`; no test has more examples then, whatever it asks for.
+# For `make check`: no test has more examples, whatever it asks for.
 settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile("ci" if IN_CI else "dev")
 
@@ -42,13 +42,13 @@ _NEEDS_SERVER = {"pg_server", "local_pg_server", "sql_server", "cron_server", "p
 
 
 def pytest_configure() -> None:
-    # A shell that starts this in the background has interrupts ignored, here and in all processes
-    # that tests start.
+    # A shell that starts this in the background ignores interrupts, here and in all child
+    # processes.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # A file of SQLite waits for the disk with each transaction, one of DuckDB with each end.
-    if found := memory():
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(found))
+    # SQLite waits for the disk at each transaction, DuckDB whenever a file is closed.
+    if memory_folder := memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory_folder))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,15 +62,15 @@ def pytest_collection_modifyitems(
             [item for item in items if item.get_closest_marker("campaign") is None], items, config
         )
     yield
-    # Of those that -m and -k leave.
+    # Items selected by -m and -k.
     if CASES:
         _keep(few_of_each(items, CASES), items, config)
 
 
-def _keep(kept: list[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
-    if left_out := [*{*items} - {*kept}]:
+def _keep(selected: list[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
+    if left_out := [*{*items} - {*selected}]:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = selected
 
 
 def _prepare(items: list[pytest.Item], checks: bool) -> None:
@@ -81,9 +81,9 @@ def _prepare(items: list[pytest.Item], checks: bool) -> None:
         if most is not None:
             _limit_examples(getattr(item, "obj", None), most)
         needed = set(getattr(item, "fixturenames", ()))
-        # Where a parameter names the database, the server's fixture is asked for by name only.
-        given = getattr(getattr(item, "callspec", None), "params", {}).values()
-        needed.update(value for value in given if isinstance(value, str))
+        # If a parameter names the database, the server's fixture is requested only by name.
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        needed.update(value for value in parameters if isinstance(value, str))
         if needed & _NEEDS_SERVER:
             item.add_marker("postgresql")
         if needed & _NEEDS_MARIADB:
@@ -92,7 +92,7 @@ def _prepare(items: list[pytest.Item], checks: bool) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    # Syntax trees and tests are many objects and hardly any garbage: to look for it takes half of
+    # Syntax trees and tests are many objects with hardly any garbage. Looking for it takes half of
     # the time of a first collection, which compiles all tests.
     gc.disable()
     try:
@@ -103,8 +103,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    # What was imported and collected stays to the end: to look at it again and again for garbage
-    # takes a twentieth of the time of small tests.
+    # Imported modules and collected tests are never garbage; scanning them repeatedly takes a
+    # twentieth of the time of small tests.
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
 
@@ -113,17 +113,18 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
     if config.getoption("dist") != "loadfile":
         return None
-    # By their number of tests, the default, files of few long ones would be begun last.
+    # The default order, by number of tests, would start files with few long tests last.
     config.option.loadscopereorder = False
     return Shares(config, log)
 
 
 def _limit_examples(test: object, most: int) -> None:
-    # What a test asks for wins over a profile, and hypothesis has no public way around that.
-    asked = getattr(test, "_hypothesis_internal_use_settings", None)
-    if asked is not None:
-        fewer = min(asked.max_examples, most)
-        test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)  # type: ignore[attr-defined]
+    # A test's own setting takes precedence over a profile, and hypothesis has no public way around
+    # it.
+    test_settings = getattr(test, "_hypothesis_internal_use_settings", None)
+    if test_settings is not None:
+        fewer = min(test_settings.max_examples, most)
+        test._hypothesis_internal_use_settings = settings(test_settings, max_examples=fewer)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -165,7 +166,9 @@ def mariadb_server() -> Iterator[MariadbServer]:
 
 @pytest.fixture(scope="session")
 def local_pg_server(pg_server: Server) -> Iterator[Server]:
-    """A server on this machine, as functions in PL/Python need it: `pg_server` if it is one."""
+    """A local server, as functions in PL/Python need it; the same as `pg_server` if that
+    is local.
+    """
     if pg_server.is_local:
         yield pg_server
         return
@@ -175,7 +178,7 @@ def local_pg_server(pg_server: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def backend_path() -> Iterator[Path]:
-    """A directory from which another Python, such as the server's, imports dbanon and numpy."""
+    """A directory from which another Python, such as the server's, can import dbanon and numpy."""
     base = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
     base.chmod(0o755)
     try:
@@ -187,7 +190,9 @@ def backend_path() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def sql_server(backend_path: Path) -> Iterator[Server]:
-    """A server with PL/Python, whose backends need not load dbanon: see `tests.postgres.loaded`."""
+    """A server with PL/Python, whose backends have dbanon preloaded: see
+    `tests.postgres.loaded`.
+    """
     with _server_or_skip(kind="local") as server:
         if not server.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
             skip_or_fail(f"PostgreSQL {server.version} here has no PL/Python")
@@ -197,16 +202,18 @@ def sql_server(backend_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def pg_url(pg_server: Server) -> Iterator[str]:
-    """A fresh database, as superuser; it and all roles made meanwhile are dropped afterwards."""
+    """A new database, as superuser; it and all roles created meanwhile are dropped afterwards."""
     with pg_server.database() as url:
         yield url
 
 
 @pytest.fixture
 def pg_role(pg_server: Server, pg_url: str) -> Callable[..., str]:
-    """`pg_role("anna")` makes a role that may log in: its URL for the database of `pg_url`.
+    """`pg_role("anna")` creates a role that may log in and returns its URL for the database of
+    `pg_url`.
 
-    A second argument has words of CREATE ROLE: `pg_role("anna", "CREATEDB IN ROLE dbanon_runner")`.
+    A second argument adds options of CREATE ROLE: `pg_role("anna", "CREATEDB IN ROLE
+    dbanon_runner")`.
     """
 
     def make(name: str, options: str = "") -> str:
@@ -217,7 +224,7 @@ def pg_role(pg_server: Server, pg_url: str) -> Callable[..., str]:
 
 @pytest.fixture
 def plpython_url(local_pg_server: Server) -> Iterator[str]:
-    """As `pg_url`, on a server of this machine, with the language plpython3u created."""
+    """Like `pg_url`, on a local server, with the language plpython3u."""
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
@@ -229,9 +236,9 @@ def plpython_url(local_pg_server: Server) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def casc() -> Callable[[str], Table]:
-    """`casc("census")`: names and values of the numeric columns; also `tarragona` and `eia`.
+    """`casc("census")` returns names and values of the numeric columns; also `tarragona`, `eia`.
 
-    A test skips where the table is missing.
+    The test is skipped if the table is missing.
     """
     tables: dict[str, Table] = {}
 

@@ -1,4 +1,4 @@
-"""Small releases of all sorts for measures, as plain lists and as what the package takes."""
+"""Small releases of all kinds to test measures, as plain lists and in the package's form."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,14 +14,16 @@ KINDS = ("number", "ordinal", "nominal", "interval", "ordinal interval", "node")
 
 
 def filled(values, fill=0.0):
-    """Values with `fill` for None, and which are not None; None where all are."""
+    """Values with `fill` for None, and a mask of those that are not None, or None if all
+    are valid.
+    """
     valid = np.array([value is not None for value in values], bool)
     numbers = np.array([fill if value is None else value for value in values], float)
     return numbers, None if valid.all() else valid
 
 
 def attribute(column):
-    """One column of a case as the package has it."""
+    """One column of a case in the package's form."""
     kind, name = column["kind"], column["name"]
     if kind == "nominal":
         codes = [
@@ -40,7 +42,7 @@ def attribute(column):
             tree=tree,
         )
     original, valid = filled(column["x"], 7.25)
-    known = {
+    common = {
         "name": name,
         "original": original,
         "scale": Scale.of(original if valid is None else original[valid]),
@@ -49,14 +51,14 @@ def attribute(column):
     }
     if not kind.endswith("interval"):
         released, released_valid = filled(column["y"], -3.5)
-        return Numbers(**known, released=released, released_valid=released_valid)
+        return Numbers(**common, released=released, released_valid=released_valid)
     low, released_valid = filled([None if y is None else y[0] for y in column["y"]], -3.5)
     high, _ = filled([None if y is None else y[1] for y in column["y"]], -3.5)
-    return Intervals(**known, low=low, high=high, released_valid=released_valid)
+    return Intervals(**common, low=low, high=high, released_valid=released_valid)
 
 
 def pairs(case):
-    """A case as the package has it."""
+    """A case in the package's form."""
     return Pairs(
         tuple(attribute(column) for column in case.columns),
         Partition(case.labels),
@@ -80,27 +82,27 @@ def _values(rng, kind, n, tree):
 
 
 def _released(rng, kind, values, members, tree):
-    """What each class is released as: for the most part something about its members."""
-    found = []
+    """The released value of each class: mostly derived from its members."""
+    released = []
     for class_members in members:
         mine = [values[i] for i in class_members if values[i] is not None]
         if not mine:
-            found.append(None)
+            released.append(None)
             continue
-        one = mine[int(rng.integers(0, len(mine)))]
+        member = mine[int(rng.integers(0, len(mine)))]
         if kind == "number":
             mean = min(max(float(np.mean(mine)), min(mine)), max(mine))
-            found.append(float(rng.choice([mean, one, one + 0.25])))
+            released.append(float(rng.choice([mean, member, member + 0.25])))
         elif kind == "node":
-            path = tree.path(one)
-            found.append(path[int(rng.integers(0, len(path)))])
+            path = tree.path(member)
+            released.append(path[int(rng.integers(0, len(path)))])
         elif kind.endswith("interval"):
             low, high = min(mine), max(mine)
             cut = 0.5 * (high - low) * (rng.random() < 0.3)
-            found.append((low, high - (np.floor(cut) if kind.startswith("ordinal") else cut)))
+            released.append((low, high - (np.floor(cut) if kind.startswith("ordinal") else cut)))
         else:
-            found.append(one)
-    return found
+            released.append(member)
+    return released
 
 
 def make(rng, n, kinds, nulls="none", strata=False, entities=False):
@@ -118,9 +120,9 @@ def make(rng, n, kinds, nulls="none", strata=False, entities=False):
         tree = random_tree(rng, int(rng.integers(2, 7)), shape) if kind == "node" else None
         values = _values(rng, kind, n, tree)
         if nulls != "none":
-            gone = rng.random(n_classes if nulls == "patterns" else n) < 0.25
-            gone = gone[labels] if nulls == "patterns" else gone
-            values = [None if null else value for value, null in zip(values, gone, strict=True)]
+            missing = rng.random(n_classes if nulls == "patterns" else n) < 0.25
+            missing = missing[labels] if nulls == "patterns" else missing
+            values = [None if null else value for value, null in zip(values, missing, strict=True)]
         released = _released(rng, kind, values, members, tree)
         if nulls == "any":
             released = [None if rng.random() < 0.1 else value for value in released]

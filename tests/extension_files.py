@@ -1,4 +1,4 @@
-"""The server's directory of extensions, which all servers and test runs of a machine share."""
+"""The server's extension directory, which all servers and test runs on a machine share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.prerequisites import skip_optional, skip_or_fail
 
 @contextmanager
 def extension_folder() -> Iterator[Path]:
-    """The directory for one test at a time, however many processes run tests; emptied of dbanon.
+    """The directory, locked for one test across all processes, without dbanon's files.
 
-    Skips where it cannot be written, or has files that no test wrote.
+    Skips if the directory is not writable, or has files that no test wrote.
     """
     with _locked_folder() as folder:
         yield folder
@@ -26,7 +26,7 @@ def extension_folder() -> Iterator[Path]:
 @contextmanager
 def _locked_folder() -> Iterator[Path]:
     try:
-        # Of the tests' server: the pg_config on PATH may be another one's.
+        # For the tests' server: the pg_config on PATH may belong to another one.
         command = [str(find_server_binaries() / "pg_config"), "--sharedir"]
         shared = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         folder = Path(shared) / "extension"
@@ -34,7 +34,7 @@ def _locked_folder() -> Iterator[Path]:
     except (OSError, NoServerError, subprocess.CalledProcessError):
         skip_or_fail("no PostgreSQL server whose directory of extensions is known")
     try:
-        # On the directory itself: it ends with the process, and leaves no file.
+        # Lock the directory itself: the lock ends with the process and leaves no file.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if list(folder.glob("dbanon*")):
             skip_optional("dbanon's extension files are there already")

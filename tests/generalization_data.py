@@ -12,7 +12,9 @@ from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
 
 
 def random_tree(rng, leaves, shape):
-    """A tree of about so many leaves: flat, even, uneven, a path of 12 levels, or one leaf."""
+    """A hierarchy with about so many leaves: flat, even, uneven, a path of 12 levels, or
+    one leaf.
+    """
     if shape == "one":
         return Hierarchy(["root"], [-1])
     if shape == "flat":
@@ -56,7 +58,7 @@ def draw_space(draw, n):
 
 
 def with_levels(space):
-    """A space as a full domain sees it: the codes of numbers are the numbers."""
+    """A space as full-domain methods see it: the codes of numbers are the numbers."""
     numbers = [
         None
         if tree is not None
@@ -69,7 +71,7 @@ def with_levels(space):
 
 
 def draw_costs(draw, space):
-    """Costs of labels: some numbers have them, of few pieces or of the most there may be.
+    """Costs of labels; some number columns have them, with few or the maximum number of pieces.
 
     A wider label costs no less.
     """
@@ -92,7 +94,7 @@ def draw_costs(draw, space):
 
 @st.composite
 def spaces(draw, largest=60):
-    """A space and a k it has records for."""
+    """A space, and a k that its records allow."""
     k = draw(st.integers(2, 6))
     n = draw(st.one_of(st.integers(k, largest), st.sampled_from([k, 2 * k - 1, 2 * k])))
     return draw_space(draw, n), k

@@ -1,4 +1,6 @@
-"""The house in numbers: ``python -m tests.house``. What may not grow is held by a test."""
+"""Code quality metrics: ``python -m tests.house`` prints them. A test checks that none
+gets worse.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,20 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dbanon"
 
-# The one file that knows what is guaranteed.
+# The one file that may know which guarantee applies.
 GUARANTEE = {PACKAGE / "job" / f"{name}.py" for name in ("guarantee", "guarantee_names")}
 # The rooms that work on blocks, in this process and on a cluster.
 BLOCKS = {PACKAGE / "partitioning", PACKAGE / "spark"}
-# What a method gives, and what only some guarantees have; an array of persons is no wish.
+# Properties of methods that only some guarantees have; an array of persons is not an option.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
-# Noise and linear programs: imported by what draws or solves them, when it does.
+# Noise and linear programs are imported lazily by the functions that use them.
 WHEN_USED = {("dbanon.synthesis.noise", "opendp"), ("dbanon.bounds.program", "highspy")}
 OF_SOME = {"entity", "k_rows", ".entity", ".k_rows", ".persons"}
 
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 700
 
-# Where requests come from, before they had a folder of their own.
+# The location of requests before they had their own folder.
 _DOORS = re.compile(
     r"doors/|(api|frame|plpython\w*|stored_hierarchies|install|sql_script|cli\w*)\.py|stores/frame/"
 )
@@ -35,7 +37,7 @@ _DOORS = re.compile(
 
 @dataclass(frozen=True)
 class House:
-    """What is counted. Names come with what was counted, so that it can be looked at."""
+    """The metrics, as lists of the violations."""
 
     at_the_root: list[str]
     layers: list[str]
@@ -45,10 +47,10 @@ class House:
     spellings: list[str]
     spelled_below: list[str]
     foreign: list[str]
-    asked: list[str]
+    guarantee_branches: list[str]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """Every count with its words."""
+        """Every metric with its description."""
         yield "modules at the package's root", self.at_the_root
         yield "layers", self.layers
         yield "imports that point up, those for types included", self.upward
@@ -57,19 +59,19 @@ class House:
         yield "files of doors and sql/ that spell block_size", self.spellings
         yield "other files outside the rooms of blocks that spell it", self.spelled_below
         yield "packages but numpy that the core or a backend imports", self.foreign
-        yield "branches on the guarantee outside job/guarantee.py", self.asked
+        yield "branches on the guarantee outside job/guarantee.py", self.guarantee_branches
 
 
 def house() -> House:
-    """Count."""
+    """Compute the metrics."""
     files = sorted(PACKAGE.rglob("*.py"))
     layers = rooms_from_above()
     long_functions: list[str] = []
-    asked: list[str] = []
+    guarantee_branches: list[str] = []
     for file in files:
         nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
         long_functions += _long_functions(file, nodes)
-        asked += [] if file in GUARANTEE else _asked(file, nodes)
+        guarantee_branches += [] if file in GUARANTEE else _guarantee_branches(file, nodes)
     return House(
         at_the_root=[file.stem for file in sorted(PACKAGE.glob("*.py")) if file.stem != "__init__"],
         layers=[" | ".join(sorted(names)) for names in layers],
@@ -85,37 +87,37 @@ def house() -> House:
             [f for f in files if not _is_door(f) and not BLOCKS & set(f.parents)]
         ),
         foreign=_foreign(),
-        asked=sorted(asked),
+        guarantee_branches=sorted(guarantee_branches),
     )
 
 
 def rooms_from_above() -> list[set[str]]:
-    """The rooms from above, as pyproject has them; tomllib is of Python 3.11.
+    """The rooms from above, as listed in pyproject; tomllib needs Python 3.11.
 
-    What stands in parentheses is no room: an installed package has it, a checkout has not.
+    Entries in parentheses are no rooms: an installed package has them, a checkout does not.
     """
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    found = re.search(r"^layers = \[\n(.*?)^\]", text, re.M | re.S)
-    assert found, "pyproject.toml has no layers"
+    match = re.search(r"^layers = \[\n(.*?)^\]", text, re.M | re.S)
+    assert match, "pyproject.toml has no layers"
     return [
         {name.strip() for name in re.split(r"[|:]", line)}
-        for line in re.findall(r'"([^"]+)"', found[1])
+        for line in re.findall(r'"([^"]+)"', match[1])
         if not line.startswith("(")
     ]
 
 
 def _upward(layers: list[set[str]]) -> list[str]:
-    """Imports of a room that stands above, for types or not; the public names' table aside."""
+    """Imports from a higher room, for types or not, except by the table of public names."""
     height = {name: -i for i, names in enumerate(layers) for name in names}
     graph = grimp.build_graph("dbanon", exclude_type_checking_imports=False, cache_dir=None)
-    found = []
+    imports = []
     for importer in sorted(graph.modules):
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
             a, b = (name.split(".")[1:2] for name in (importer, imported))
-            known = a and b and {a[0], b[0]} <= set(height)
-            if known and height[b[0]] > height[a[0]]:
-                found.append(f"{importer} -> {imported}")
-    return found
+            both_in_layers = a and b and {a[0], b[0]} <= set(height)
+            if both_in_layers and height[b[0]] > height[a[0]]:
+                imports.append(f"{importer} -> {imported}")
+    return imports
 
 
 def _long_functions(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
@@ -127,10 +129,15 @@ def _long_functions(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
                 yield f"{file.relative_to(PACKAGE)}: {node.name}, {lines}"
 
 
-def _asked(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
-    """Where a file asks which guarantee it is, or which kind of result."""
-    # An assertion decides nothing.
-    asserted = {id(node) for one in nodes if isinstance(one, ast.Assert) for node in ast.walk(one)}
+def _guarantee_branches(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
+    """Expressions that test for a guarantee or a kind of result."""
+    # Assertions do not branch.
+    asserted = {
+        id(node)
+        for statement in nodes
+        if isinstance(statement, ast.Assert)
+        for node in ast.walk(statement)
+    }
     for node in nodes:
         if isinstance(node, ast.expr) and id(node) not in asserted and _asks(node):
             yield f"{file.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
@@ -155,24 +162,24 @@ def _is_door(file: Path) -> bool:
 
 
 def _spellings(files: list[Path]) -> list[str]:
-    found = []
+    spellings = []
     for file in files:
-        # PostgreSQL has a setting of this name.
-        own = re.sub(r"current_setting\('block_size'\)", "", file.read_text(encoding="utf-8"))
-        if times := len(re.findall(r"block[_-]size", own)):
-            found.append(f"{file.relative_to(ROOT)}: {times}")
-    return found
+        # PostgreSQL has a setting with this name.
+        text = re.sub(r"current_setting\('block_size'\)", "", file.read_text(encoding="utf-8"))
+        if times := len(re.findall(r"block[_-]size", text)):
+            spellings.append(f"{file.relative_to(ROOT)}: {times}")
+    return spellings
 
 
 def _foreign() -> list[str]:
-    """Packages that a room below the stores, or anything that a backend loads, imports."""
+    """Packages imported by rooms below the stores, or by modules that a backend loads."""
     graph = grimp.build_graph(
         "dbanon",
         include_external_packages=True,
         exclude_type_checking_imports=False,
         cache_dir=None,
     )
-    # The public names, loaded when they are first used.
+    # Public names, loaded on first use.
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
     above, light = (
@@ -183,18 +190,18 @@ def _foreign() -> list[str]:
         light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
     for backend in {"dbanon.plpython", "dbanon.doors.plpython"} & graph.modules:
         light |= graph.find_upstream_modules(backend)
-    own = {module for module in light if module.split(".")[0] == "dbanon"}
-    known = {"dbanon", "numpy", *sys.stdlib_module_names}
+    modules = {module for module in light if module.split(".")[0] == "dbanon"}
+    allowed = {"dbanon", "numpy", *sys.stdlib_module_names}
     return sorted(
         f"{importer} -> {imported}"
-        for importer in own
+        for importer in modules
         for imported in graph.find_modules_directly_imported_by(importer)
-        if imported.split(".")[0] not in known and (importer, imported) not in WHEN_USED
+        if imported.split(".")[0] not in allowed and (importer, imported) not in WHEN_USED
     )
 
 
 def lines_of_stores() -> dict[str, int]:
-    """Lines of Python that each database has of its own."""
+    """Lines of Python specific to each database."""
     stores = ROOT / "dbanon" / "stores"
     return {
         name: sum(len(file.read_text().splitlines()) for file in (stores / name).glob("*.py"))
@@ -208,4 +215,4 @@ if __name__ == "__main__":
     for title, counted in house().rows():
         print(f"{title}: {len(counted)}")
         if title != "layers":
-            print("".join(f"    {one}\n" for one in counted), end="")
+            print("".join(f"    {violation}\n" for violation in counted), end="")

@@ -1,11 +1,11 @@
-"""iloss counted from the definition, by sets and dictionaries; shares no code with the package."""
+"""iloss computed from its definition with sets and dictionaries, without the package's code."""
 
 import csv
 from fractions import Fraction
 
 
 def read_paths(path):
-    """Each leaf's labels up to the root, from a file as ARX has it."""
+    """Each leaf's labels up to the root, from an ARX file."""
     with open(path, newline="", encoding="utf-8") as file:
         return {row[0]: row for row in csv.reader(file, delimiter=";")}
 
@@ -19,32 +19,32 @@ def iloss(rows, labels, paths):
     for column, ways in enumerate(paths):
         if ways is None:
             numbers = [int(row[column]) for row in rows]
-            whole = max(numbers) - min(numbers)
+            full_range = max(numbers) - min(numbers)
         for members in classes.values():
             values = [row[column] for row in members]
             if ways is None:
                 inside = [int(value) for value in values]
-                total += Fraction(len(members) * (max(inside) - min(inside)), whole)
+                total += Fraction(len(members) * (max(inside) - min(inside)), full_range)
                 continue
             common = set.intersection(*(set(ways[value]) for value in set(values)))
             for value in values:
-                way = ways[value]
-                climbed = min(way.index(label) for label in common)
-                total += Fraction(climbed, len(way) - 1)
+                path = ways[value]
+                climbed = min(path.index(label) for label in common)
+                total += Fraction(climbed, len(path) - 1)
     return float(total)
 
 
 def published_iloss(rows, released, paths):
-    """The loss of the labels themselves, whole numbers being released as ``[30, 32)``, ``[30, 31]``
-    or ``30``; the first two hold 30 and 31.
+    """The loss of the labels themselves; whole numbers may be released as ``[30, 32)``, ``[30,
+    31]`` or ``30``, and the first two cover 30 and 31.
 
-    released: rows of labels, beside the rows that they stand for.
+    released: rows of labels, corresponding to the original rows.
     """
     total = Fraction(0)
     for column, ways in enumerate(paths):
         if ways is None:
             numbers = [int(row[column]) for row in rows]
-            whole = max(numbers) - min(numbers)
+            full_range = max(numbers) - min(numbers)
         for row, labels in zip(rows, released, strict=True):
             label = labels[column]
             if ways is None:
@@ -52,8 +52,8 @@ def published_iloss(rows, released, paths):
                 first, last = ends[0], ends[-1] - label.endswith(")")
                 if not first <= int(row[column]) <= last:
                     raise ValueError("a label does not hold its value")
-                total += min(Fraction(last - first, whole), Fraction(1))
+                total += min(Fraction(last - first, full_range), Fraction(1))
             else:
-                way = ways[row[column]]
-                total += Fraction(way.index(label), len(way) - 1)
+                path = ways[row[column]]
+                total += Fraction(path.index(label), len(path) - 1)
     return float(total)

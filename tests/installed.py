@@ -1,4 +1,4 @@
-"""What a wheel must do where nothing but numpy is beside it; run by cibuildwheel, and by hand.
+"""Checks a wheel in an environment with only numpy; run by cibuildwheel, and by hand.
 
 python tests/installed.py
 """
@@ -17,7 +17,7 @@ from dbanon.version import share_path
 
 
 def main() -> None:
-    """Raise where something is missing."""
+    """Raise if something is missing."""
     home = Path(dbanon.__file__).parent
     assert home != Path(__file__).resolve().parents[1] / "dbanon", "this is the checkout"
     assert dbanon.__version__ == version("dbanon")
@@ -31,8 +31,8 @@ def main() -> None:
         labels[level] = dbanon.partition(points, 5).labels
     first = labels["baseline"]
     assert np.bincount(first).min() >= 5
-    for level, found in labels.items():
-        np.testing.assert_array_equal(first, found, err_msg=level)
+    for level, level_labels in labels.items():
+        np.testing.assert_array_equal(first, level_labels, err_msg=level)
     print(
         f"dbanon {dbanon.__version__} on Python {sys.version.split()[0]}:"
         f" {first.max() + 1} classes, equal on {', '.join(labels)}"

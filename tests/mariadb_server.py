@@ -29,12 +29,12 @@ from tests.memory import memory
 from tests.postgres.tools import NoServerError, ends_with_us
 
 _STARTUP_SECONDS = 60
-# What a server says where a table or its database is not there, and where the server is not.
-_MISSING, _LOST = (1146, 1049), (0, 1053, 2002, 2003, 2006, 2013)
+# Error codes for a missing table or database, and for a lost connection.
+_MISSING, _DISCONNECTED = (1146, 1049), (0, 1053, 2002, 2003, 2006, 2013)
 _SHARED = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
-# Before 11 their names begin with mysql.
+# Before version 11 their names start with mysql.
 _SYSTEM = ("m*_system_tables.sql", "m*_system_tables_data.sql")
-# Few pages and files: a server a worker of tests.
+# Few pages and files, as each test worker starts a server.
 _SMALL = {
     "innodb-log-file-size": "16M",
     "innodb-buffer-pool-size": "64M",
@@ -47,13 +47,13 @@ _SMALL = {
 
 
 class MariadbServer:
-    """A server in a temporary directory, on a unix socket; ``root`` has no password there."""
+    """A server in a temporary directory, on a unix socket; ``root`` has no password."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         binary = shutil.which(
             "mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/libexec"
         )
-        shared = next((found for found in _SHARED if any(found.glob(_SYSTEM[0]))), None)
+        shared = next((folder for folder in _SHARED if any(folder.glob(_SYSTEM[0]))), None)
         if binary is None or shared is None:
             raise NoServerError("no MariaDB server: there is no mariadbd (mariadb-server-core)")
         self._binary, self._shared, self._settings = binary, shared, {**_SMALL, **settings}
@@ -68,7 +68,7 @@ class MariadbServer:
             raise
 
     def _command(self, *more: str) -> list[str]:
-        given = {
+        variables = {
             "datadir": str(self.directory / "data"),
             "lc-messages-dir": str(self._shared),
             "tmpdir": str(self.directory),
@@ -76,7 +76,7 @@ class MariadbServer:
             "pid-file": str(self.directory / "pid"),
             **self._settings,
         }
-        options = [f"--{name}={value}" for name, value in given.items()]
+        options = [f"--{name}={value}" for name, value in variables.items()]
         return [self._binary, "--no-defaults", "--skip-networking", *options, *more]
 
     def _as_account(self) -> dict[str, Any]:
@@ -92,19 +92,19 @@ class MariadbServer:
             account = pwd.getpwnam("nobody")
             for path in (self.directory, self.directory / "data"):
                 os.chown(path, account.pw_uid, account.pw_gid)
-        given = ["create database mysql;", "use mysql;", "set @auth_root_socket=NULL;"]
-        given += ["set @skip_auth_anonymous=1;"]
-        given += [next(self._shared.glob(name)).read_text() for name in _SYSTEM]
-        made = subprocess.run(
+        statements = ["create database mysql;", "use mysql;", "set @auth_root_socket=NULL;"]
+        statements += ["set @skip_auth_anonymous=1;"]
+        statements += [next(self._shared.glob(name)).read_text() for name in _SYSTEM]
+        process = subprocess.run(
             self._command("--bootstrap"),
-            input="\n".join(given).encode(),
+            input="\n".join(statements).encode(),
             capture_output=True,
             check=False,
             cwd=self.directory,
             **self._as_account(),
         )
-        if made.returncode != 0:
-            raise NoServerError(f"no MariaDB server: {made.stderr.decode()[-2000:]}")
+        if process.returncode != 0:
+            raise NoServerError(f"no MariaDB server: {process.stderr.decode()[-2000:]}")
 
     def start(self) -> None:
         log_path = self.directory / "log"
@@ -122,7 +122,7 @@ class MariadbServer:
         while time.monotonic() < until:
             if self._process.poll() is not None:
                 raise NoServerError(f"no MariaDB server: {self.log_text()[-2000:]}")
-            # A connection that is refused leaves its socket open.
+            # A refused connection leaves its socket open.
             if "ready for connections" in self.log_text()[before:]:
                 return
             time.sleep(0.02)
@@ -130,12 +130,12 @@ class MariadbServer:
 
     @property
     def process_id(self) -> int:
-        """Of the server, while it runs."""
+        """The process id of the running server."""
         assert self._process is not None
         return self._process.pid
 
     def crash(self) -> None:
-        """End it as a power failure would, but for what the system has in its cache."""
+        """Kill it as a power failure would, except that the system's cache survives."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -166,7 +166,7 @@ class MariadbServer:
         )
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run statements as root; the rows of the last one."""
+        """Run statements as root and return the rows of the last one."""
         with contextlib.closing(self.connect(database)) as connection:
             cursor = connection.cursor()
             cursor.execute(
@@ -179,18 +179,18 @@ class MariadbServer:
             return list(cursor.fetchall())
 
     def schemas(self) -> Sequence[str]:
-        """The databases that are not the system's."""
-        own = ("mysql", "information_schema", "performance_schema", "sys")
-        return [name for (name,) in self.execute("SHOW DATABASES") if name not in own]
+        """The databases except system ones."""
+        system_schemas = ("mysql", "information_schema", "performance_schema", "sys")
+        return [name for (name,) in self.execute("SHOW DATABASES") if name not in system_schemas]
 
     def url(self, database: str, user: str = "root") -> str:
-        # The driver reads all certificates of the system for each connection, 20 ms of a processor.
-        given = f"unix_socket={self.socket}&ssl_disabled=1"
-        return f"mysql+pymysql://{user}@localhost/{database}?{given}"
+        # The driver loads the system's certificates for each connection, which takes 20 ms.
+        query = f"unix_socket={self.socket}&ssl_disabled=1"
+        return f"mysql+pymysql://{user}@localhost/{database}?{query}"
 
 
 def digest_of(rows: Sequence[str]) -> str:
-    """Of rows as texts."""
+    """A digest of rows as texts."""
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
@@ -209,7 +209,7 @@ class Readers:
         self.seen: dict[str, int] = {}
         self.missing = self.lost = 0
         self._server, self._sql = server, f"SELECT * FROM {relation}"
-        # Of another account than dbanon's: a campaign ends all sessions of that.
+        # Uses another account than dbanon, since a campaign kills all sessions of dbanon's account.
         server.execute(
             "CREATE USER IF NOT EXISTS reader@localhost",
             f"GRANT SELECT ON {schema}.* TO reader@localhost",
@@ -218,7 +218,7 @@ class Readers:
         self._stop, self._lock = threading.Event(), threading.Lock()
 
     def digest(self) -> str | None:
-        """What stands now, as readers see it; None where nothing does."""
+        """A digest of the current table as readers see it, or None."""
         try:
             rows = self._server.execute(self._sql)
         except pymysql.err.ProgrammingError:
@@ -227,29 +227,31 @@ class Readers:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """They read for the block."""
+        """Read in threads during the block."""
         self._stop.clear()
         threads = [threading.Thread(target=self._loop) for _ in range(2)]
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             self._stop.set()
-            for one in threads:
-                one.join()
+            for thread in threads:
+                thread.join()
 
     def wait(self) -> None:
-        """Until they had another answer, in at most 10 s."""
-        deadline, known = time.monotonic() + 10, sum(self.seen.values()) + self.missing
-        while sum(self.seen.values()) + self.missing == known and time.monotonic() < deadline:
+        """Wait until readers get another result, at most 10 s."""
+        deadline, answers_before = time.monotonic() + 10, sum(self.seen.values()) + self.missing
+        while (
+            sum(self.seen.values()) + self.missing == answers_before and time.monotonic() < deadline
+        ):
             time.sleep(0.005)
 
     def _loop(self) -> None:
         while not self._stop.is_set():
             try:
-                with contextlib.closing(self._server.connect(user="reader")) as one:
-                    cursor = one.cursor()
+                with contextlib.closing(self._server.connect(user="reader")) as connection:
+                    cursor = connection.cursor()
                     cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
                     while not self._stop.is_set():
                         cursor.execute(self._sql)
@@ -260,8 +262,8 @@ class Readers:
                 code = error.args[0] if error.args else 0
                 with self._lock:
                     self.missing += code in _MISSING
-                    self.lost += code in _LOST
-                if code not in _MISSING + _LOST:
+                    self.lost += code in _DISCONNECTED
+                if code not in _MISSING + _DISCONNECTED:
                     self._note(f"error {code}")
                 time.sleep(0.005)
 
@@ -270,21 +272,23 @@ class Readers:
             self.seen[digest] = self.seen.get(digest, 0) + 1
 
     def findings(self, allowed: Sequence[str | None]) -> list[str]:
-        """What readers met that is none of these, or nothing at all where one of them stood."""
-        found = []
+        """Report results that match none of these digests, or missing tables."""
+        findings = []
         others = {digest for digest in self.seen if digest not in allowed}
         if others:
-            found.append(f"readers met {len(others)} other tables than the old and the new release")
+            findings.append(
+                f"readers met {len(others)} other tables than the old and the new release"
+            )
         if self.missing and None not in allowed:
-            found.append(f"readers met no table {self.missing} times")
-        return found
+            findings.append(f"readers met no table {self.missing} times")
+        return findings
 
 
 @contextlib.contextmanager
 def throwaway_mariadb(settings: Mapping[str, str] | None = None) -> Iterator[MariadbServer]:
     """A new server, removed at the end of the block.
 
-    Raises NoServerError with the reason when none can be had.
+    Raises NoServerError with the reason if none can be started.
     """
     server = MariadbServer(settings or {})
     try:

@@ -1,4 +1,4 @@
-"""Where files go that need not last: into memory, where there is enough of it."""
+"""A directory in memory for short-lived files, if there is enough memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENOUGH = 4 * 2**30
 
 
 def memory() -> Path | None:
-    """A directory in memory; None where there is none, or little room in it."""
+    """A directory in memory; None if there is none, or too little room in it."""
     if os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free >= _ENOUGH:
         return _MEMORY
     return None

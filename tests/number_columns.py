@@ -1,4 +1,4 @@
-"""Random columns of every kind of number, as frames hold them and as numbers."""
+"""Random columns of every number type, as in frames and as numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTRIBUTES = {
 
 
 def column(rng, kind, n):
-    """Values of a column as a frame has them, and the numbers that they stand for."""
+    """The values of a column as in a frame, and the corresponding numbers."""
     wide = 10.0 ** rng.uniform(0.5, 5)
     start = rng.uniform(-2, 2) * wide
     numbers = np.clip(rng.normal(start, wide / 4, n), start - wide, start + wide)

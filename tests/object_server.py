@@ -1,4 +1,4 @@
-"""An object store that speaks S3, on the loopback, in this process."""
+"""An S3 object store on the loopback, in this process."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ KEYS = {"AWS_ACCESS_KEY_ID": "AKIDNOTTOLD", "AWS_SECRET_ACCESS_KEY": "secret-not
 
 @contextmanager
 def served() -> Iterator[str]:
-    """A store with one bucket, to which the environment leads; gives the bucket's URL."""
+    """A store with one bucket; sets the environment to reach it, and yields the bucket's URL."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
-        given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
-        with mock.patch.dict(os.environ, {**KEYS, **given}):
+        variables = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
+        with mock.patch.dict(os.environ, {**KEYS, **variables}):
             objects._system.cache_clear()
-            # All servers of a process share their buckets.
+            # All servers in a process share their buckets.
             urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
             objects.ObjectPath.of(f"s3://{BUCKET}/x").system.mkdir(BUCKET)
             yield f"s3://{BUCKET}"

@@ -38,17 +38,22 @@ def throwaway_server(
 ) -> Iterator[Server]:
     """A new server with default settings, removed at the end of the block.
 
-    `fsync=False` spares the disk, for tests but not for measurements: as safe against `crash`, not
-    against a power failure. `settings` are those of postgresql.conf. `kind` overrides
+    `fsync=False` avoids disk writes, for tests but not for benchmarks: safe against `crash`, but
+    not against a power failure. `settings` are those of postgresql.conf. `kind` overrides
     DBANON_TEST_SERVER.
 
-    Raises NoServerError with the reasons when no server can be had.
+    Raises NoServerError with the reasons if no server can be started.
     """
-    wanted = dict(settings or {})
+    server_settings = dict(settings or {})
     if not fsync:
-        # Compiling a long query of catalogs takes .2 seconds; sessions of dbanon's never do.
-        wanted = {"fsync": "off", "full_page_writes": "off", "jit": "off", **wanted}
-    server = _make_server(wanted, kind or os.environ.get("DBANON_TEST_SERVER"))
+        # Compiling a long catalog query takes .2 seconds; dbanon's sessions never compile.
+        server_settings = {
+            "fsync": "off",
+            "full_page_writes": "off",
+            "jit": "off",
+            **server_settings,
+        }
+    server = _make_server(server_settings, kind or os.environ.get("DBANON_TEST_SERVER"))
     try:
         yield server
     finally:
@@ -63,7 +68,7 @@ def _make_server(settings: Mapping[str, str], kind: str | None) -> Server:
         if kind in (None, "", name):
             try:
                 return makes(settings)
-            # Whatever fails in Docker, such as fetching the image, must not prevent a local server.
+            # A failure in Docker, such as fetching the image, must not prevent a local server.
             except Exception as error:
                 reasons.append(f"{name}: {error}")
     raise NoServerError("no PostgreSQL server: " + "; ".join(reasons))

@@ -25,7 +25,7 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 
 def skip_or_fail(reason: str) -> NoReturn:
-    """Skip the test for want of a library, program or server; with ``CI=true`` it fails."""
+    """Skip the test because a library, program or server is missing; with ``CI=true`` it fails."""
     # A build that checks nothing on PostgreSQL must not look like one that does.
     if IN_CI:
         pytest.fail(f"missing: {reason}", pytrace=False)
@@ -33,11 +33,11 @@ def skip_or_fail(reason: str) -> NoReturn:
 
 
 def import_or_skip(name: str) -> ModuleType:
-    """A module that `make setup` installs. Without it the test, or the whole file, cannot run."""
+    """Import a module that `make setup` installs; skip the test, or its file, if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        # A module that is there and fails to import is a fault, whoever needs it.
+        # An installed module that fails to import is a bug, whoever needs it.
         if not isinstance(error, ModuleNotFoundError) or not _is_part(error.name, name):
             raise
         skip_or_fail(f"no package {error.name}; `make setup` installs it")
@@ -48,7 +48,7 @@ def _is_part(missing: str | None, name: str) -> bool:
 
 
 def require_reference(*files: str) -> Path:
-    """The folder of the reference data, if it has these files; else the test skips.
+    """The folder of the reference data, if it has these files; otherwise skip the test.
 
     files: paths in it, such as ``casc/census.csv``.
     """
@@ -65,10 +65,10 @@ def only_where(condition: object, reason: str) -> pytest.MarkDecorator:
 
 
 def skip_optional(reason: str) -> NoReturn:
-    """Skip a test that needs what neither `make setup` nor `make test` is sure to install."""
+    """Skip a test whose requirement neither `make setup` nor `make test` is sure to install."""
     pytest.skip(f"optional: {reason}")
 
 
 def skip_case(reason: str) -> NoReturn:
-    """Skip a case of a test that does not exist for this parameter."""
+    """Skip a case that does not exist for this parameter."""
     pytest.skip(f"no such case: {reason}")

@@ -1,4 +1,4 @@
-"""How the tests are shared out among processes: files whole, the long ones first."""
+"""How tests are distributed to processes: by file, long ones first."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xdist.scheduler import LoadFileScheduling
 TESTS = Path(__file__).parent
 SPARK = "tests/spark"
 
-# What is begun last keeps one process at work while the others have nothing left. Longest first,
-# files that wait beside such as compute; those of a few seconds are not named.
+# A long file started last keeps one process busy while the others are idle. Longest first; files
+# that mostly wait run next to those that compute. Files of a few seconds are not listed.
 LONG = (
     SPARK,
     "tests/stores/test_stalled.py",
@@ -40,10 +40,9 @@ LONG = (
 
 
 class Shares(LoadFileScheduling):
-    """Files in the order of collection, each to one process; those on Spark all to the same.
+    """Distribute files in collection order, those on Spark all to one process.
 
-    A process has one session of Spark at a time: a second process would start another, and a
-    cluster of its own.
+    A process has one Spark session: a second process would start another session and cluster.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -51,44 +50,44 @@ class Shares(LoadFileScheduling):
 
 
 def import_share(config: pytest.Config) -> None:
-    """Of several processes that collect all tests import a part each, before all collect all.
+    """If several processes collect all tests, let each import a part first.
 
-    In a fresh clone each would compile each file at the same time as the others: of what one has
-    compiled, the others find the result.
+    In a fresh clone all would compile each file at the same time; this way they reuse each other's
+    compiled files.
     """
-    given = getattr(config, "workerinput", None)
-    if given is None or config.args != config.getini("testpaths"):
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
         return
-    number, of = int(given["workerid"].removeprefix("gw")), given["workercount"]
+    number, of = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
     for file in sorted(TESTS.rglob("test_*.py"))[number % of :: of]:
-        # Whatever goes wrong does so once more where it is told.
+        # Errors occur again during collection, where they are reported.
         with suppress(Exception, pytest.skip.Exception, pytest.fail.Exception):
             import_module(".".join(file.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def sort_long_first(items: list[pytest.Item]) -> None:
-    """Put the tests of long files before the others, which keep their order."""
-    items.sort(key=lambda item: _place(item.nodeid))
+    """Move the tests of long files to the front; the others keep their order."""
+    items.sort(key=lambda item: _rank(item.nodeid))
 
 
 def few_of_each(items: list[pytest.Item], most: int) -> list[pytest.Item]:
-    """At most so many cases of each function, drawn from all: the same ones in every process."""
+    """Sample at most so many cases per function, the same in every process."""
     cases: dict[str, list[int]] = defaultdict(list)
     for at, item in enumerate(items):
         cases[item.nodeid.partition("[")[0]].append(at)
-    kept: set[int] = set()
+    chosen: set[int] = set()
     for function, places in cases.items():
-        # By the name alone: other functions may come and go.
-        kept.update(random.Random(function).sample(places, min(most, len(places))))
-    return [item for at, item in enumerate(items) if at in kept]
+        # Seeded by name only, so that other functions do not matter.
+        chosen.update(random.Random(function).sample(places, min(most, len(places))))
+    return [item for at, item in enumerate(items) if at in chosen]
 
 
 def unit_of(nodeid: str) -> str:
-    """What a test is shared out with: its file, or all tests on Spark."""
+    """The group that a test is distributed with: its file, or all tests on Spark."""
     file = nodeid.partition("::")[0]
     return SPARK if file.startswith(f"{SPARK}/") else file
 
 
-def _place(nodeid: str) -> int:
+def _rank(nodeid: str) -> int:
     unit = unit_of(nodeid)
     return LONG.index(unit) if unit in LONG else len(LONG)

@@ -1,4 +1,4 @@
-"""Hospital stays as a German hospital hands them on: a CSV file that is drawn by a seed."""
+"""Hospital stays in the format that German hospitals export: a CSV file generated from a seed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COLUMNS = (
     "Freitext",
 )
 STAYS, PATIENTS = 31_271, 12_000
-# What stands where somebody knew nothing; in other places nothing stands.
+# The marker for unknown values in some columns; others are blank.
 UNKNOWN = "k.A."
-# The share of blanks in the columns that have some, and of these the share that says UNKNOWN.
-BLANKS, SAID = 0.03, 0.5
+# The share of missing values in columns that have some, and the share of these that say UNKNOWN.
+BLANKS, UNKNOWN_SHARE = 0.03, 0.5
 LATIN_1, UTF_8_BOM = "latin-1", "utf-8-sig"
 
 _BLANK = ("PLZ", "ICD", "Station", "Kosten")
@@ -64,27 +64,27 @@ def stays(seed: int = 0, rows: int = STAYS, patients: int = PATIENTS) -> list[tu
     ----------
     patients : at most as many as ``rows``.
     """
-    drawn = Random(seed)
-    numbers = drawn.sample(range(1_000_000, 10_000_000), patients)
+    rng = Random(seed)
+    numbers = rng.sample(range(1_000_000, 10_000_000), patients)
     persons = [
         (
             str(number),
-            _written(_FIRST_BIRTH + timedelta(days=drawn.randrange(_BIRTHS))),
-            drawn.choice("mw") if drawn.random() < 0.995 else "d",
-            f"{drawn.choice((1, 4, 5, 10, 20, 50, 51, 80))}{drawn.randrange(1000):03d}".zfill(5),
+            _written(_FIRST_BIRTH + timedelta(days=rng.randrange(_BIRTHS))),
+            rng.choice("mw") if rng.random() < 0.995 else "d",
+            f"{rng.choice((1, 4, 5, 10, 20, 50, 51, 80))}{rng.randrange(1000):03d}".zfill(5),
         )
         for number in numbers
     ]
-    codes = [f"{drawn.choice(_LETTERS)}{drawn.randrange(100):02d}" for _ in range(60)]
-    whose = [*range(patients), *(drawn.randrange(patients) for _ in range(rows - patients))]
-    moments = [(drawn.randrange(_DAYS), number, person) for number, person in enumerate(whose)]
-    found = []
+    codes = [f"{rng.choice(_LETTERS)}{rng.randrange(100):02d}" for _ in range(60)]
+    owners = [*range(patients), *(rng.randrange(patients) for _ in range(rows - patients))]
+    moments = [(rng.randrange(_DAYS), number, person) for number, person in enumerate(owners)]
+    records = []
     for case, (day, _, person) in enumerate(sorted(moments)):
         number, born, sex, zip_code = persons[person]
         admitted = _FIRST_STAY + timedelta(days=day)
-        length = min(int(drawn.expovariate(0.2)), 90)
+        length = min(int(rng.expovariate(0.2)), 90)
         # The first codes are the frequent ones.
-        code = codes[int(len(codes) * drawn.random() ** 2)]
+        code = codes[int(len(codes) * rng.random() ** 2)]
         row = {
             "Patienten-Nr": number,
             "Fallnr": str(20_230_000 + case),
@@ -93,16 +93,16 @@ def stays(seed: int = 0, rows: int = STAYS, patients: int = PATIENTS) -> list[tu
             "PLZ": zip_code,
             "Aufnahme": _written(admitted),
             "Entlassung": _written(admitted + timedelta(days=length)),
-            "ICD": f"{code}.{drawn.randrange(10)}",
-            "Station": drawn.choice(_WARDS),
-            "Kosten": f"{600 + 450 * length + drawn.gauss(0, 80):.2f}".replace(".", ","),
-            "Freitext": drawn.choice(_NOTES),
+            "ICD": f"{code}.{rng.randrange(10)}",
+            "Station": rng.choice(_WARDS),
+            "Kosten": f"{600 + 450 * length + rng.gauss(0, 80):.2f}".replace(".", ","),
+            "Freitext": rng.choice(_NOTES),
         }
         for name in _BLANK:
-            if drawn.random() < BLANKS:
-                row[name] = UNKNOWN if drawn.random() < SAID else ""
-        found.append(tuple(row.values()))
-    return found
+            if rng.random() < BLANKS:
+                row[name] = UNKNOWN if rng.random() < UNKNOWN_SHARE else ""
+        records.append(tuple(row.values()))
+    return records
 
 
 def write_stays(

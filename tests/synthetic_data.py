@@ -1,7 +1,7 @@
-"""Tables like those of the literature, made by a generator with a seed: any clone can test on them.
+"""Generated tables similar to those in the literature, so that tests run in any clone.
 
-Every name says which table of the reference data it is like. No figure of these tables is recorded
-anywhere: tests compare them with an oracle of their own.
+Each name refers to the similar table in the reference data. No figure of these tables is recorded:
+tests compare with their own oracle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.iloss_evaluator import read_paths
 
 Floats = NDArray[np.float64]
 
-# Leaf to root, as in the files of ARX: hierarchies of two to four levels.
+# Leaf to root, as in ARX files: hierarchies of two to four levels.
 _LEVELS: dict[str, tuple[tuple[str, ...], ...]] = {
     "sex": (("Male", "*"), ("Female", "*")),
     "education": (
@@ -74,12 +74,12 @@ def magic_like(n: int, p: int = 10, seed: int = 0) -> Floats:
 
 
 def planted_clusters(sizes: NDArray[np.int64], p: int, seed: int = 0) -> tuple[Floats, Floats]:
-    """Points, (n, p), in clusters of these sizes so far apart that they are the best classes.
+    """Points, (n, p), in clusters of these sizes, far enough apart to be the optimal classes.
 
     Returns points in random order, and the centre of each point's cluster.
     """
     rng = np.random.default_rng(seed)
-    # On a grid: no two centres are closer than 100, and no point is farther than 1 from its own.
+    # On a grid: centres are at least 100 apart, and points at most 1 from their centre.
     side = int(np.ceil(len(sizes) ** (1 / p)))
     grid = np.stack(np.unravel_index(np.arange(len(sizes)), (side,) * p), axis=1) * 100.0
     centres = np.repeat(grid, sizes, axis=0)
@@ -112,7 +112,7 @@ class AdultTable:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The hierarchy's file of each column that is no number."""
+        """The hierarchy file of each column that is not a number."""
         return {name: self.folder / "hierarchies" / f"{name}.csv" for name in _LEVELS}
 
     @property
@@ -156,16 +156,16 @@ def standardized(values: Floats) -> Floats:
 
 
 def sse_share(points: Floats, labels: NDArray[np.integer]) -> float:
-    """SSE/SST of classes, by a plain loop over them."""
-    within = sum(
+    """SSE/SST of classes, computed by a plain loop."""
+    within_sse = sum(
         np.square(points[labels == label] - points[labels == label].mean(axis=0)).sum()
         for label in np.unique(labels)
     )
-    return float(within / np.square(points - points.mean(axis=0)).sum())
+    return float(within_sse / np.square(points - points.mean(axis=0)).sum())
 
 
 def class_means(values: Floats, labels: NDArray[np.integer]) -> Floats:
-    """Each record's class mean, by a plain loop."""
+    """Each record's class mean, computed by a plain loop."""
     released = np.empty_like(values)
     for label in np.unique(labels):
         released[labels == label] = values[labels == label].mean(axis=0)

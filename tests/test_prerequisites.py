@@ -1,4 +1,4 @@
-"""What a missing prerequisite does to a test: a skip with a reason, or a failure in CI."""
+"""How tests handle a missing prerequisite: a skip with a reason, or a failure in CI."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.prerequisites import import_or_skip, require_reference, skip_or_fail
 from tests.reference.data import CASC_SHAPES, load_casc, load_magic
 
 TESTS = Path(__file__).parent
-# Where pytest's own functions are called.
+# The module that may call pytest's own functions.
 DECIDES = Path(prerequisites.__file__)
 SKIPS = {"skip", "skipif", "importorskip", "skipIf", "skipUnless", "SkipTest"}
 
 
 def skips_of(tree: ast.AST) -> Iterator[int]:
-    """The lines in which a test is skipped without tests/prerequisites.py."""
+    """The lines that skip a test without tests/prerequisites.py."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = node.func
@@ -44,7 +44,7 @@ def test_every_skip_is_decided_in_one_place() -> None:
     undecided = [
         f"{path.relative_to(TESTS)}:{line}"
         for path, text in texts.items()
-        # To parse a file takes longer than to read it.
+        # Parsing a file takes longer than reading it.
         if any(name in text for name in SKIPS)
         for line in skips_of(ast.parse(text))
     ]
@@ -96,7 +96,7 @@ def test_a_package_that_cannot_be_imported_is_a_fault(
 @pytest.mark.slow
 @pytest.mark.parametrize("ci", ["", "true"])
 def test_a_run_of_pytest_fails_in_ci_alone(tmp_path: Path, ci: str) -> None:
-    """Of a file whose import needs a package, and of a test that needs one."""
+    """A file whose import needs a package, and a test that needs one."""
     imported = "from tests.prerequisites import import_or_skip\n"
     call = "import_or_skip('no_such_package')\n"
     (tmp_path / "test_file.py").write_text(f"{imported}{call}def test_it(): pass\n")
@@ -134,7 +134,7 @@ FILES = ("casc/census.csv", "adult/adult.csv")
 def test_missing_reference_data_is_a_skip_that_names_file_and_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: bool
 ) -> None:
-    """No folder, an empty one, one with a part of the files; in CI, too."""
+    """No folder, an empty one, one with some of the files; in CI, too."""
     monkeypatch.setattr(prerequisites, "IN_CI", ci)
     monkeypatch.setenv("DBANON_DATA", str(tmp_path / "data"))
     with pytest.raises(pytest.skip.Exception, match=r"no casc/census\.csv in .*DBANON_DATA"):
@@ -152,7 +152,7 @@ def test_missing_reference_data_is_a_skip_that_names_file_and_variable(
 
 
 @pytest.mark.parametrize("name", CASC_SHAPES)
-def test_tables_of_casc_are_read_as_the_literature_has_them(tmp_path: Path, name: str) -> None:
+def test_casc_tables_match_the_literature(tmp_path: Path, name: str) -> None:
     """Text and dates are left out; a table of another shape is refused."""
     (tmp_path / "casc").mkdir()
     n, p = CASC_SHAPES[name]

@@ -1,4 +1,4 @@
-"""How tests are shared out: each file whole, Spark's as one, the long ones first."""
+"""How tests are distributed: by file, Spark's as one group, long files first."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pytest
 from tests import shares
 from tests.shares import LONG, Shares, few_of_each, import_share, sort_long_first
 
-HERE = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 
 
 class Item:
-    """A test by its name."""
+    """A test with this name."""
 
     def __init__(self, nodeid: str) -> None:
         self.nodeid = nodeid
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_what_is_named_is_there(name: str) -> None:
-    assert (HERE / name).exists()
+def test_named_files_exist(name: str) -> None:
+    assert (ROOT / name).exists()
 
 
 def test_spark_is_one_share() -> None:
     split = Shares._split_scope
-    told = ["tests/spark/test_a.py::test_x[1::2]", "tests/spark/test_b.py::test_y"]
-    assert {split(None, nodeid) for nodeid in told} == {"tests/spark"}  # type: ignore[arg-type]
+    node_ids = ["tests/spark/test_a.py::test_x[1::2]", "tests/spark/test_b.py::test_y"]
+    assert {split(None, nodeid) for nodeid in node_ids} == {"tests/spark"}  # type: ignore[arg-type]
     assert split(None, "tests/unit/test_a.py::A::test_x") == "tests/unit/test_a.py"  # type: ignore[arg-type]
 
 
@@ -45,14 +45,14 @@ def test_long_ones_come_first_and_all_keep_their_order() -> None:
 def test_few_cases_of_each_function_are_the_same_ones_every_time() -> None:
     many = [Item(f"tests/a.py::test_x[{at}::[{at}]]") for at in range(40)]
     few = [Item("tests/a.py::test_y"), *(Item(f"tests/a.py::test_z[{x}]") for x in "cab")]
-    found = few_of_each([*few, *many], 5)  # type: ignore[list-item]
-    assert found[:4] == few
-    assert len(found) == 4 + 5
-    assert found[4:] == few_of_each(many, 5)  # type: ignore[arg-type]
-    assert found[4:] == sorted(found[4:], key=many.index)
+    sample = few_of_each([*few, *many], 5)  # type: ignore[list-item]
+    assert sample[:4] == few
+    assert len(sample) == 4 + 5
+    assert sample[4:] == few_of_each(many, 5)  # type: ignore[arg-type]
+    assert sample[4:] == sorted(sample[4:], key=many.index)
 
 
-# What a module raises as it is imported: tests/prerequisites.py skips a file, or fails in CI.
+# Errors during a module's import: tests/prerequisites.py skips a file, or fails in CI.
 ENDINGS = [ImportError, pytest.skip.Exception, pytest.fail.Exception]
 
 
@@ -69,12 +69,12 @@ def test_each_process_imports_its_part_of_all_tests(
 
     monkeypatch.setattr(shares, "import_module", imported)
     for number in range(max(workers, 1)):
-        given = {"workerid": f"gw{number}", "workercount": workers}
+        worker = {"workerid": f"gw{number}", "workercount": workers}
         config: Any = SimpleNamespace(args=args, getini=lambda _: ["tests"])
         if workers:
-            config.workerinput = given
+            config.workerinput = worker
         import_share(config)
     assert len(named) == len(set(named))
-    whole = workers and args == ["tests"]
-    assert ("tests.unit.data.test_partitions" in named) == bool(whole)
-    assert (__name__ in named) == bool(whole)
+    full_run = workers and args == ["tests"]
+    assert ("tests.unit.data.test_partitions" in named) == bool(full_run)
+    assert (__name__ in named) == bool(full_run)

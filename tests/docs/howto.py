@@ -1,10 +1,10 @@
-"""The how-to of docs/jobs.md, run: ``python -m tests.docs.howto`` writes what it prints.
+"""Runs the how-to in docs/jobs.md; ``python -m tests.docs.howto`` writes the actual output.
 
-Before a block stands what it is:
+A comment before each block gives its kind:
 
-``<!-- how-to: table -->``  makes the table, in DuckDB; on another database a test makes it
-``<!-- how-to -->``         run after the ones before it, in the same shell
-``<!-- prints -->``         what the one before it prints
+``<!-- how-to: table -->``  creates the table in DuckDB; for other databases a test creates it
+``<!-- how-to -->``         run in order, in the same shell
+``<!-- prints -->``         the output of the block before it
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _CUT = "---- 8< ----"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """What each block of the page is, with its text."""
+    """The kind of each block on the page, with its text."""
     return [(kind, text) for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
 
 
 def printed(
     folder: Path, url: str | None = None, run: Callable[..., Any] = subprocess.run, before: str = ""
 ) -> list[str]:
-    """What each command of the page prints.
+    """The output of each command on the page.
 
     Parameters
     ----------
-    url : of a database with the table; None: the page's own, which is made.
-    run : takes the place of ``subprocess.run``.
-    before : commands of the shell before those of the page.
+    url : of a database with the table; None creates the page's own.
+    run : used instead of ``subprocess.run``.
+    before : shell commands to run before those of the page.
     """
     commands = [(kind, text) for kind, text in blocks() if kind != "prints"]
     script = "".join(
         f"{text}\necho '{_CUT}'\n" for kind, text in commands if url is None or "table" not in kind
     )
-    own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": own, "COLUMNS": "100"}
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": search_path, "COLUMNS": "100"}
     if url is not None:
         environment["DBANON_URL"] = url
     done = run(
@@ -56,17 +56,17 @@ def printed(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = done.stdout.split(_CUT + "\n")[:-1]
-    # The table prints nothing.
-    return found if url is not None else found[1:]
+    outputs = done.stdout.split(_CUT + "\n")[:-1]
+    # Creating the table prints nothing.
+    return outputs if url is not None else outputs[1:]
 
 
 def filled(outputs: list[str]) -> str:
-    """The page with what was printed."""
+    """The page with the actual output."""
     left = iter(outputs)
 
-    def fill(found: re.Match[str]) -> str:
-        opening, kind, body, closing = found.groups()
+    def fill(match: re.Match[str]) -> str:
+        opening, kind, body, closing = match.groups()
         if kind == "prints":
             lines = [line.rstrip() for line in next(left).strip("\n").splitlines()]
             body = "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""``dbanon/job/options.py``, of the options: ``python -m tests.docs.options`` writes it."""
+"""Generates ``dbanon/job/options.py``: run ``python -m tests.docs.options``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbanon.methods import METHODS
 
 FILE = Path(__file__).resolve().parents[2] / "dbanon" / "job" / "options.py"
 
-# What anonymize and plan name themselves.
+# Named parameters of anonymize and plan.
 _ARGUMENTS = {
     "table",
     "output",
@@ -33,12 +33,12 @@ _ARGUMENTS = {
     "hierarchies",
     "k",
 }
-_GIVEN = {
+_ACCEPTED = {
     Model: "Model | Mapping[str, Any]",
     ColumnSet: "ColumnSet | Mapping[str, Any] | Sequence[str]",
     Export: "Export | str | Mapping[str, Any]",
 }
-# For the usual number, as it always was.
+# For the usual number, as before.
 _OR_NONE = ("chunk_rows",)
 
 _HEAD = '''"""The options by name and type, for type checkers.
@@ -61,14 +61,20 @@ from dbanon.measures import Model
 
 
 def text() -> str:
-    """The whole file."""
+    """The complete file."""
     of_rows = [name for name, method in METHODS.items() if method.gives.of_rows]
     others = [name for name in METHODS if name not in of_rows]
-    policy = [one for one in parameters(Policy) if one.name != "k"]
-    classes = [one for one in policy if not one.option.release and one.name != "options"]
-    own = {one.name: one for method in METHODS.values() for one in method.options}
-    known = {one.name for one in (*policy, *parameters(Reading))} | _ARGUMENTS
-    job = [one for one in all_parameters(Job) if one.name not in known]
+    policy = [parameter for parameter in parameters(Policy) if parameter.name != "k"]
+    classes = [
+        parameter
+        for parameter in policy
+        if not parameter.option.release and parameter.name != "options"
+    ]
+    method_options = {
+        option.name: option for method in METHODS.values() for option in method.options
+    }
+    listed = {parameter.name for parameter in (*policy, *parameters(Reading))} | _ARGUMENTS
+    job = [parameter for parameter in all_parameters(Job) if parameter.name not in listed]
     return "".join(
         (
             _HEAD,
@@ -80,7 +86,10 @@ def text() -> str:
                 "ClassOptions",
                 "TypedDict",
                 "The options of classes alone, without k and the method, and its parameters.",
-                [*(one for one in classes if one.name != "method"), *own.values()],
+                [
+                    *(parameter for parameter in classes if parameter.name != "method"),
+                    *method_options.values(),
+                ],
             ),
             _typed(
                 "ReadingOptions",
@@ -98,32 +107,32 @@ def text() -> str:
     )
 
 
-def _literal(name: str, told: str, words: Iterable[str]) -> str:
+def _literal(name: str, description: str, words: Iterable[str]) -> str:
     told_words = ", ".join(f'"{word}"' for word in words)
-    return f"# {told}\n{name}: TypeAlias = Literal[{told_words}]\n"
+    return f"# {description}\n{name}: TypeAlias = Literal[{told_words}]\n"
 
 
-def _typed(name: str, bases: str, told: str, known: Iterable[Parameter]) -> str:
-    fields = "".join(f"    {one.name}: {_annotation(one)}\n" for one in known)
-    return f'\n\nclass {name}({bases}, total=False):\n    """{told}"""\n\n{fields}'
+def _typed(name: str, bases: str, docstring: str, fields_of_type: Iterable[Parameter]) -> str:
+    fields = "".join(f"    {field.name}: {_annotation(field)}\n" for field in fields_of_type)
+    return f'\n\nclass {name}({bases}, total=False):\n    """{docstring}"""\n\n{fields}'
 
 
-def _annotation(one: Parameter) -> str:
-    if one.name == "method":
+def _annotation(parameter: Parameter) -> str:
+    if parameter.name == "method":
         return "MethodName"
-    if one.option.choices and one.kind is str:
-        words = ", ".join(f'"{word}"' for word in one.option.choices)
-        found = f"Literal[{words}]"
-    elif one.kind is tuple:
-        found = f"Sequence[{_GIVEN.get(one.item) or _name(one.item)}]"
+    if parameter.option.choices and parameter.kind is str:
+        words = ", ".join(f'"{word}"' for word in parameter.option.choices)
+        annotation = f"Literal[{words}]"
+    elif parameter.kind is tuple:
+        annotation = f"Sequence[{_ACCEPTED.get(parameter.item) or _name(parameter.item)}]"
     else:
-        found = _name(one.type)
-    optional = one.nullable or one.kind is Mapping or one.name in _OR_NONE
-    return f"{found} | None" if optional and not found.endswith("| None") else found
+        annotation = _name(parameter.type)
+    optional = parameter.nullable or parameter.kind is Mapping or parameter.name in _OR_NONE
+    return f"{annotation} | None" if optional and not annotation.endswith("| None") else annotation
 
 
 def _name(kind: Any) -> str:
-    """A type as it is written."""
+    """The source text of a type."""
     if kind is NoneType:
         return "None"
     if get_origin(kind) in (Union, UnionType):
@@ -135,12 +144,12 @@ def _name(kind: Any) -> str:
 
 
 def write() -> None:
-    """Write the file anew, in the house's format."""
+    """Write the file, formatted."""
     FILE.write_text(formatted(text()), encoding="utf-8")
 
 
 def formatted(code: str) -> str:
-    """As ``ruff format`` has it."""
+    """Format as ``ruff format`` does."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"],
         input=code,

@@ -1,4 +1,4 @@
-"""Options in ``docs/`` and for type checkers: ``python -m tests.docs.options`` writes them anew."""
+"""Generates the options in ``docs/`` and for type checkers: ``python -m tests.docs.options``."""
 
 from __future__ import annotations
 
@@ -19,43 +19,49 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 _TABLE = re.compile(r"(<!-- options -->\n).*?(<!-- end of options -->)", re.S)
 
 
-def command_rows(known: Iterable[Parameter]) -> list[str]:
+def command_rows(shown_parameters: Iterable[Parameter]) -> list[str]:
     """The rows of ``docs/cli.md``."""
-    known = tuple(known)
-    flags = {one.name: f"`{flag(one)}`" for one in known}
+    shown_parameters = tuple(shown_parameters)
+    flags = {parameter.name: f"`{flag(parameter)}`" for parameter in shown_parameters}
     rows = ["| option | meaning |", "| --- | --- |"]
-    for one in known:
-        form = one.option.form if "=" in one.option.form or one.option.form == "NAME" else ""
-        form = form or ("A,B" if one.kind is tuple else "")
-        told = one.help_with(lambda name: flags.get(name, name))
-        rows.append(f"| `{f'{flag(one)} {form}'.strip()}` | {told}{_more(one)} |")
+    for parameter in shown_parameters:
+        form = (
+            parameter.option.form
+            if "=" in parameter.option.form or parameter.option.form == "NAME"
+            else ""
+        )
+        form = form or ("A,B" if parameter.kind is tuple else "")
+        help_text = parameter.help_with(lambda name: flags.get(name, name))
+        rows.append(f"| `{f'{flag(parameter)} {form}'.strip()}` | {help_text}{_more(parameter)} |")
     return rows
 
 
-def key_rows(known: Mapping[str, Parameter]) -> list[str]:
+def key_rows(keys: Mapping[str, Parameter]) -> list[str]:
     """The rows of ``docs/sql.md``."""
     rows = ["| key | value | meaning |", "| --- | --- | --- |"]
-    for name, one in known.items():
-        told = one.help_with(lambda other: f"`{other}`")
-        rows.append(f"| `{name}` | {one.expected} | {told}{_more(one, choices=False)} |")
+    for name, parameter in keys.items():
+        help_text = parameter.help_with(lambda other: f"`{other}`")
+        rows.append(
+            f"| `{name}` | {parameter.expected} | {help_text}{_more(parameter, choices=False)} |"
+        )
     return rows
 
 
-def _more(one: Parameter, *, choices: bool = True) -> str:
+def _more(parameter: Parameter, *, choices: bool = True) -> str:
     more = ""
-    if choices and one.option.choices:
-        more += " One of " + ", ".join(f"`{choice}`" for choice in one.option.choices) + "."
-    if one.by_default and one.kind is not bool:
-        more += f" Default: `{one.by_default}`."
-    return more + (f" [More]({one.option.see})." if one.option.see else "")
+    if choices and parameter.option.choices:
+        more += " One of " + ", ".join(f"`{choice}`" for choice in parameter.option.choices) + "."
+    if parameter.by_default and parameter.kind is not bool:
+        more += f" Default: `{parameter.by_default}`."
+    return more + (f" [More]({parameter.option.see})." if parameter.option.see else "")
 
 
 def of_command() -> list[Parameter]:
-    """The options of ``anonymize``: those of a chain stand behind its name."""
-    found: list[Parameter] = []
-    for one in all_parameters(Job):
-        found += [one, *parameters(Chain)[1:]] if one.kind is Chain else [one]
-    return [*found, *own_options()]
+    """The options of ``anonymize``; those of a chain follow its name."""
+    options: list[Parameter] = []
+    for parameter in all_parameters(Job):
+        options += [parameter, *parameters(Chain)[1:]] if parameter.kind is Chain else [parameter]
+    return [*options, *own_options()]
 
 
 def pages() -> dict[str, list[str]]:
@@ -67,9 +73,9 @@ def pages() -> dict[str, list[str]]:
 
 
 def filled(page: str, rows: list[str]) -> str:
-    """A page with these rows."""
+    """The page with these rows."""
     text, tables = _TABLE.subn(
-        lambda found: found[1] + "\n".join(rows) + "\n" + found[2],
+        lambda match: match[1] + "\n".join(rows) + "\n" + match[2],
         (DOCS / page).read_text(encoding="utf-8"),
     )
     assert tables == 1, f"{page} has {tables} tables of options"

@@ -1,11 +1,11 @@
-"""README from top to bottom: ``python -m tests.docs.readme`` runs it, and writes what was printed.
+"""README from top to bottom: ``python -m tests.docs.readme`` runs it, and writes the actual output.
 
-Before a block stands what it is:
+A comment before each block gives its kind:
 
 ``<!-- runnable -->``           Bash or Python, run in the order of the page, in one directory
-``<!-- printed -->``            what the one before it prints
-``<!-- psql: FIRST | LAST -->`` of examples/psql_session.out from the line that begins with FIRST to
-                                the one before that which begins with LAST
+``<!-- printed -->``            the output of the block before it
+``<!-- psql: FIRST | LAST -->`` lines of examples/psql_session.out, from the one that starts with
+                                FIRST to the one before that which starts with LAST
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ SESSION = ROOT / "examples" / "psql_session.out"
 BLOCK = re.compile(
     r"(<!-- (runnable|printed|psql)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
 )
-# The warning is what a reader sees there, too: that release has no privacy model.
+# Readers see this warning, too: the example release has no privacy model.
 _SEEN = 'ignore:Column "diagnosis" has one value'
 PROGRAMS = {
     "python": (sys.executable, "-W", "error", "-W", _SEEN),
     "bash": ("bash", "-euo", "pipefail"),
 }
 
-# An editable install finds its own sources before any path is looked at.
+# An editable install finds its own sources before it searches any path.
 _SITE = """import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
 """
 
 
 def clone(folder: Path) -> Path:
-    """What a commit of all that stands here would hold, and the compiled core."""
+    """Copy the files that a commit of this tree would contain, and the compiled core."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -59,26 +59,27 @@ def clone(folder: Path) -> Path:
 
 
 def printed(text: str, checkout: Path) -> list[str]:
-    """What each runnable block prints in a checkout, on stdout."""
-    beside = checkout.parent / "site"
-    beside.mkdir()
-    (beside / "sitecustomize.py").write_text(_SITE)
-    own = Path(sys.executable).parent
+    """The output of each runnable block, run in a checkout."""
+    site_folder = checkout.parent / "site"
+    site_folder.mkdir()
+    (site_folder / "sitecustomize.py").write_text(_SITE)
+    scripts = Path(sys.executable).parent
     environment = {
         **os.environ,
-        "PATH": f"{own}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": f"{beside}{os.pathsep}{checkout}",
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{site_folder}{os.pathsep}{checkout}",
         "COLUMNS": "100",
     }
-    # What there is to build is built: the rest is as the Makefile has it.
-    make = f'make() {{ command make VENV="{own.parent}" -o "{own.parent}/.package" "$@"; }}\n'
-    found = []
+    # The package is already built; everything else follows the Makefile.
+    make = f'make() {{ command make VENV="{scripts.parent}"'
+    make += f' -o "{scripts.parent}/.package" "$@"; }}\n'
+    outputs = []
     for kind, language, code in ((b[2], b[5], b[6]) for b in BLOCK.finditer(text)):
         if kind != "runnable":
             continue
-        given = make + code if language == "bash" else code
+        script = make + code if language == "bash" else code
         done = subprocess.run(
-            [*PROGRAMS[language], "-c", given],
+            [*PROGRAMS[language], "-c", script],
             cwd=checkout,
             env=environment,
             capture_output=True,
@@ -86,26 +87,26 @@ def printed(text: str, checkout: Path) -> list[str]:
             check=False,
         )
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        found.append(done.stdout)
-    return found
+        outputs.append(done.stdout)
+    return outputs
 
 
 def session(first: str, last: str) -> str:
     """A part of the psql session."""
     lines = SESSION.read_text(encoding="utf-8").splitlines(keepends=True)
-    start = next(place for place, line in enumerate(lines) if line.startswith(first))
-    end = next(place for place, line in enumerate(lines) if line.startswith(last) and place > start)
+    start = next(index for index, line in enumerate(lines) if line.startswith(first))
+    end = next(index for index, line in enumerate(lines) if line.startswith(last) and index > start)
     return "".join(lines[start:end]).rstrip("\n") + "\n"
 
 
 def filled(text: str, outputs: list[str]) -> str:
-    """The page with what was printed, and with the parts of the psql session."""
+    """The page with the actual output and the parts of the psql session."""
     left = iter(outputs)
     last = ""
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         nonlocal last
-        opening, kind, start, end, _, body, closing = found.groups()
+        opening, kind, start, end, _, body, closing = match.groups()
         if kind == "runnable":
             last = next(left)
         elif kind == "psql":
@@ -118,15 +119,15 @@ def filled(text: str, outputs: list[str]) -> str:
     return BLOCK.sub(fill, text)
 
 
-def told(text: str) -> str:
-    """The words of a page, without what differs from run to run."""
+def masked(text: str) -> str:
+    """A page's words without those that differ between runs."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "RELEASE", text)
     words = " ".join(text.split())
     return re.sub(r"\b(read|cluster|write|verify|digest|total) \d+\.\d+", r"\1 SECONDS", words)
 
 
 def ran() -> tuple[str, str]:
-    """The page, and the page as a run of it says."""
+    """The page, and the page with the output of a run."""
     text = PAGE.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="dbanon-readme-") as folder:
         return text, filled(text, printed(text, clone(Path(folder))))

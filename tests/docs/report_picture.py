@@ -1,4 +1,4 @@
-"""``docs/report.png``, the report light and dark: ``make picture`` makes it anew."""
+"""Generates ``docs/report.png``, the report in light and dark: ``make picture``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDE, HIGH = 960, 1120
 
 
 def report() -> str:
-    """The page of a release of the demonstration's persons, evaluated, with a sweep."""
+    """The page of an evaluated release of the demonstration's persons, with a sweep."""
     connection = duckdb.connect()
     connection.register("persons", pa.table(generate_persons(5000, 1)))
     for statement in (
@@ -41,7 +41,7 @@ def report() -> str:
         connection.execute(statement)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        made = dbanon.anonymize(
+        release = dbanon.anonymize(
             connection,
             table="app.person",
             quasi_identifiers=QUASI_IDENTIFIERS,
@@ -59,12 +59,12 @@ def report() -> str:
     )
     columns = connection.execute(f"SELECT {numbers} FROM app.person").fetchnumpy()
     points = np.column_stack(list(columns.values()))
-    found = look(open_store(connection), parse_relation("release.person"))
-    return page(made, look=found, tradeoff=sweep(points, QUASI_IDENTIFIERS))
+    inspection = look(open_store(connection), parse_relation("release.person"))
+    return page(release, look=inspection, tradeoff=sweep(points, QUASI_IDENTIFIERS))
 
 
-def taken(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:
-    """A piece of the page as an address that holds it."""
+def screenshot(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:
+    """A screenshot of a part of the page, as a data URL."""
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": WIDE, "height": HIGH}, device_scale_factor=1
     )
@@ -85,8 +85,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, opened_browser() as browser:
         path = Path(folder) / "report.html"
         write(report(), path)
-        left = taken(browser, path, "light", None)
-        right = taken(browser, path, "dark", "tradeoff")
+        left = screenshot(browser, path, "light", None)
+        right = screenshot(browser, path, "dark", "tradeoff")
         both = browser.new_page(viewport={"width": 2 * WIDE, "height": HIGH})
         both.set_content(
             "<body style='margin: 0; display: flex'>"

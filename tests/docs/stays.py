@@ -1,6 +1,6 @@
-"""The how-to of docs/stays.md, run: ``python -m tests.docs.stays`` writes what it prints.
+"""Runs the how-to in docs/stays.md; ``python -m tests.docs.stays`` writes the actual output.
 
-Before a block stands what it is: a file, what is run in one shell, or what that prints.
+A comment before each block gives its kind: a file, commands for one shell, or their output.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ BLOCK = re.compile(r"(<!-- (file: [\w.]+|run|prints) -->\n```\w+\n)(.*?)(```)", 
 
 
 def printed(folder: Path, **environment: str) -> list[str]:
-    """What each command of the page prints, run in a folder."""
-    own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    given = {**os.environ, "PATH": own, "COLUMNS": "100", **environment}
-    found = []
+    """The output of each command on the page, run in a folder."""
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {**os.environ, "PATH": search_path, "COLUMNS": "100", **environment}
+    outputs = []
     for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if kind.startswith("file"):
             (folder / kind.split()[1]).write_text(text, encoding="utf-8")
@@ -28,22 +28,22 @@ def printed(folder: Path, **environment: str) -> list[str]:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", text],
                 cwd=folder,
-                env=given,
+                env=variables,
                 capture_output=True,
                 text=True,
                 check=False,
             )
             assert done.returncode == 0, done.stdout + done.stderr
-            found.append(done.stdout)
-    return found
+            outputs.append(done.stdout)
+    return outputs
 
 
 def filled(outputs: list[str]) -> str:
-    """The page with what was printed."""
+    """The page with the actual output."""
     left = iter(outputs)
 
-    def fill(found: re.Match[str]) -> str:
-        opening, kind, body, closing = found.groups()
+    def fill(match: re.Match[str]) -> str:
+        opening, kind, body, closing = match.groups()
         if kind == "prints":
             body = "".join(f"{line.rstrip()}\n" for line in next(left).strip("\n").splitlines())
         return opening + body + closing

@@ -1,4 +1,4 @@
-"""A link to a heading of a page leads to a heading that is there, without building the site."""
+"""Links to a heading lead to an existing heading; checked without building the site."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ FOLDERS = ("docs", "benchmarks", "examples", "dbanon/errors")
 PAGES = sorted([*ROOT.glob("*.md"), *(p for f in FOLDERS for p in (ROOT / f).rglob("*.md"))])
 FENCED = re.compile(r"^( *`{3,}).*?^\1$", re.M | re.S)
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)#([^)\s]+)\)")
-# MyST makes anchors of headings of these levels (`myst_heading_anchors` in docs/site/conf.py).
+# MyST creates anchors for headings of these levels (`myst_heading_anchors` in docs/site/conf.py).
 HEADING = re.compile(r"^#{1,5} +(.+?) *#*$", re.M)
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page, as GitHub and MyST make them of its headings, and those it names."""
+    """The anchors of a page: those that GitHub and MyST derive from headings, and explicit ones."""
     headings: list[str] = []
     for heading in HEADING.findall(FENCED.sub("", text)):
-        shown = re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading))
-        slug = re.sub(r"[^\w\- ]", "", shown.strip().casefold()).replace(" ", "-")
+        heading_text = re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading))
+        slug = re.sub(r"[^\w\- ]", "", heading_text.strip().casefold()).replace(" ", "-")
         before = sum(
             re.fullmatch(rf"{re.escape(slug)}(-\d+)?", had) is not None for had in headings
         )
@@ -30,7 +30,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken(page: Path) -> list[str]:
-    """The links of a page to a heading that is not there, or in a file that is not there."""
+    """A page's links to headings or files that do not exist."""
     missing = []
     text = re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text(encoding="utf-8")))
     for file, anchor in LINK.findall(text):
@@ -59,7 +59,7 @@ def test_links_to_headings_lead_to_a_heading() -> None:
         ("other.md#in-code", False),
     ],
 )
-def test_a_broken_link_is_found(tmp_path: Path, link: str, leads: bool) -> None:
+def test_broken_links_are_reported(tmp_path: Path, link: str, leads: bool) -> None:
     other = '## A heading, with `code` and [a link](x.md)\n\n<a id="named"></a>\n'
     (tmp_path / "other.md").write_text(f"{other}\n```\n# In code\n```\n")
     page = tmp_path / "page.md"

@@ -1,4 +1,4 @@
-"""The map: what it names is there, and what it shows to add works, in a copy of the checkout."""
+"""The architecture page: everything it names exists, and its recipes work in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK = re.compile(r"<!-- (file|change|run)(?:: (\S+))? -->\n```(\w+)\n(.*?)```"
 FOLDERS = ("dbanon", "sql", "migrations", "docs", "tests")
 FILES = ("README.md", "CHANGELOG.md", "pyproject.toml")
 
-# Suites over all methods and options, which an addition must not turn red.
+# Suites over all methods and options, which an addition must not break.
 LEFT_GREEN = (
     "tests/golden",
     "tests/contracts/test_options.py",
@@ -34,27 +34,27 @@ LEFT_GREEN = (
     "tests/doors/jobs/test_keys.py",
     "tests/doors/test_option_groups.py",
     "tests/unit/job",
-    "--deselect=tests/docs/test_architecture.py::test_what_is_shown_to_add_works",
+    "--deselect=tests/docs/test_architecture.py::test_recipes_work",
 )
 
 PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
 
-# An editable install finds its own sources before any path is looked at.
+# An editable install finds its own sources before it searches any path.
 SITE = """import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
 """
 
 
 def section(title: str) -> str:
-    """What stands below a heading of the second level."""
-    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
-    assert found, f"no heading {title!r}"
-    return found[1]
+    """The text below a heading of the second level."""
+    match = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    assert match, f"no heading {title!r}"
+    return match[1]
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the checkout, with the compiled core, that programs run in it import."""
+    """A copy of the checkout with the compiled core, which programs run in it import."""
     left_out = shutil.ignore_patterns("__pycache__", "figures")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
@@ -67,7 +67,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, *command: str) -> str:
-    """What a program prints that imports the copy."""
+    """The output of a program that imports the copy."""
     programs = str(Path(sys.executable).parent)
     environment = {
         **os.environ,
@@ -81,7 +81,7 @@ def run(checkout: Path, *command: str) -> str:
 
 
 def changed(text: str, change: str) -> str:
-    """A text with a change: pieces of lines that stay, come and go, between lines of @@."""
+    """Apply a change to a text: hunks of unchanged, removed and added lines, separated by @@."""
     for piece in re.split(r"^@@.*\n", change, flags=re.M):
         lines = piece.splitlines(keepends=True)
         before = "".join(line[1:] for line in lines if not line.startswith("+"))
@@ -92,60 +92,60 @@ def changed(text: str, change: str) -> str:
 
 
 def blocks(title: str) -> Iterator[tuple[str, str, str, str]]:
-    """Kind, path, language and text of the marked blocks of a section."""
-    for found in BLOCK.finditer(section(title)):
-        yield found[1], found[2] or "", found[3], found[4]
+    """Kind, path, language and text of the marked blocks in a section."""
+    for match in BLOCK.finditer(section(title)):
+        yield match[1], match[2] or "", match[3], match[4]
 
 
 def add(checkout: Path, title: str) -> int:
-    """Do what a section says; the number of blocks that were run."""
+    """Follow a section's instructions; return the number of blocks that were run."""
     ran = 0
-    for what, path, language, code in blocks(title):
+    for action, path, language, code in blocks(title):
         file = checkout / path
-        if what == "file":
+        if action == "file":
             assert not file.exists()
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(code, encoding="utf-8")
-        elif what == "change":
+        elif action == "change":
             file.write_text(changed(file.read_text(encoding="utf-8"), code), encoding="utf-8")
         else:
-            given = {
+            arguments = {
                 "python": (sys.executable, "-W", "error"),
                 "bash": ("bash", "-euo", "pipefail"),
             }
-            run(checkout, *given[language], "-c", code)
+            run(checkout, *arguments[language], "-c", code)
             ran += 1
     return ran
 
 
 @pytest.mark.slow
-def test_what_is_shown_to_add_works(checkout: Path) -> None:
-    """Each on top of the last; what comes of all is looked at once."""
+def test_recipes_work(checkout: Path) -> None:
+    """Each recipe is applied on top of the previous one; the result is checked once."""
     assert len(ADDED) == 3
     for title in ADDED:
         assert add(checkout, title) >= 1, title
-    found = run(checkout, sys.executable, "-c", "import dbanon; print(dbanon.__file__)")
-    assert Path(found.strip()).parent == checkout / "dbanon"
-    # Nothing that was there answers in another way, on any page or at any door.
+    output = run(checkout, sys.executable, "-c", "import dbanon; print(dbanon.__file__)")
+    assert Path(output.strip()).parent == checkout / "dbanon"
+    # No existing result may change, on any page or in any interface.
     run(checkout, sys.executable, "-m", "pytest", "-q", *LEFT_GREEN, "-m", "not postgresql")
-    # In the house's own style, and in its layers.
+    # The additions must follow the code style and the layers.
     run(checkout, "ruff", "check", "--no-cache", "dbanon")
     run(checkout, "ruff", "format", "--no-cache", "--check", "dbanon")
     run(checkout, "lint-imports", "--no-cache")
 
 
 def test_all_rooms_are_on_the_map_from_above() -> None:
-    drawn = re.search(r"```text\n(.*?)```", section("Rooms and layers"), re.S)
-    assert drawn
+    diagram = re.search(r"```text\n(.*?)```", section("Rooms and layers"), re.S)
+    assert diagram
     rooms = {file.name for file in PACKAGE.iterdir() if (file / "__init__.py").exists()}
-    named = re.findall(r"(?:^|\s{2,})(\w+)(?=\s{2,})|(\w+)$", drawn[1], re.M)
-    found = [name for pair in named for name in pair if name in {*rooms, "version"}]
-    assert set(found) == {*rooms, "version"}
-    height = {name: place for place, row in enumerate(rooms_from_above()) for name in row}
-    assert [height[name] for name in found] == sorted(height[name] for name in found)
+    named = re.findall(r"(?:^|\s{2,})(\w+)(?=\s{2,})|(\w+)$", diagram[1], re.M)
+    room_names = [name for pair in named for name in pair if name in {*rooms, "version"}]
+    assert set(room_names) == {*rooms, "version"}
+    height = {name: level for level, row in enumerate(rooms_from_above()) for name in row}
+    assert [height[name] for name in room_names] == sorted(height[name] for name in room_names)
 
 
-def test_the_words_are_classes_where_the_map_says() -> None:
+def test_terms_are_classes_in_the_rooms_on_the_map() -> None:
     words = re.findall(r"\*\*(\w+)\*\* \(`([\w.]+)`\)", section("A row's way"))
     assert len(words) == 7
     for name, module in words:

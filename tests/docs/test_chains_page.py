@@ -1,4 +1,4 @@
-"""The page on chains: its attack prints what is shown, and its figures are those measured."""
+"""The page on chains: its attack prints the output on the page, and its figures were measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURED = (ROOT / "benchmarks" / "results" / "chains.md").read_text(encoding="u
 
 
 @pytest.mark.slow
-def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
+def test_the_attack_prints_the_documented_output(tmp_path: Path) -> None:
     program = []
     for language, code in re.findall(r"<!-- runnable -->\n```(python|bash)\n(.*?)```", PAGE, re.S):
         if language == "bash":
@@ -35,29 +35,33 @@ def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    shown = re.findall(r"<!-- printed -->\n```text\n(.*?)```", PAGE, re.S)
-    assert len(shown) == 2
-    assert done.stdout == "".join(shown)
+    printed_blocks = re.findall(r"<!-- printed -->\n```text\n(.*?)```", PAGE, re.S)
+    assert len(printed_blocks) == 2
+    assert done.stdout == "".join(printed_blocks)
 
 
-def test_the_price_is_as_measured() -> None:
-    """Each figure of the page, rounded as it is there, stands in the benchmark's table."""
+def test_the_price_was_measured() -> None:
+    """Every figure on the page, rounded as there, comes from the benchmark's table."""
     ways = "independent|chain|all let in"
     attack: dict[Any, list[str]] = {}
     price: dict[Any, list[str]] = {}
     for cells in table_rows(MEASURED, rf"\| \w+, .*\| ({ways}) \|"):
         (attack if len(cells) == 9 else price)[key(cells[0]), cells[1]] = cells[2:]
     name, compared = "", 0
-    for first, way, below, losses, held, left, wait in table_rows(PAGE, rf"\| .*\| ({ways}) \|"):
+    for first, procedure, below, losses, frozen, left, wait in table_rows(
+        PAGE, rf"\| .*\| ({ways}) \|"
+    ):
         name = first or name
-        seen, lost = attack[key(name), way], price[key(name), way]
-        assert numbers(below) == [round(one) for one in numbers(" ".join(seen[:3]))]
-        for told, found in zip(numbers(losses), numbers(" ".join(lost[:2])), strict=True):
-            assert told == pytest.approx(found, abs=0.0006)
-        if way != "independent":
-            assert numbers(held) == [round(one) for one in numbers(lost[2])]
-            assert numbers(left) == [round(one) for one in numbers(lost[3])]
-            assert numbers(wait) == pytest.approx(numbers(lost[4]), abs=0.051)
+        seen, measured_loss = attack[key(name), procedure], price[key(name), procedure]
+        assert numbers(below) == [round(value) for value in numbers(" ".join(seen[:3]))]
+        for printed, measured in zip(
+            numbers(losses), numbers(" ".join(measured_loss[:2])), strict=True
+        ):
+            assert printed == pytest.approx(measured, abs=0.0006)
+        if procedure != "independent":
+            assert numbers(frozen) == [round(value) for value in numbers(measured_loss[2])]
+            assert numbers(left) == [round(value) for value in numbers(measured_loss[3])]
+            assert numbers(wait) == pytest.approx(numbers(measured_loss[4]), abs=0.051)
         compared += 1
     assert compared == 15
 
@@ -71,10 +75,10 @@ def table_rows(text: str, pattern: str) -> list[list[str]]:
 
 
 def key(name: str) -> tuple[str, tuple[float, ...]]:
-    """The data and the two shares that a row is of, as a key."""
+    """The data set and the two shares that a row belongs to, as a key."""
     word = name.split(",")[0]
     return word, tuple(numbers(name.replace("none", "0").replace("0.2.0", ""))[:2])
 
 
 def numbers(text: str) -> list[float]:
-    return [float(one) for one in re.findall(r"\d*\.?\d+", text)]
+    return [float(number) for number in re.findall(r"\d*\.?\d+", text)]

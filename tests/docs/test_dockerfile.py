@@ -1,4 +1,4 @@
-"""The image of PostgreSQL with dbanon: nobody builds it here, so it is read."""
+"""The image of PostgreSQL with dbanon: not built here, but its Dockerfile is checked."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ FILE = ROOT / "examples" / "Dockerfile"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each instruction with its words; lines that go on are one."""
+    """Each instruction with its arguments, continuation lines joined."""
     text = re.sub(r"^\s*#.*\n", "", FILE.read_text(), flags=re.MULTILINE)
     joined = re.sub(r"\\\n", " ", text)
     return [
-        (word, rest.strip())
-        for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line.strip())
+        (word, arguments.strip())
+        for word, _, arguments in (
+            line.partition(" ") for line in joined.splitlines() if line.strip()
+        )
     ]
 
 
@@ -32,19 +34,19 @@ def test_a_linter_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_what_it_copies_is_there_and_builds() -> None:
+def test_copied_files_exist_and_build() -> None:
     copied = [
         name
-        for word, rest in instructions()
-        if word == "COPY" and not rest.startswith("--from")
-        for name in rest.split()[:-1]
+        for word, arguments in instructions()
+        if word == "COPY" and not arguments.startswith("--from")
+        for name in arguments.split()[:-1]
     ]
     assert all((ROOT / name).exists() for name in copied)
-    # What the build reads: CMakeLists.txt installs these two, pyproject.toml names the other two.
+    # The build reads these: CMakeLists.txt installs two, pyproject.toml names the other two.
     assert {"pyproject.toml", "README.md", "LICENSE", "dbanon", "sql", "migrations"} == set(copied)
 
 
-def test_its_server_is_of_one_version() -> None:
+def test_its_server_has_one_version() -> None:
     text = FILE.read_text()
     [major] = set(re.findall(r"postgres:(\d+)", text))
     assert set(re.findall(r"postgresql-plpython3-(\d+)|postgresql-(\d+)-cron", text)) == {
@@ -55,23 +57,23 @@ def test_its_server_is_of_one_version() -> None:
 
 
 def test_the_compiler_stays_behind() -> None:
-    found = instructions()
-    stages = [at for at, (word, _) in enumerate(found) if word == "FROM"]
-    last = " ".join(rest for _, rest in found[stages[-1] :])
+    steps = instructions()
+    stages = [at for at, (word, _) in enumerate(steps) if word == "FROM"]
+    last = " ".join(arguments for _, arguments in steps[stages[-1] :])
     assert not re.search(r"\bg\+\+|\bpython3-dev\b|\bpip\b", last)
 
 
 def test_its_python_writes_the_extension(tmp_path: Path) -> None:
-    """The very statements, with a directory of the test's for the server's."""
+    """The actual statements, with a directory of the test instead of the server's."""
     [code] = [
-        found[1]
-        for word, rest in instructions()
-        if word == "RUN" and (found := re.search(r'python3 -c "(.*?)"', rest))
+        match[1]
+        for word, arguments in instructions()
+        if word == "RUN" and (match := re.search(r'python3 -c "(.*?)"', arguments))
     ]
-    place = "/usr/share/postgresql/17/extension"
-    assert place in code
+    folder = "/usr/share/postgresql/17/extension"
+    assert folder in code
     (tmp_path / "extension").mkdir()
-    program = code.replace(place, str(tmp_path / "extension"))
+    program = code.replace(folder, str(tmp_path / "extension"))
     subprocess.run([sys.executable, "-c", program], check=True)
     names = {path.name for path in (tmp_path / "extension").iterdir()}
     assert {"dbanon.control", "dbanon_ledger.control"} <= names

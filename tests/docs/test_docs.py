@@ -1,7 +1,7 @@
-"""What has no documentation fails the build, and examples that are marked runnable are run.
+"""Everything is documented, and examples marked as runnable work.
 
-A block is marked by the line ``<!-- runnable -->`` before it. Blocks of one file run in their
-order in one empty directory; blocks of Python share their names.
+The line ``<!-- runnable -->`` before a block marks it. The blocks of a file run in order in one
+empty directory; Python blocks share their names.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def page(name: str) -> str:
 
 
 def section(text: str, heading: str) -> str:
-    """What stands below a heading of the third level, which may name several, up to the next."""
+    """The text below a heading of the third level, which may name several."""
     listed = rf"(?:[^\n]*, )?`?{re.escape(heading)}`?(?:, [^\n]*)?"
-    found = re.search(rf"^### {listed}$(.*?)(?=^#|\Z)", text, re.M | re.S)
-    assert found, f"no heading {heading!r}"
-    return found.group(1)
+    match = re.search(rf"^### {listed}$(.*?)(?=^#|\Z)", text, re.M | re.S)
+    assert match, f"no heading {heading!r}"
+    return match.group(1)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_its_options_are_documented(command: str) -> None:
     text = section(page("cli.md"), f"dbanon {command}") + page("cli.md").partition("###")[0]
     if command == "plan":
-        # It refers to them; what it has not is named there.
+        # It refers to them; only additional ones are named there.
         text += section(page("cli.md"), "dbanon anonymize")
     missing = [
         option
@@ -76,9 +76,9 @@ def test_every_error_is_documented(code: str) -> None:
     assert f"`{code}`" in page("errors.md")
 
 
-def test_no_error_is_documented_that_is_none() -> None:
-    known = re.findall(r"^\| `(\w+)` \|", page("errors.md"), re.M)
-    assert set(known) <= set(ERRORS)
+def test_only_existing_errors_are_documented() -> None:
+    documented = re.findall(r"^\| `(\w+)` \|", page("errors.md"), re.M)
+    assert set(documented) <= set(ERRORS)
 
 
 def test_every_exit_code_is_documented() -> None:
@@ -96,7 +96,7 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
 @pytest.mark.slow
 def test_runnable_examples_run(tmp_path: Path, monkeypatch: Any) -> None:
     bin_directory = str(Path(sys.executable).parent)
-    # README has a test of its own, from a clone.
+    # README has its own test, in a clone.
     for path in PAGES[1:]:
         (tmp_path / path.stem).mkdir()
         monkeypatch.chdir(tmp_path / path.stem)
@@ -117,5 +117,5 @@ def test_the_counts_of_attacks_are_those_of_the_tests() -> None:
     from tests.sql.test_attacks_relations import RELATIONS
     from tests.sql.test_attacks_types import TYPES
 
-    told = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    assert f"{len(TYPES)} kinds of types and {len(RELATIONS)} kinds of relations" in told
+    policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert f"{len(TYPES)} kinds of types and {len(RELATIONS)} kinds of relations" in policy

@@ -1,8 +1,8 @@
-"""No function keeps an error that passes through its frame.
+"""No function keeps a reference to an error that passes through its frame.
 
-A traceback holds frames, and a frame its variables: one that holds the error makes a cycle, which
-keeps the arrays of the run in memory until the garbage collector comes by. At the end of a command
-it does not, and the kernels in the cycle are reported as leaked.
+A traceback refers to frames and a frame to its variables. A variable that holds the error makes a
+cycle, which keeps the arrays of a run in memory until the garbage collector runs. It does not run
+at the end of a command, and the kernels in the cycle are reported as leaked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _in_block(statements: list[ast.stmt], released: frozenset[str]) -> Iterator[
             and isinstance(node.value, ast.Name)
             and f"error {node.value.id}" in released
         ):
-            # Of these names only a handler's are errors for sure.
+            # Of these names only that of a handler is certainly an error.
             yield node.lineno
         for name, block in ast.iter_fields(node):
             if name == "handlers":
@@ -53,7 +53,7 @@ def _of_handler(handler: ast.ExceptHandler) -> set[str]:
 
 
 def _variables(raised: ast.expr) -> set[str]:
-    """The variables that a raised expression may be: classes have capital letters."""
+    """The variables in a raised expression; names of classes start with a capital letter."""
     if isinstance(raised, ast.Name):
         return set() if raised.id.lstrip("_")[:1].isupper() else {raised.id}
     if isinstance(raised, ast.Subscript):
@@ -95,7 +95,7 @@ def test_no_function_keeps_an_error_that_it_raises() -> None:
         "if refusal := f():\n    raise refusal",
     ],
 )
-def test_a_kept_error_is_seen(code: str) -> None:
+def test_a_stored_error_is_detected(code: str) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     assert list(kept_errors(ast.parse(f"def f(errors):\n{body}")))
 
@@ -111,6 +111,6 @@ def test_a_kept_error_is_seen(code: str) -> None:
         "error = Refused()\ntry:\n    raise error\nfinally:\n    del error",
     ],
 )
-def test_an_error_that_nothing_keeps_is_none(code: str) -> None:
+def test_an_unreferenced_error_is_accepted(code: str) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     assert not list(kept_errors(ast.parse(f"def f(errors):\n{body}")))

@@ -1,4 +1,4 @@
-"""The page on evaluation names every measure, and none that is not there."""
+"""The page on evaluation names all measures, and only existing ones."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The examples print what is shown, and their losses are those of the tests."""
+"""The examples print the expected output, and their losses match those in the tests."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def run(name: str, *arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
-    shown = (ROOT / "examples" / "hospital.out").read_text(encoding="utf-8")
-    assert run("hospital", tmp_path / "hospital.duckdb") == shown
+def test_the_hospital_prints_the_documented_output(tmp_path: Path) -> None:
+    expected = (ROOT / "examples" / "hospital.out").read_text(encoding="utf-8")
+    assert run("hospital", tmp_path / "hospital.duckdb") == expected
 
 
-# The losses themselves are tested of the methods: test_adult_generalization.py.
+# The methods' own test checks the losses: test_adult_generalization.py.
 @pytest.mark.campaign
 def test_adult_reaches_its_losses() -> None:
     folder = require_reference(*ADULT_FILES) / "adult"
@@ -53,17 +53,17 @@ def test_adult_reaches_its_losses() -> None:
 
 
 @pytest.mark.campaign
-def test_census_prints_what_is_shown(tmp_path: Path) -> None:
+def test_census_prints_the_documented_output(tmp_path: Path) -> None:
     folder = require_reference("casc/census.csv") / "casc"
-    shown = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
+    expected = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
     picture = tmp_path / "census.svg"
-    assert run("census", folder, "--picture", picture) == shown
+    assert run("census", folder, "--picture", picture) == expected
     assert picture.read_bytes() == (ROOT / "examples" / "census.svg").read_bytes()
 
 
 @pytest.mark.slow
 def test_adult_on_a_synthetic_table(tmp_path: Path) -> None:
-    """What it prints is what a plain count of the same classes has."""
+    """The printed values equal a plain count for the same classes."""
     table = adult_like(300, tmp_path / "adult")
     frame = table.quasi_identifiers
     lines = []
@@ -72,9 +72,9 @@ def test_adult_on_a_synthetic_table(tmp_path: Path) -> None:
             classes = dbanon.partition(
                 frame, k, method="gaa_cp", hierarchies=table.files, refine=refine
             )
-            lost = iloss(table.rows, classes.labels, table.paths)
+            loss = iloss(table.rows, classes.labels, table.paths)
             lines.append(
-                f"k = {k}, {name}: iloss {lost:.0f}, {classes.n_classes} classes of"
+                f"k = {k}, {name}: iloss {loss:.0f}, {classes.n_classes} classes of"
                 f" {classes.sizes.min()} rows or more"
             )
     printed = run("adult", table.folder).splitlines()
@@ -102,27 +102,27 @@ def test_census_on_a_synthetic_table(tmp_path: Path) -> None:
 
 
 def require_map(folder: Path, tmp_path: Path) -> dict[int, float]:
-    """Check what is printed and drawn of 120 records; the losses of MDAV by k."""
+    """Check output and figure for 120 records; the losses of MDAV by k."""
     picture = tmp_path / "map.svg"
     printed = run("census", folder, "--rows", 120, "--picture", picture).splitlines()
     assert printed[0] == "120 records, 13 columns"
     rows = [re.split(r"\s{2,}", line.replace("+ fast  ", "+ fast   ")) for line in printed[2:18]]
     for name in ("mdav", "mdav + fast"):
-        own = [[float(x) for x in row[1:]] for row in rows if row[0] == name]
-        assert [k for k, *_ in own] == list(range(3, 11))
-        assert own[0][1] < own[-1][1]  # Loss grows with k,
-        assert own[0][2] > own[-1][2]  # risk falls,
-        assert all(linkage <= highest for _, _, linkage, highest in own)  # and has its limit.
+        method_rows = [[float(x) for x in row[1:]] for row in rows if row[0] == name]
+        assert [k for k, *_ in method_rows] == list(range(3, 11))
+        assert method_rows[0][1] < method_rows[-1][1]  # Loss grows with k,
+        assert method_rows[0][2] > method_rows[-1][2]  # risk falls,
+        assert all(linkage <= highest for _, _, linkage, highest in method_rows)  # and is bounded.
     tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
     assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 2
     return {int(row[1]): float(row[2]) for row in rows if row[0] == "mdav"}
 
 
 @pytest.mark.campaign
-def test_a_year_prints_what_is_shown(tmp_path: Path) -> None:
-    shown = (ROOT / "examples" / "chain_year.out").read_text(encoding="utf-8")
+def test_the_year_prints_the_documented_output(tmp_path: Path) -> None:
+    expected = (ROOT / "examples" / "chain_year.out").read_text(encoding="utf-8")
     picture = tmp_path / "year.svg"
-    assert run("chain_year", "--picture", picture) == shown
+    assert run("chain_year", "--picture", picture) == expected
     assert picture.read_bytes() == (ROOT / "examples" / "chain_year.svg").read_bytes()
 
 

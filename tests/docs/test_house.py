@@ -1,4 +1,4 @@
-"""The house does not get worse: numbers that may fall and not rise."""
+"""Code quality metrics that may improve but not get worse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.house import House, house
 
-# A number that falls is written down here in the commit that lowers it.
+# A commit that lowers a number writes the new one here.
 MOST = {
     "at_the_root": 1,
     "layers": 13,
@@ -16,7 +16,7 @@ MOST = {
     "spellings": 0,
     "spelled_below": 2,
     "foreign": 0,
-    "asked": 0,
+    "guarantee_branches": 0,
 }
 
 
@@ -25,13 +25,13 @@ def counted() -> House:
     return house()
 
 
-@pytest.mark.parametrize("what", MOST)
-def test_a_number_does_not_rise(counted: House, what: str) -> None:
-    found = getattr(counted, what)
-    assert len(found) <= MOST[what], "\n".join(found)
+@pytest.mark.parametrize("measure", MOST)
+def test_a_number_does_not_rise(counted: House, measure: str) -> None:
+    violations = getattr(counted, measure)
+    assert len(violations) <= MOST[measure], "\n".join(violations)
 
 
 def test_the_numbers_are_counted_of_this_tree(counted: House) -> None:
-    """Counts of nothing would hold every limit."""
+    """An empty list of files would satisfy every limit."""
     assert counted.layers
     assert counted.at_the_root == ["version"]

@@ -1,7 +1,7 @@
 """No text asks a registry for the name ``dbanon``.
 
-The name is not registered: whoever registers it would run code on the machines of readers. Every
-command installs from a checkout or from a wheel file.
+The name is not registered, so anybody could register it and run code on readers' machines. All
+commands install from a checkout or a wheel file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dbanon.errors.extras import REQUIREMENTS, MissingDependency
 ROOT = Path(__file__).resolve().parents[2]
 # It quotes what it forbids.
 OWN_FILE = "tests/docs/test_install_lines.py"
-# An extra that includes others of the same project: pip does not look for these elsewhere.
+# An extra that includes others of the same project: pip does not look these up elsewhere.
 SELF_REFERENCES = "pyproject.toml"
 INSTALLER = re.compile(
     r"""\b(?:pip[\d.]*\s+(?:install|download|wheel)|pipx\s+(?:install|run)|poetry\s+add
@@ -27,14 +27,14 @@ INSTALLER = re.compile(
     re.X,
 )
 END_OF_COMMAND = re.compile(r"[`;|]|&&|\s#")
-# The name alone, or with extras, a version or an address.
+# The name by itself, or with extras, a version or an address.
 REQUIREMENT = re.compile(r"dbanon(?:[\[=<>~!@].*)?", re.I)
 # In prose: `install dbanon[all]`.
 EXTRA = re.compile(r"(?<![\w./*-])dbanon\[[a-z][\w, ]*\]", re.I)
 
 
 def registry_lines(text: str) -> list[str]:
-    """The lines of a text with which an installer would ask a registry for ``dbanon``."""
+    """The lines with which an installer would ask a registry for ``dbanon``."""
     lines = []
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         command = INSTALLER.search(line)
@@ -46,7 +46,7 @@ def registry_lines(text: str) -> list[str]:
 
 
 def text_files() -> dict[str, str]:
-    """The texts of all files of the checkout that a commit would hold, by path."""
+    """The texts of all files that a commit of this checkout would contain, by path."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -103,7 +103,7 @@ def test_no_hint_asks_a_registry_for_dbanon() -> None:
         "pip install {what} 'dbanon[{extra}]'",
     ],
 )
-def test_a_line_is_found(text: str) -> None:
+def test_a_violating_line_is_reported(text: str) -> None:
     assert len(registry_lines(text)) == 1
 
 

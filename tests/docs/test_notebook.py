@@ -1,4 +1,4 @@
-"""The notebook of examples/ runs from top to bottom, and shows what its text says."""
+"""The notebook in examples/ runs from top to bottom, and its outputs match its text."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ def notebook() -> Any:
 
 
 def outputs(executed: Any, code: str) -> list[Any]:
-    """What the one cell gave that has this line."""
+    """The outputs of the cell that contains this line."""
     [cell] = [cell for cell in executed.cells if code in cell.source.splitlines()]
     return list(cell.outputs)
 
 
 def data(executed: Any, code: str, kind: str) -> str:
-    found = [one.data[kind] for one in outputs(executed, code) if kind in one.get("data", {})]
-    return str(found[-1])
+    values = [
+        output.data[kind] for output in outputs(executed, code) if kind in output.get("data", {})
+    ]
+    return str(values[-1])
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +47,25 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     before = os.environ.get("IPYTHONDIR")
     os.environ["IPYTHONDIR"] = str(folder / "ipython")
     try:
-        made = notebook()
+        document = notebook()
         NotebookClient(
-            made, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+            document,
+            timeout=300,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
         ).execute()
     finally:
         os.environ.pop("IPYTHONDIR")
         if before is not None:
             os.environ["IPYTHONDIR"] = before
     assert (folder / "people.html").stat().st_mode & 0o777 == 0o600
-    if wanted := os.environ.get("NOTEBOOK_OUT"):
-        nbformat.write(made, wanted)
-    return made
+    if output_path := os.environ.get("NOTEBOOK_OUT"):
+        nbformat.write(document, output_path)
+    return document
 
 
 def test_it_is_kept_without_outputs() -> None:
-    """Rows come in random order: outputs would differ with each run."""
+    """Rows come in random order, so outputs would differ with each run."""
     for cell in notebook().cells:
         if cell.cell_type == "code":
             assert cell.outputs == []
@@ -68,26 +73,28 @@ def test_it_is_kept_without_outputs() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_fails_and_nothing_warns(executed: Any) -> None:
+def test_no_cell_fails_or_warns(executed: Any) -> None:
     for cell in executed.cells:
-        for one in cell.get("outputs", ()):
-            assert one.output_type != "error"
-            # A warning of the example's own release, which has no privacy model.
-            assert one.get("name") != "stderr" or "HomogeneousClasses" in one.text, one.text
+        for output in cell.get("outputs", ()):
+            assert output.output_type != "error"
+            # A warning about the example release, which has no privacy model.
+            assert output.get("name") != "stderr" or "HomogeneousClasses" in output.text, (
+                output.text
+            )
 
 
 @pytest.mark.slow
-def test_cards_and_plots_are_there(executed: Any) -> None:
+def test_cards_and_plots_exist(executed: Any) -> None:
     kinds = ("advice", "report", "evaluation", "partition", "certificate")
-    shown = [
-        one.data["text/html"]
+    html_outputs = [
+        output.data["text/html"]
         for cell in executed.cells
-        for one in cell.get("outputs", ())
-        if "text/html" in one.get("data", {})
+        for output in cell.get("outputs", ())
+        if "text/html" in output.get("data", {})
     ]
-    cards = [text for text in shown if 'class="dbanon-card"' in text]
-    found = [re.search(r'class="kicker">dbanon · (\w+)<', text) for text in cards]
-    assert [one and one[1] for one in found] == list(kinds)
+    cards = [text for text in html_outputs if 'class="dbanon-card"' in text]
+    matches = [re.search(r'class="kicker">dbanon · (\w+)<', text) for text in cards]
+    assert [match and match[1] for match in matches] == list(kinds)
     assert all("<svg" in text for text in cards)
     assert len(data(executed, "advice.plot();", "image/png")) > 10_000
 
@@ -95,7 +102,9 @@ def test_cards_and_plots_are_there(executed: Any) -> None:
 @pytest.mark.slow
 def test_the_bar_ends_full(executed: Any) -> None:
     line = "released, report = dbanon.anonymize_frame(people, **advice.start, progress=True)"
-    [bar] = [one.data for one in outputs(executed, line) if one.output_type == "display_data"]
+    [bar] = [
+        output.data for output in outputs(executed, line) if output.output_type == "display_data"
+    ]
     for phase in ("read", "cluster", "write", "verify"):
         assert f"{phase} 100 %" in bar["text/plain"]
     assert bar["text/html"].count("<progress") >= 4

@@ -1,4 +1,4 @@
-"""No date, time or duration without a unit: numpy 2.5 deprecates them, and a later one refuses."""
+"""No date, time or duration without a unit: numpy 2.5 deprecates them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("dbanon", "tests", "benchmarks", "examples", ".ci")
 SCALARS = {"datetime64", "timedelta64"}
 GENERIC = {"m8", "M8", "<m8", "<M8", "datetime64", "timedelta64"}
-# A test of an array without a unit needs one.
+# A test of arrays without a unit needs one.
 ALLOWED = {"tests/unit/data/test_conversion.py"}
 EMPTY = {"", "nat", "none"}
 
 
 def without_unit(tree: ast.AST) -> Iterator[int]:
-    """The lines that make or convert a date, a time or a duration without a unit."""
+    """The lines that create or convert a date, time or duration without a unit."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue

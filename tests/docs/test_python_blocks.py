@@ -1,4 +1,4 @@
-"""Python in the docs as type checkers of readers see it: what it asks a result for is there."""
+"""Python code in the docs passes a type checker, as it would on a reader's machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^(?:<!-- (?P<mark>.*?) -->\n)?```python\n(?P<code>.*?)^```$", re.M | re.S)
-# Pages leave out what is the reader's own: tables, arguments (`...`), types of small functions,
-# and checks of figures that a call asks for.
+# Pages leave out what readers provide: tables, arguments (`...`), types of small functions, and
+# checks for figures that a call requests.
 _LEFT_OUT = (
     "name-defined",
     "used-before-def",
@@ -27,15 +27,15 @@ _LEFT_OUT = (
 
 
 def code_of(page: Path) -> str:
-    """The blocks of a page as one program, each at its own lines."""
+    """The blocks of a page as one program, with their original line numbers."""
     text = page.read_text()
     lines = [""] * text.count("\n")
     for block in _BLOCK.finditer(text):
         if (block["mark"] or "").startswith(("change:", "file:")):
             continue
         first = text[: block.start("code")].count("\n")
-        for place, line in enumerate(block["code"].splitlines(), first):
-            lines[place] = line
+        for number, line in enumerate(block["code"].splitlines(), first):
+            lines[number] = line
     return "\n".join(lines) + "\n"
 
 
@@ -43,14 +43,14 @@ def code_of(page: Path) -> str:
 def test_python_in_the_docs_passes_mypy_strict(tmp_path: Path) -> None:
     names = []
     pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")}
-    # Its code is of a changed copy of the checkout, and run there.
+    # This code belongs to a modified copy of the checkout, and is run there.
     pages -= {ROOT / "docs" / "architecture.md"}
     for page in sorted(pages):
         if (code := code_of(page)).strip():
             names.append(f"page_{page.stem.replace('-', '_').lower()}.py")
             (tmp_path / names[-1]).write_text(code)
     assert "page_python.py" in names
-    # What lint has found of the package holds by its options alone.
+    # The cache of `make lint` is valid for the package, since only its options matter.
     if (ROOT / ".mypy_cache").exists():
         shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache")
     done = subprocess.run(

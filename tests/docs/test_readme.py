@@ -1,4 +1,4 @@
-"""README says what happens: it is run from top to bottom, from a clone."""
+"""README is accurate: all its blocks are run, in a clone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.docs.readme import BLOCK, PAGE, ran, session, told
+from tests.docs.readme import BLOCK, PAGE, masked, ran, session
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -15,29 +15,29 @@ TEXT = PAGE.read_text(encoding="utf-8")
 @pytest.mark.slow
 def test_top_to_bottom_from_a_fresh_clone() -> None:
     before, after = ran()
-    assert told(before) == told(after), "python -m tests.docs.readme writes it anew"
+    assert masked(before) == masked(after), "python -m tests.docs.readme writes it anew"
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_has_a_kind() -> None:
     fences = len(re.findall(r"^```\w+$", TEXT, re.M))
     assert fences == len(BLOCK.findall(TEXT))
-    kinds = [found[2] for found in BLOCK.finditer(TEXT)]
+    kinds = [match[2] for match in BLOCK.finditer(TEXT)]
     assert kinds[0] == "runnable"
     assert {"runnable", "printed", "psql"} == set(kinds)
     assert all(before == "runnable" for before, kind in pairwise(kinds) if kind == "printed")
-    # Nothing that looks like a command stands where it is not run.
+    # Nothing looks like a command without being run.
     assert not re.search(r"^ {4}(make|dbanon|pip) ", TEXT, re.M)
 
 
 def test_the_psql_session_is_that_of_the_examples() -> None:
-    parts = [found for found in BLOCK.finditer(TEXT) if found[2] == "psql"]
+    parts = [match for match in BLOCK.finditer(TEXT) if match[2] == "psql"]
     assert parts
-    for found in parts:
-        assert found[6] == session(found[3], found[4])
+    for match in parts:
+        assert match[6] == session(match[3], match[4])
 
 
-def test_what_differs_from_run_to_run_is_not_compared() -> None:
+def test_varying_values_are_not_compared() -> None:
     page = "release 7dd3b143-6614-41b7-9604-1fb2909ae4b8\n read 0.34, total\n 0.74"
     other = "release 8dd3b143-6614-41b7-9604-1fb2909ae4b9 read 12.1, total 0.75"
-    assert told(page) == told(other)
-    assert told(page) != told(page.replace("read", "cluster"))
+    assert masked(page) == masked(other)
+    assert masked(page) != masked(page.replace("read", "cluster"))

@@ -1,4 +1,4 @@
-"""Files beside the code that people and forges read: they agree with the project's own settings."""
+"""Repository files that people and forges read agree with the project's settings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What of the site is cheap to check: pages are listed, links lead somewhere, nothing is fetched.
+"""Cheap checks of the site: all pages are listed, links work, nothing is fetched.
 
-Sphinx itself is run by ``make site``, which takes warnings for errors.
+``make site`` runs Sphinx itself, with warnings as errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from docs.site.requests import requests_of
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     Site(folder).assemble()
     return folder
@@ -30,49 +30,49 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_in_the_table_of_contents_once() -> None:
     listed = [path for section in contents() for _, path in section.pages]
-    # The list of decisions leads to each.
+    # The list of decisions links to each.
     expected = [path for path in all_pages() if not re.match(r"decisions/\d", path)]
     assert sorted(listed) == sorted(expected)
     titles = [section.title for section in contents()]
     assert titles == ["How-to guides", "Reference", "Explanation", "Measured", "Project"]
 
 
-def test_links_between_pages_of_the_site_lead_somewhere(made: Path) -> None:
+def test_links_between_pages_of_the_site_lead_somewhere(site: Path) -> None:
     missing = []
-    found = 0
-    for page in sorted(made.rglob("*.md")):
+    n_links = 0
+    for page in sorted(site.rglob("*.md")):
         text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         text = re.sub(r"`[^`\n]*`", "", text)
         for link in LINK.finditer(text):
-            found += 1
+            n_links += 1
             if not (page.parent / link[2]).exists():
-                missing.append(f"{page.relative_to(made)}: {link[2]}")
+                missing.append(f"{page.relative_to(site)}: {link[2]}")
     assert missing == []
-    assert found > 500
+    assert n_links > 500
 
 
-def test_the_row_of_an_error_leads_to_its_page(made: Path) -> None:
-    table = (made / "docs" / "errors.md").read_text(encoding="utf-8")
+def test_the_row_of_an_error_leads_to_its_page(site: Path) -> None:
+    table = (site / "docs" / "errors.md").read_text(encoding="utf-8")
     for code in set(explained()) - {"unexpected"}:
         assert f"[`{code}`](../reference/errors/{code}.md)" in table
-        assert (made / "reference" / "errors" / f"{code}.md").exists()
+        assert (site / "reference" / "errors" / f"{code}.md").exists()
 
 
-def test_the_reference_has_all_that_the_catalogues_have() -> None:
-    made = pages()
-    assert all(f"## `dbanon {name}`" in made["commands.md"] for name in main.commands)
-    assert "## `dbanon chain create`" in made["commands.md"]
+def test_the_reference_is_complete() -> None:
+    reference = pages()
+    assert all(f"## `dbanon {name}`" in reference["commands.md"] for name in main.commands)
+    assert "## `dbanon chain create`" in reference["commands.md"]
     functions = re.findall(r"(?:FUNCTION|PROCEDURE) (dbanon\.[a-z]\w*)\(", functions_script([]))
     assert len(set(functions)) > 50
-    assert all(f"## `{name}`" in made["sql.md"] for name in functions)
-    assert all(f"## `{name}`" in made["methods.md"] for name in METHODS)
+    assert all(f"## `{name}`" in reference["sql.md"] for name in functions)
+    assert all(f"## `{name}`" in reference["methods.md"] for name in METHODS)
     plain = set(dbanon.__all__) - {"METHODS", "errors"}
-    assert all(f"### `dbanon.{name}`" in made["python.md"] for name in plain)
-    keys = made["job-keys.md"]
+    assert all(f"### `dbanon.{name}`" in reference["python.md"] for name in plain)
+    keys = reference["job-keys.md"]
     assert all(f"| `{name}` |" in keys for name in ("on_new_column", "keep_last", "webhook"))
 
 
-def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
+def test_external_requests_are_detected(tmp_path: Path) -> None:
     (tmp_path / "good.html").write_text(
         '<a href="https://example.org">out</a><img src="x.png"><script src="_static/a.js"></script>'
         '<link rel="stylesheet" href="_static/a.css"><img src="data:image/png;base64,AA">'
@@ -91,4 +91,4 @@ def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
     }
     for name, text in bad.items():
         (tmp_path / name).write_text(text)
-    assert [found.partition(":")[0] for found in requests_of(tmp_path)] == sorted(bad)
+    assert [request.partition(":")[0] for request in requests_of(tmp_path)] == sorted(bad)

@@ -1,4 +1,4 @@
-"""Wheels: what cibuildwheel would build is what the installation page says."""
+"""Wheels: cibuildwheel would build those on the installation page."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _CIBUILDWHEEL = (sys.executable, "-m", "cibuildwheel", "--print-build-identifier
 
 
 @pytest.mark.parametrize("platform", SYSTEMS)
-def test_what_is_built(platform: str) -> None:
+def test_built_wheels(platform: str) -> None:
     import_or_skip("cibuildwheel")
     archs = PROJECT["tool"]["cibuildwheel"].get(platform, {}).get("archs", ["AMD64"])
-    # Not the environment's, whose variables are settings of it, too.
+    # Ignore environment variables, which configure it, too.
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    found = subprocess.run(
+    listing = subprocess.run(
         [*_CIBUILDWHEEL, "--platform", platform, "--archs", ",".join(archs), str(ROOT)],
         capture_output=True,
         text=True,
         env=environment,
         check=False,
     )
-    assert {*found.stdout.split()} == {
+    assert {*listing.stdout.split()} == {
         f"{python}-{system}" for python in PYTHONS for system in SYSTEMS[platform]
-    }, found.stderr
+    }, listing.stderr
 
 
 def test_the_page_says_so() -> None:

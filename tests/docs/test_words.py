@@ -1,4 +1,4 @@
-"""The check of wording, which ``make lint`` runs, finds phrases and measures sentences."""
+"""The check of wording in ``make lint`` detects phrases and measures sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.docs import words
 from tests.docs.words import (
     Text,
     docstrings,
-    found,
+    find_uses,
     help_texts,
     pages,
     prose,
@@ -31,9 +31,9 @@ from tests.docs.words import (
         "A lock was not to be had.",
     ],
 )
-def test_a_phrase_is_found(text: str) -> None:
+def test_phrases_are_detected(text: str) -> None:
     text = text[0].lower() + text[1:] if not text.startswith("Who") else text
-    assert found(iter([Text("here", text)]))
+    assert find_uses(iter([Text("here", text)]))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_phrase_is_found(text: str) -> None:
     ],
 )
 def test_other_sentences_are_left_alone(text: str) -> None:
-    assert found(iter([Text("here", text)])) == []
+    assert find_uses(iter([Text("here", text)])) == []
 
 
 def test_code_is_no_prose() -> None:
@@ -70,13 +70,13 @@ def test_shorter_sentences_and_words_are_easier() -> None:
 
 
 def test_the_check_reads_every_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A check of nothing would never fail."""
+    """Checking no texts would never fail."""
     for texts in (pages, strings, docstrings, help_texts):
         assert len([*texts()]) > 25
     monkeypatch.setattr(words, "INSTEAD", {r"\bthe\b": "another word"})
     monkeypatch.setattr(words, "MOST_LONG_SENTENCES_OF_OTHERS", -1.0)
     lines = words.problems()
-    for place in (
+    for location in (
         "README.md: ",
         "docs/cli.md: ",
         "dbanon/doors/cli/main.py:",
@@ -84,4 +84,4 @@ def test_the_check_reads_every_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> 
         "dbanon verify: ",
         "errors: 0.0% of the sentences",
     ):
-        assert any(line.startswith(place) for line in lines), place
+        assert any(line.startswith(location) for line in lines), location

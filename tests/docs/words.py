@@ -1,7 +1,7 @@
-"""Words that no text for readers uses, and how readable the texts are.
+"""Phrases to avoid in texts for readers, and the readability of these texts.
 
-``python -m tests.docs.words`` prints the readability of every page, ``--uses`` the phrases as well.
-``python -m tests.docs.words --check`` is a part of ``make lint``: it prints what to rewrite.
+``python -m tests.docs.words`` prints the readability of every page; ``--uses`` adds the phrases.
+``--check``, a part of ``make lint``, prints what to rewrite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import dbanon
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "dbanon"
 
-# What was corrected at least twice, and what to write instead. Code is not looked at.
+# Phrases corrected at least twice, with replacements. Code is not checked.
 INSTEAD = {
     r"\bbut for\b": "except, apart from",
     r"\b(is|are|was|were) had by\b": "… has",
@@ -39,16 +39,16 @@ INSTEAD = {
     r"\b(not there|is none) is (no|none)\b": "a missing … is not",
     r"\b([Hh]e|[Hh]is|[Hh]ers?|[Ss]he)\b": "they, that person's",
 }
-# The largest share of sentences of more than 30 words: in short texts there is room for one or two.
+# The maximum share of sentences with more than 30 words; short texts may have one or two.
 MOST_LONG_SENTENCES = {"README": 0.03, "help": 0.03}
 MOST_LONG_SENTENCES_OF_OTHERS = 0.006
 FENCED = re.compile(r"^ *```.*?^ *```$|^ {4}[^\n]*$|<!--.*?-->", re.M | re.S)
 
 
 class Text(NamedTuple):
-    """A text that readers see, and where it stands."""
+    """A text that readers see, and its location."""
 
-    place: str
+    location: str
     text: str
 
 
@@ -62,16 +62,16 @@ def pages() -> Iterator[Text]:
 
 
 def prose(text: str) -> str:
-    """The sentences of a page of Markdown, a paragraph, an item or a row a line."""
+    """The text of a Markdown page, with a line for each paragraph, item or row."""
     text = FENCED.sub("", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     text = re.sub(r"`[^`\n]*`", "x", text).replace("**", "").replace("[", "").replace("]", "")
-    # Lines of a paragraph, or of an item, belong together.
+    # Join the lines of a paragraph or an item.
     return re.sub(r"(?<=\S)\n(?! *(?:[|#*>-]|\d+\. |\n|$)) *", " ", text)
 
 
 def strings() -> Iterator[Text]:
-    """Texts in the code that are sentences or parts of them: help, messages, hints, reports."""
+    """Sentences, or parts of them, in the code: help, messages, hints, reports."""
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -91,12 +91,12 @@ def strings() -> Iterator[Text]:
             else:
                 continue
             if id(node) not in docstrings and len(text.split()) > 2 and "SELECT" not in text:
-                place = f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', 0)}"
-                yield Text(place, " ".join(text.split()))
+                location = f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', 0)}"
+                yield Text(location, " ".join(text.split()))
 
 
 def docstrings() -> Iterator[Text]:
-    """Docstrings of the public names, and of errors: the first lines of these are messages."""
+    """Docstrings of public names, and of errors, whose first lines are messages."""
     from dbanon import errors
 
     named = [(f"dbanon.{name}", getattr(dbanon, name)) for name in dbanon.__all__]
@@ -109,7 +109,7 @@ def docstrings() -> Iterator[Text]:
 
 
 def help_texts() -> Iterator[Text]:
-    """Help of every command, as it is printed."""
+    """The help of every command, as printed."""
     import click
 
     from dbanon.doors.cli.main import main
@@ -117,8 +117,8 @@ def help_texts() -> Iterator[Text]:
     def walk(command: click.Command, name: str) -> Iterator[Text]:
         yield Text(name, " ".join(inspect.cleandoc(command.help or "").split()))
         if isinstance(command, click.Group):
-            for own in command.commands:
-                yield from walk(command.commands[own], f"{name} {own}")
+            for subcommand in command.commands:
+                yield from walk(command.commands[subcommand], f"{name} {subcommand}")
 
     yield from walk(main, "dbanon")
 
@@ -126,7 +126,7 @@ def help_texts() -> Iterator[Text]:
 def kinds() -> list[Text]:
     """README, the other pages, help, errors and public docstrings, each as one text."""
     documented = [*docstrings()]
-    errors = [one for one in documented if one.place.startswith("dbanon.errors")]
+    errors = [text for text in documented if text.location.startswith("dbanon.errors")]
     every = [*pages()]
     parts = {
         "README": every[:1],
@@ -134,26 +134,27 @@ def kinds() -> list[Text]:
         "all pages": every,
         "help": [*help_texts()],
         "errors": errors,
-        "public docstrings": [one for one in documented if one not in errors],
+        "public docstrings": [text for text in documented if text not in errors],
     }
     return [Text(name, "\n".join(text for _, text in texts)) for name, texts in parts.items()]
 
 
-def found(texts: Iterator[Text]) -> list[str]:
-    """Each use of a phrase, with its place and what to write instead."""
+def find_uses(texts: Iterator[Text]) -> list[str]:
+    """All uses of a phrase, with their location and a replacement."""
     uses = []
-    for place, text in texts:
+    for location, text in texts:
         for line in text.splitlines():
             for pattern, instead in INSTEAD.items():
                 for use in re.finditer(pattern, line):
                     near = line[max(0, use.start() - 40) : use.end() + 40].strip()
-                    uses.append(f"{place}: … {near} … (write: {instead})")
+                    uses.append(f"{location}: … {near} … (write: {instead})")
     return uses
 
 
 class Readability(NamedTuple):
-    """How a text reads: sentences, words a sentence, the share of sentences of more than 30 words,
-    and Flesch's reading ease, of which more is easier."""
+    """Readability scores: sentences, words per sentence, the share of sentences with more than 30
+    words, and Flesch reading ease (higher is easier).
+    """
 
     sentences: int
     words: float
@@ -162,7 +163,7 @@ class Readability(NamedTuple):
 
 
 def readability(text: str) -> Readability:
-    """Measure prose; tables and headings are left out."""
+    """Measure prose; tables and headings are excluded."""
     lines = [line for line in text.splitlines() if line.strip() and line.strip()[0] not in "|#!"]
     joined = "\n".join(re.sub(r"^\s*(?:[-*>]|\d+\.)\s+", "", line) for line in lines)
     sentences = [
@@ -187,9 +188,9 @@ def _syllables(word: str) -> int:
 
 
 def problems() -> list[str]:
-    """Every use of a phrase, and every kind of text with too many long sentences."""
+    """All uses of a phrase, and all kinds of text with too many long sentences."""
     texts = [*pages(), *strings(), *docstrings(), *help_texts()]
-    lines = found(iter(texts))
+    lines = find_uses(iter(texts))
     for kind, text in kinds():
         measured = readability(text)
         most = MOST_LONG_SENTENCES.get(kind, MOST_LONG_SENTENCES_OF_OTHERS)
@@ -204,11 +205,12 @@ def problems() -> list[str]:
 
 
 def print_readability() -> None:
-    """The figures of every page and kind of text."""
+    """Print the scores of every page and kind of text."""
     print(f"{'page':46} sentences  words  >30 words  ease")
-    for place, text in [*pages(), *kinds()]:
-        one = readability(text)
-        print(f"{place:46} {one.sentences:9} {one.words:6.1f} {one.long:9.1%} {one.ease:5.1f}")
+    for location, text in [*pages(), *kinds()]:
+        scores = readability(text)
+        words = f"{scores.words:6.1f} {scores.long:9.1%}"
+        print(f"{location:46} {scores.sentences:9} {words} {scores.ease:5.1f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``docs/workbench.png``, two steps of the workbench, light and dark: ``make picture`` makes it."""
+"""Generates ``docs/workbench.png``, two steps of the workbench: ``make picture``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.doors.workbench.process import process
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "workbench.png"
 WIDE, HIGH = 900, 1000
-# Of the demonstration's persons, few enough columns for a page.
+# Few enough of the demonstration's columns for a page.
 COLUMNS = ("birth_date", "sex", "region", "height_cm", "income", "diagnosis")
 
 
-def write_persons(place: Path) -> None:
-    """A CSV file of invented persons."""
+def write_persons(folder: Path) -> None:
+    """Write a CSV file of invented persons."""
     persons = generate_persons(3000, 1)
-    with (place / "persons.csv").open("w", newline="") as file:
+    with (folder / "persons.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
         rows.writerows(zip(*(list(persons[name]) for name in COLUMNS), strict=True))
 
 
-def taken(page: Any, top: str) -> str:
-    """A piece of a page, from an element on, as an address that holds it."""
+def screenshot(page: Any, top: str) -> str:
+    """A screenshot of a page, starting at an element, as a data URL."""
     y = page.evaluate("s => document.querySelector(s).getBoundingClientRect().top", top)
     shot = page.screenshot(
         full_page=True, clip={"x": 0, "y": y, "width": WIDE, "height": HIGH}, scale="css"
@@ -37,7 +37,7 @@ def taken(page: Any, top: str) -> str:
 
 
 def steps(browser: Any, address: str) -> list[str]:
-    """Releases that were tried, light, and a tree, dark."""
+    """Trial releases in light, and a hierarchy in dark."""
     context = browser.new_context(viewport={"width": WIDE, "height": HIGH})
     page = context.new_page()
 
@@ -52,13 +52,13 @@ def steps(browser: Any, address: str) -> list[str]:
     go("form[action=trees] button")
     page.emulate_media(color_scheme="dark")
     page.click(".tree details details summary")
-    tree = taken(page, "body")
+    tree = screenshot(page, "body")
     page.emulate_media(color_scheme="light")
     page.click("a[href=sweep].on")
     go("form[action=sweep] button")
-    found = [taken(page, "body"), tree]
+    pictures = [screenshot(page, "body"), tree]
     context.close()
-    return found
+    return pictures
 
 
 def main() -> None:

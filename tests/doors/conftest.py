@@ -12,22 +12,24 @@ from tests.prerequisites import import_or_skip, skip_or_fail
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A browser of this machine; skips where there is none."""
+    """An installed browser; skips if there is none."""
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(opened_browser())
+            opened = stack.enter_context(opened_browser())
         except NoBrowserError as error:
             skip_or_fail(str(error))
-        yield found
+        yield opened
 
 
 @pytest.fixture(scope="session")
 def axe(browser: Any) -> Any:
-    """The checks of axe-core, as a function of an open page: what it finds wrong, in words."""
+    """The checks of axe-core as a function of an open page, which returns the violations
+    as text.
+    """
     Axe = import_or_skip("axe_playwright_python.sync_playwright").Axe
 
     def run(page: Any) -> str:
-        found = Axe().run(page)
-        return str(found.generate_report()) if found.violations_count else ""
+        violations = Axe().run(page)
+        return str(violations.generate_report()) if violations.violations_count else ""
 
     return run

@@ -16,12 +16,12 @@ POINTS = np.random.default_rng(3).normal(size=(50, 3))
 
 def test_a_partition_of_an_array() -> None:
     before = POINTS.copy()
-    found = dbanon.partition(POINTS, 4)
-    assert found.labels.dtype == np.int32
-    assert found.labels.shape == (50,)
-    assert found.n_classes == len(found.sizes) == 12
-    assert sorted(np.bincount(found.labels)) == sorted(found.sizes)
-    assert found.sizes.min() >= 4
+    partition = dbanon.partition(POINTS, 4)
+    assert partition.labels.dtype == np.int32
+    assert partition.labels.shape == (50,)
+    assert partition.n_classes == len(partition.sizes) == 12
+    assert sorted(np.bincount(partition.labels)) == sorted(partition.sizes)
+    assert partition.sizes.min() >= 4
     np.testing.assert_array_equal(POINTS, before)
 
 
@@ -30,8 +30,8 @@ def test_a_partition_of_an_array() -> None:
 def test_any_numbers_in_any_layout(dtype: str, order: Any) -> None:
     data = np.round(POINTS * 10).astype("int64").astype(dtype)
     plain = dbanon.partition(data.astype("float64"), 4)
-    found = dbanon.partition(np.asarray(data, order=order), 4)
-    np.testing.assert_array_equal(found.labels, plain.labels)
+    partition = dbanon.partition(np.asarray(data, order=order), 4)
+    np.testing.assert_array_equal(partition.labels, plain.labels)
     read_only = data.copy()
     read_only.setflags(write=False)
     np.testing.assert_array_equal(dbanon.partition(read_only, 4).labels, plain.labels)
@@ -41,28 +41,28 @@ def test_any_numbers_in_any_layout(dtype: str, order: Any) -> None:
 
 
 def test_the_loss_is_sse_by_sst_on_z_scores() -> None:
-    found = dbanon.partition(POINTS, 5)
+    partition = dbanon.partition(POINTS, 5)
     scores = (POINTS - POINTS.mean(axis=0)) / POINTS.std(axis=0, ddof=1)
     sse = sum(
-        np.square(scores[found.labels == c] - scores[found.labels == c].mean(axis=0)).sum()
-        for c in range(found.n_classes)
+        np.square(scores[partition.labels == c] - scores[partition.labels == c].mean(axis=0)).sum()
+        for c in range(partition.n_classes)
     )
     sst = np.square(scores).sum()
-    assert dbanon.information_loss(POINTS, found) == pytest.approx(sse / sst, rel=1e-12)
+    assert dbanon.information_loss(POINTS, partition) == pytest.approx(sse / sst, rel=1e-12)
 
 
 def test_losses_at_the_ends() -> None:
-    alone = dbanon.Partition(np.arange(50))
+    singletons = dbanon.Partition(np.arange(50))
     together = dbanon.Partition(np.zeros(50, int))
-    assert dbanon.information_loss(POINTS, alone) == 0
+    assert dbanon.information_loss(POINTS, singletons) == 0
     assert dbanon.information_loss(POINTS, together) == pytest.approx(1, rel=1e-12)
     assert dbanon.information_loss(np.ones((50, 2)), together) == 0
 
 
 def test_the_loss_of_a_frame_with_nulls_leaves_them_out() -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0, np.nan, np.nan], "y": range(6)})
-    found = dbanon.partition(frame, 2, nulls="category")
-    loss = dbanon.information_loss(frame, found)
+    partition = dbanon.partition(frame, 2, nulls="category")
+    loss = dbanon.information_loss(frame, partition)
     assert 0 < loss < 1
 
 

@@ -1,4 +1,4 @@
-"""Attacks as an option of a release: where the figures are, and where not."""
+"""Attacks as an option of a release: who gets the figures, and who does not."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ NAMES = {"singling_out", "linkability", "attribute_inference"}
 
 
 def people(n: int) -> pd.DataFrame:
-    """Numbers and a category; a value that stands out."""
+    """Numbers and a category, with an outlier."""
     rng = np.random.default_rng(4)
-    one = rng.normal(size=n).round(3)
+    age = rng.normal(size=n).round(3)
     return pd.DataFrame(
-        {"age": one, "height": (one + rng.normal(size=n)).round(3), "job": rng.choice([*"abc"], n)}
+        {"age": age, "height": (age + rng.normal(size=n)).round(3), "job": rng.choice([*"abc"], n)}
     )
 
 
 @pytest.fixture(scope="module")
-def made() -> dbanon.FrameReport:
+def report() -> dbanon.FrameReport:
     frame = people(200)
     frame.loc[3, "age"] = 98765.4
     _, report = dbanon.anonymize_frame(
@@ -35,33 +35,33 @@ def made() -> dbanon.FrameReport:
     return report
 
 
-def test_figures_are_in_the_report_and_in_its_json(made: dbanon.FrameReport) -> None:
-    assert made.evaluation is not None
-    told = json.loads(json.dumps(made.to_dict()))["evaluation"]["attacks"]
-    assert set(told["results"]) == NAMES
-    assert (told["originals"], told["controls"], told["released"]) == (100, 100, 100)
-    linked = told["results"]["linkability"]
+def test_figures_are_in_the_report_and_in_its_json(report: dbanon.FrameReport) -> None:
+    assert report.evaluation is not None
+    attacks = json.loads(json.dumps(report.to_dict()))["evaluation"]["attacks"]
+    assert set(attacks["results"]) == NAMES
+    assert (attacks["originals"], attacks["controls"], attacks["released"]) == (100, 100, 100)
+    linked = attacks["results"]["linkability"]
     assert linked["interval"][0] <= linked["risk"] <= linked["interval"][1]
-    # A guess among at least four rows that are alike.
+    # A guess among at least four equal rows.
     assert linked["attack"] <= 0.5
-    assert "linkability" in str(made)
-    assert "98765" not in json.dumps(told)
+    assert "linkability" in str(report)
+    assert "98765" not in json.dumps(attacks)
 
 
-def test_the_page_has_them_with_their_intervals(made: dbanon.FrameReport, tmp_path: Path) -> None:
-    assert made.evaluation is not None
-    made.page(str(tmp_path / "people.html"))
+def test_the_page_has_them_with_their_intervals(report: dbanon.FrameReport, tmp_path: Path) -> None:
+    assert report.evaluation is not None
+    report.page(str(tmp_path / "people.html"))
     page = (tmp_path / "people.html").read_text(encoding="utf-8")
     section = page.partition('id="attacks"')[2].partition("</section>")[0]
-    low, high = made.evaluation["attacks"]["results"]["attribute_inference"]["interval"]
+    low, high = report.evaluation["attacks"]["results"]["attribute_inference"]["interval"]
     assert f"{low:.3f} to {high:.3f}" in section
     assert "not for publication" in section
 
 
-def test_readers_of_a_release_get_none_of_it(made: dbanon.FrameReport) -> None:
-    shown = json.loads(str(_for_readers(made.evaluation, 4)))
-    assert "linkage_risk" in shown["risks"]
-    assert "attacks" not in shown
+def test_readers_of_a_release_get_none_of_it(report: dbanon.FrameReport) -> None:
+    published = json.loads(str(_for_readers(report.evaluation, 4)))
+    assert "linkage_risk" in published["risks"]
+    assert "attacks" not in published
 
 
 def test_half_of_too_few_records_fails_the_attacks_alone() -> None:
@@ -81,7 +81,7 @@ def test_attacks_need_an_evaluation() -> None:
         dbanon.anonymize_frame(people(20), quasi_identifiers=["age"], k=3, attacks=True)
 
 
-def test_without_the_option_there_are_none() -> None:
+def test_without_the_option_no_attacks_are_run() -> None:
     _, report = dbanon.anonymize_frame(
         people(40), quasi_identifiers=["age", "height"], k=3, evaluate=True
     )
@@ -90,37 +90,39 @@ def test_without_the_option_there_are_none() -> None:
     assert "attacks" not in report.seconds
 
 
-def test_rows_of_a_person_are_in_one_half() -> None:
-    """With the same persons on both sides, control records would be found as members are."""
-    alone = people(200)
-    frame = alone.loc[alone.index.repeat(4)].reset_index(drop=True)
+def test_rows_of_a_person_stay_in_the_same_half() -> None:
+    """If persons were in both halves, attacks would succeed on controls as on members."""
+    single_rows = people(200)
+    frame = single_rows.loc[single_rows.index.repeat(4)].reset_index(drop=True)
     frame["who"] = frame.index // 4
     options = {"k": 2, "method": "gaa_cp", "evaluate": True, "attacks": True}
-    attributes = list(alone)
+    attributes = list(single_rows)
     _, several = dbanon.anonymize_frame(
         frame, quasi_identifiers=attributes, entity="who", **options
     )
-    _, one = dbanon.anonymize_frame(alone, quasi_identifiers=attributes, **options)
+    _, single_report = dbanon.anonymize_frame(single_rows, quasi_identifiers=attributes, **options)
     assert several.evaluation is not None
-    assert one.evaluation is not None
-    found, wanted = (report.evaluation["attacks"]["results"] for report in (several, one))
+    assert single_report.evaluation is not None
+    repeated_risks, single_risks = (
+        report.evaluation["attacks"]["results"] for report in (several, single_report)
+    )
     assert several.evaluation["attacks"]["controls"] == 400
     for name in ("linkability", "attribute_inference"):
-        assert found[name]["risk"] > wanted[name]["risk"] - 0.1, name
+        assert repeated_risks[name]["risk"] > single_risks[name]["risk"] - 0.1, name
 
 
 def test_sets_of_columns_make_the_classes_of_the_half_coarser_too() -> None:
     frame = people(400)
     options = {"quasi_identifiers": list(frame), "k": 2, "evaluate": True, "attacks": True}
-    found = []
+    inferences = []
     for more in ({}, {"also_k": [{"columns": ["age"], "k": 50}]}):
         _, report = dbanon.anonymize_frame(frame, method="gaa_cp", **options, **more)
         assert report.evaluation is not None
-        found.append(report.evaluation["attacks"]["results"]["attribute_inference"])
-    assert found[0] != found[1]
+        inferences.append(report.evaluation["attacks"]["results"]["attribute_inference"])
+    assert inferences[0] != inferences[1]
 
 
-def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
+def test_small_strata_are_omitted_without_a_count() -> None:
     frame = people(60).assign(site=["m"] * 53 + ["f"] * 7)
     options = {"quasi_identifiers": ["age", "height"], "k": 5, "evaluate": True, "attacks": True}
     _, report = dbanon.anonymize_frame(frame, by=["site"], **options)
@@ -130,9 +132,9 @@ def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
     assert attacks["originals"] + attacks["controls"] in (53, 52)
 
 
-def test_why_there_are_no_figures_says_no_count() -> None:
-    """The one record with another illness is in the half, or the half keeps to no model."""
-    told = set()
+def test_the_reason_for_missing_figures_contains_no_count() -> None:
+    """The only record with another illness is in the half, or else the half satisfies no model."""
+    reasons = set()
     for row in range(4):
         frame = people(40).assign(ill="flu")
         frame.loc[row, "ill"] = "gout"
@@ -146,8 +148,8 @@ def test_why_there_are_no_figures_says_no_count() -> None:
             models=[dbanon.Model("distinct_l", "ill", 2)],
         )
         assert report.evaluation is not None
-        told.add(report.evaluation["attacks"].get("failed"))
-    assert len(told) == 2
-    [failed] = told - {None}
+        reasons.add(report.evaluation["attacks"].get("failed"))
+    assert len(reasons) == 2
+    [failed] = reasons - {None}
     assert "cannot be released by the same options: " in failed
     assert not any(letter.isdigit() for letter in failed)

@@ -1,4 +1,4 @@
-"""stdout breaks: what was published is no failure, and what was not keeps its exit code."""
+"""Broken stdout: published releases are no failure, and other commands keep their exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stores.databases import DuckdbDatabase
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
-GIVEN = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
+OPTIONS = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
 FULL = only_where(Path("/dev/full").exists(), "no /dev/full")
 
 
@@ -25,7 +25,7 @@ FULL = only_where(Path("/dev/full").exists(), "no /dev/full")
 def people(tmp_path: Path) -> DuckdbDatabase:
     database = DuckdbDatabase(tmp_path / "people.duckdb")
     database.load("people", {"größe": "integer", "id": "integer"}, [(i, i) for i in range(30)])
-    # That a schema is created is a warning.
+    # Creating a schema is a warning.
     database.make_schema("release")
     return database
 
@@ -42,7 +42,7 @@ def dbanon(*arguments: str, environment: dict[str, str] | None = None, **how: An
 
 
 def broken(how: str) -> IO[bytes]:
-    """A stream to which nothing can be written."""
+    """A stream that cannot be written."""
     if how == "full":
         return open("/dev/full", "wb")
     reading, writing = os.pipe()
@@ -70,7 +70,7 @@ def test_a_published_release_is_no_failure(
     with broken(how) as stdout:
         stderr = stdout if both else subprocess.PIPE
         done = dbanon(
-            "anonymize", people.url, *GIVEN, "--format", form, stdout=stdout, stderr=stderr
+            "anonymize", people.url, *OPTIONS, "--format", form, stdout=stdout, stderr=stderr
         )
     assert done.returncode == 0, done.stderr
     assert releases(people) == 1
@@ -79,9 +79,9 @@ def test_a_published_release_is_no_failure(
 
 
 def test_a_report_that_cannot_be_written_after_all(people: DuckdbDatabase, tmp_path: Path) -> None:
-    """Its directory was there when the command began; the file's name is longer than names are."""
+    """The directory existed when the command started; the file name exceeds the limit."""
     path = tmp_path / ("x" * 300 + ".json")
-    done = dbanon("anonymize", people.url, *GIVEN, "--report", str(path))
+    done = dbanon("anonymize", people.url, *OPTIONS, "--report", str(path))
     assert done.returncode == 0
     assert b"Warning: " in done.stderr or path.exists()
     assert releases(people) == 1
@@ -92,19 +92,19 @@ def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> 
     done = dbanon(
         "anonymize",
         people.url,
-        *GIVEN,
+        *OPTIONS,
         "--format",
         form,
         environment={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
     )
     assert done.returncode == 0
     assert b"Warning" not in done.stderr
-    # The name is told as it can be.
-    said = done.stdout.decode("ascii")
+    # The name is printed as well as possible.
+    output = done.stdout.decode("ascii")
     if form == "json":
-        assert json.loads(said)["quasi_identifiers"] == ["größe"]
+        assert json.loads(output)["quasi_identifiers"] == ["größe"]
     else:
-        assert "gr\\xf6\\xdfe" in said
+        assert "gr\\xf6\\xdfe" in output
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,16 @@ def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> 
 )
 def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: str) -> None:
     with broken(how) as stdout:
-        done = dbanon("anonymize", people.url, *GIVEN, "--k", "31", "--format", form, stdout=stdout)
+        done = dbanon(
+            "anonymize", people.url, *OPTIONS, "--k", "31", "--format", form, stdout=stdout
+        )
     assert done.returncode == 3
     assert b"[too_few_records]" in done.stderr
     with broken(how) as stdout:
         done = dbanon(
             "anonymize",
             people.url,
-            *GIVEN,
+            *OPTIONS,
             "--k",
             "31",
             "--format",
@@ -130,9 +132,11 @@ def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: s
     assert done.returncode == 3
 
 
-def test_a_verification_that_nobody_reads_is_none(people: DuckdbDatabase) -> None:
-    """It changes nothing: that its result was not shown is a failure, and may be run again."""
-    assert dbanon("anonymize", people.url, *GIVEN).returncode == 0
+def test_a_verification_without_output_fails(people: DuckdbDatabase) -> None:
+    """The command changes nothing: not displaying its result is a failure, and it can be
+    repeated.
+    """
+    assert dbanon("anonymize", people.url, *OPTIONS).returncode == 0
     with broken("pipe") as stdout:
         assert dbanon("verify", people.url, "release.p", stdout=stdout).returncode == 1
 

@@ -1,4 +1,4 @@
-"""Cards of results in a notebook: what they show, and that names of others stay text."""
+"""Cards of results in a notebook: their contents, and that hostile names stay plain text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.doors.html.pages import HOSTILE
 from tests.doors.html.test_page import Outline
 from tests.prerequisites import import_or_skip
 
-# Control characters and marks of direction of the hostile names, and of a terminal.
+# Control characters and direction marks, as in the hostile names or for a terminal.
 RAW = ("\u202e", "\u2066", "\x1b", "\x00")
 PLANTED = "zyxomma"
 
 
 def people(names: tuple[str, ...], n: int = 120) -> pd.DataFrame:
-    """Invented persons; one has an illness that nobody shares."""
+    """Invented persons; one has a unique illness."""
     rng = np.random.default_rng(5)
     ill = rng.choice(["flu", "<b>none</b>", "asthma\x1b[2J"], n)
     ill[0] = PLANTED
@@ -32,11 +32,11 @@ def people(names: tuple[str, ...], n: int = 120) -> pd.DataFrame:
 
 @cache
 def results(names: tuple[str, ...] = ("age", "income", "town", "illness")) -> dict[str, Any]:
-    """One of each kind that has a card."""
+    """A result of each kind that has a card."""
     frame = people(names)
     age, income, town, illness = names
-    asked: Any = {"quasi_identifiers": [age, income], "sensitive": [illness], "k": 5}
-    released, report = dbanon.anonymize_frame(frame, evaluate=True, **asked)
+    arguments: Any = {"quasi_identifiers": [age, income], "sensitive": [illness], "k": 5}
+    released, report = dbanon.anonymize_frame(frame, evaluate=True, **arguments)
     _, labels = dbanon.anonymize_frame(
         frame, quasi_identifiers=[age, town], keep=[illness], k=5, method="gaa_cp"
     )
@@ -72,7 +72,7 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_names_stay_text(kind: str) -> None:
-    """The attack: names of columns are markup, and tell a terminal or a page what to do."""
+    """Attack: column names contain markup and instructions to a terminal or a page."""
     names = (HOSTILE[0], HOSTILE[1], HOSTILE[2] + "\x1b[2J\x00", HOSTILE[3] + HOSTILE[4])
     text = results(names)[kind]._repr_html_()
     plain = results()[kind]._repr_html_()
@@ -83,23 +83,23 @@ def test_hostile_names_stay_text(kind: str) -> None:
     for tag, attributes in hostile.elements:
         assert not any(name.startswith("on") or name in ("href", "src") for name in attributes), tag
     assert not [mark for mark in RAW if mark in text]
-    # The style is a card's own, whatever the names are.
-    assert hostile.said("style") == usual.said("style")
+    # The card's style does not depend on the names.
+    assert hostile.texts_of("style") == usual.texts_of("style")
     assert "url(" not in text
     assert "@import" not in text
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_card_tells_of_no_single_row(kind: str) -> None:
+def test_a_card_reveals_no_single_row(kind: str) -> None:
     text = results()[kind]._repr_html_()
     assert PLANTED not in text
     frame = people(("age", "income", "town", "illness"))
     assert not [value for value in frame["income"] if f"{value:.3f}" in text]
 
 
-def test_what_cards_show() -> None:
-    found = {kind: Outline(made._repr_html_()) for kind, made in results().items()}
-    for kind, outline in found.items():
+def test_contents_of_cards() -> None:
+    outlines = {kind: Outline(result._repr_html_()) for kind, result in results().items()}
+    for kind, outline in outlines.items():
         pictures = outline.of("svg")
         assert pictures, kind
         for picture in pictures:
@@ -107,18 +107,18 @@ def test_what_cards_show() -> None:
             ids = [attributes.get("id") for _, attributes in outline.elements]
             assert picture.get("aria-hidden") == "true" or set(named) <= set(ids), kind
     report = results()["report"]
-    shown = found["report"].said("strong")
-    assert shown[:3] == [f"{report.k_achieved:,}", f"{report.rows_out:,}", f"{report.classes:,}"]
-    assert report.guarantee in found["report"].said("bdi")
-    assert set(report.warned) <= set(found["report"].said("bdi"))
+    figures = outlines["report"].texts_of("strong")
+    assert figures[:3] == [f"{report.k_achieved:,}", f"{report.rows_out:,}", f"{report.classes:,}"]
+    assert report.guarantee in outlines["report"].texts_of("bdi")
+    assert set(report.warned) <= set(outlines["report"].texts_of("bdi"))
     advice = results()["advice"]
-    assert str(advice.recommendation.point) in found["advice"].said("td")
-    assert len(found["sweep"].of("polyline")) >= 2
+    assert str(advice.recommendation.point) in outlines["advice"].texts_of("td")
+    assert len(outlines["sweep"].of("polyline")) >= 2
     losses = results()["evaluation"].losses
-    assert f"{losses['sse_loss']:.4f}" in found["evaluation"].said("td")
-    assert f"{results()['partition'].n_classes}" in found["partition"].said("strong")
+    assert f"{losses['sse_loss']:.4f}" in outlines["evaluation"].texts_of("td")
+    assert f"{results()['partition'].n_classes}" in outlines["partition"].texts_of("strong")
     share = results()["certificate"].share
-    assert f"{100 * share:.2f} %" in found["certificate"].said("strong")
+    assert f"{100 * share:.2f} %" in outlines["certificate"].texts_of("strong")
 
 
 def test_attacks_print_as_lines() -> None:
@@ -129,35 +129,35 @@ def test_attacks_print_as_lines() -> None:
     assert len(str(attacks)) < 1_000
 
 
-def test_pictures_that_differ_are_told_apart() -> None:
-    """Those that are alike may have one name: they have one title, too."""
-    made = results()
+def test_different_pictures_have_different_titles() -> None:
+    """Equal pictures may share a name: they have the same title, too."""
+    results_by_kind = results()
     ids = [
         attributes["id"]
         for kind in ("report", "advice", "sweep")
-        for _, attributes in Outline(made[kind]._repr_html_()).elements
+        for _, attributes in Outline(results_by_kind[kind]._repr_html_()).elements
         if "id" in attributes
     ]
     assert len(set(ids)) == len(ids) >= 6
 
 
-def test_without_a_door_there_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_card_the_table_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "_drawing", None)
-    made = results()
-    assert made["report"]._repr_html_().startswith("<table>")
-    assert made["partition"]._repr_html_() is None
+    results_by_kind = results()
+    assert results_by_kind["report"]._repr_html_().startswith("<table>")
+    assert results_by_kind["partition"]._repr_html_() is None
 
 
 def test_a_report_of_a_frame_evaluates_it() -> None:
     frame = people(("age", "income", "town", "illness"))
-    asked: Any = {"quasi_identifiers": ["age", "town"], "k": 5, "method": "gaa_cp"}
+    arguments: Any = {"quasi_identifiers": ["age", "town"], "k": 5, "method": "gaa_cp"}
     released, report = dbanon.anonymize_frame(
-        frame, hierarchies={"age": {"intervals": [5, 20]}}, evaluate=True, **asked
+        frame, hierarchies={"age": {"intervals": [5, 20]}}, evaluate=True, **arguments
     )
-    found = report.evaluate(frame, seed=1)
+    evaluation = report.evaluate(frame, seed=1)
     assert report.evaluation is not None
     for name, value in report.internal.evaluation["losses"].items():
-        assert found.losses[name] == (None if value is None else pytest.approx(value)), name
+        assert evaluation.losses[name] == (None if value is None else pytest.approx(value)), name
     with pytest.raises(RowsNotAligned, match="original is not as it was"):
         report.evaluate(frame[::-1])
     with pytest.raises(RowsNotAligned, match="not a copy"):
@@ -173,9 +173,9 @@ def test_a_report_of_a_frame_is_a_page(tmp_path: Any) -> None:
     assert (tmp_path / "people.html").read_text(encoding="utf-8") == text
     assert (tmp_path / "people.html").stat().st_mode & 0o777 == 0o600
     outline = Outline(text)
-    assert {"Rows by age", "Rows by income", "Rows by illness"} <= set(outline.said("caption"))
+    assert {"Rows by age", "Rows by income", "Rows by illness"} <= set(outline.texts_of("caption"))
     assert PLANTED not in text
-    # A copy knows no frame, and draws none.
+    # A copy has no frame and plots nothing.
     assert "Rows by age" not in report.made().page()
     frame = people(("age", "income", "town", "illness"))
     frame["person"] = np.arange(len(frame)) // 2
@@ -194,16 +194,18 @@ def test_advice_is_plotted() -> None:
     _, axes = plt.subplots()
     assert advice.plot(axes) is axes
     point = advice.recommendation.point
-    told = axes.get_legend_handles_labels()[1]
-    assert f"recommended: {point.curve}, k = {point.k}" in told
-    assert {one.curve for one in advice.sweep.points} <= set(told)
-    drawn = sum(len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "-")
-    assert drawn == len(advice.sweep.points)
+    legend = axes.get_legend_handles_labels()[1]
+    assert f"recommended: {point.curve}, k = {point.k}" in legend
+    assert {point_.curve for point_ in advice.sweep.points} <= set(legend)
+    n_drawn = sum(len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "-")
+    assert n_drawn == len(advice.sweep.points)
     assert "recommended" not in " ".join(advice.sweep.plot().get_legend_handles_labels()[1])
     plt.close("all")
 
 
-def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_without_matplotlib_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(MissingDependency, match="matplotlib") as missing:
@@ -213,19 +215,19 @@ def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.Monk
 
 def test_progress_is_a_function_or_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     frame = people(("age", "income", "town", "illness"))
-    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 5}
-    told: list[tuple[str, float]] = []
-    dbanon.anonymize_frame(frame, progress=lambda *one: told.append(one), **asked)
-    assert {"read", "cluster", "write", "verify"} <= {phase for phase, _ in told}
-    # No terminal and no notebook: silence.
-    dbanon.anonymize_frame(frame, progress=True, **asked)
+    arguments: Any = {"quasi_identifiers": ["age", "income"], "k": 5}
+    calls: list[tuple[str, float]] = []
+    dbanon.anonymize_frame(frame, progress=lambda *call: calls.append(call), **arguments)
+    assert {"read", "cluster", "write", "verify"} <= {phase for phase, _ in calls}
+    # Without a terminal or notebook it prints nothing.
+    dbanon.anonymize_frame(frame, progress=True, **arguments)
     assert capsys.readouterr() == ("", "")
     wrong: Any = "yes"
     with pytest.raises(InvalidParameter, match="progress must be"):
-        dbanon.anonymize_frame(frame, progress=wrong, **asked)
+        dbanon.anonymize_frame(frame, progress=wrong, **arguments)
 
     def stop(phase: str, share: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        dbanon.anonymize_frame(frame, progress=stop, **asked)
+        dbanon.anonymize_frame(frame, progress=stop, **arguments)

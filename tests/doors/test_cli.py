@@ -39,9 +39,9 @@ def run(*arguments: str) -> Result:
 
 
 def anonymize(url: str, *more: str, names: str = "age,height", k: str = "3") -> Result:
-    given = ["--table", "people", "--output", "release.people", "--k", k]
-    given += ["--quasi-identifiers", names] if names else []
-    return run("anonymize", url, *given, *more)
+    options = ["--table", "people", "--output", "release.people", "--k", k]
+    options += ["--quasi-identifiers", names] if names else []
+    return run("anonymize", url, *options, *more)
 
 
 def test_a_release_as_a_table_and_as_json(database: DuckdbDatabase) -> None:
@@ -71,11 +71,11 @@ def test_in_a_pipe_no_line_is_broken_or_padded(database: DuckdbDatabase) -> None
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert not [line for line in lines if line.endswith(" ")]
-    [told] = [line for line in lines if line.lstrip().startswith("quasi-identifiers")]
-    assert told.endswith(", ".join(names))
+    [printed] = [line for line in lines if line.lstrip().startswith("quasi-identifiers")]
+    assert printed.endswith(", ".join(names))
 
 
-def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     terminal = Console(file=file, force_terminal=True, width=60, color_system=None)
     monkeypatch.setattr(render, "Console", lambda: terminal)
@@ -83,7 +83,7 @@ def test_a_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(map(len, file.getvalue().splitlines())) == 60
 
 
-def test_names_are_taken_literally_or_from_a_list(tmp_path: Path) -> None:
+def test_names_are_literal_or_listed(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "x.db")
     columns = {"a,b": "INTEGER", " c ": "INTEGER", "d": "INTEGER", "e,f": "TEXT"}
     database.load("people", columns, [(i, i, i, "x") for i in range(9)])
@@ -198,12 +198,12 @@ def test_verify(database: DuckdbDatabase) -> None:
     anonymize(database.url)
     done = run("verify", database.url, "release.people", "--format", "json")
     assert done.exit_code == 0
-    found = json.loads(done.stdout)
-    assert found["unchanged"] is True
-    assert found["digest"] == "unchanged"
-    assert found["k_requested"] == 3
-    [(smallest, classes, rows)] = database.rows(found["recount_sql"])
-    assert (smallest, classes, rows) == (found["k_achieved"], found["classes"], 40)
+    verification = json.loads(done.stdout)
+    assert verification["unchanged"] is True
+    assert verification["digest"] == "unchanged"
+    assert verification["k_requested"] == 3
+    [(smallest, classes, rows)] = database.rows(verification["recount_sql"])
+    assert (smallest, classes, rows) == (verification["k_achieved"], verification["classes"], 40)
     verified = run("verify", database.url, "release.people").stdout
     assert "yes: columns, types, rows, class sizes" in verified
 
@@ -212,7 +212,7 @@ def test_verify(database: DuckdbDatabase) -> None:
     assert run("verify", database.url, "release.unknown").exit_code == 2
     raw = run("verify", database.url, "people", "-q", "age", "--k", "2")
     assert raw.exit_code == 3
-    # Nobody withdraws a source.
+    # A source cannot be withdrawn.
     assert "ithdraw" not in raw.stderr
     assert "made with this k" in raw.stderr
     assert run("verify", database.url, "people", "-q", "age").exit_code == 2
@@ -262,7 +262,7 @@ def test_help_of_every_command() -> None:
         assert done.stdout.startswith("Usage:")
 
 
-def test_help_on_all_commands_says_what_each_says() -> None:
+def test_the_overview_repeats_each_commands_help() -> None:
     together = run("--help").stdout.partition("Commands:\n")[2]
     loaded = click.Group(commands=dict(main.commands))
     formatter = click.HelpFormatter(width=80)
@@ -293,7 +293,7 @@ cli.main()
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run(tmp_path: Path, number: signal.Signals, code: int) -> None:
     database = DuckdbDatabase(tmp_path / "large.duckdb")
-    # Many dimensions, so that no index helps: this takes minutes.
+    # So many dimensions that no index helps: this takes minutes.
     columns = ", ".join(f"random() AS c{i}" for i in range(12))
     database.execute(f"CREATE TABLE people AS SELECT {columns} FROM range(200000)")
     state = database.state()

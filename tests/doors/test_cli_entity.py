@@ -1,4 +1,4 @@
-"""Persons of many rows on the command line."""
+"""Several rows per person on the command line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def database(tmp_path: Path) -> DuckdbDatabase:
 
 
 def anonymize(url: str, *more: str) -> Result:
-    given = ["--table", "people", "--quasi-identifiers", "age", "--output", "release.people"]
-    return CliRunner().invoke(main, ["anonymize", url, *given, *more], env={"COLUMNS": "200"})
+    options = ["--table", "people", "--quasi-identifiers", "age", "--output", "release.people"]
+    return CliRunner().invoke(main, ["anonymize", url, *options, *more], env={"COLUMNS": "200"})
 
 
 def test_persons_are_counted(database: DuckdbDatabase) -> None:
     done = anonymize(database.url, "--k", "5", "--entity", "who", "--format", "json")
     assert done.exit_code == 0
-    found = json.loads(done.stdout)
-    assert (found["k_achieved"], found["smallest_class"], found["persons"]) == (5, 15, 20)
+    report = json.loads(done.stdout)
+    assert (report["k_achieved"], report["smallest_class"], report["persons"]) == (5, 15, 20)
     assert "hushed" not in done.output
     again = CliRunner().invoke(
         main, ["verify", database.url, "release.people"], env={"COLUMNS": "200"}

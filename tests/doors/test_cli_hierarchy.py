@@ -54,23 +54,23 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
     assert "second root" in done.stdout
     assert "hierarchy_broken" in done.stderr
     assert not any(label in done.stderr for label in ("flu", "cough", "joints"))
-    found = json.loads(run("check", file, "--format", "json").stdout)
-    assert found["error"]["exit_code"] == 2
-    assert {"line": 2, "kind": "second parent", "label": "flu"} in found["problems"]
+    output = json.loads(run("check", file, "--format", "json").stdout)
+    assert output["error"]["exit_code"] == 2
+    assert {"line": 2, "kind": "second parent", "label": "flu"} in output["problems"]
 
 
 def test_values_that_are_no_leaf(tmp_path: Path, database: DuckdbDatabase) -> None:
-    wanted = ["--table", "people", "--column", "ill"]
+    column_options = ["--table", "people", "--column", "ill"]
     before = database.state()
-    done = run("check", tree(tmp_path, GOOD), database.url, *wanted)
+    done = run("check", tree(tmp_path, GOOD), database.url, *column_options)
     assert done.exit_code == 2
     assert all(label in done.stdout for label in ("gout", "sprain"))
     assert "gout" not in done.stderr
     more = GOOD + "gout;joints;*\nsprain;joints;*\n"
-    assert run("check", tree(tmp_path, more), database.url, *wanted).exit_code == 0
+    assert run("check", tree(tmp_path, more), database.url, *column_options).exit_code == 0
     costs = tree(tmp_path, "1.00;*\n2.50;*\n", "costs.csv")
-    wanted[-1] = "cost"
-    assert run("check", costs, database.url, *wanted).exit_code == 0
+    column_options[-1] = "cost"
+    assert run("check", costs, database.url, *column_options).exit_code == 0
     assert database.state() == before
 
 
@@ -87,9 +87,9 @@ def test_refusals(tmp_path: Path, database: DuckdbDatabase) -> None:
     assert run("check", file, "--table", "people", "--column", "ill").exit_code == 2
     assert run("check", file, database.url, "--table", "people").exit_code == 2
     for column in ("nowhere", "seen"):
-        given = ["--table", "people", "--column", column]
-        assert run("check", file, database.url, *given).exit_code == 2
-        assert run("suggest", database.url, *given).exit_code == 2
+        column_options = ["--table", "people", "--column", column]
+        assert run("check", file, database.url, *column_options).exit_code == 2
+        assert run("suggest", database.url, *column_options).exit_code == 2
 
 
 def test_a_proposal_covers_the_column(tmp_path: Path, database: DuckdbDatabase) -> None:
@@ -98,8 +98,8 @@ def test_a_proposal_covers_the_column(tmp_path: Path, database: DuckdbDatabase) 
         assert done.exit_code == 0
         file = tree(tmp_path, done.stdout, f"{column}.csv")
         assert dbanon.Hierarchy.load(file).height >= 1
-        given = ["--table", "people", "--column", column]
-        assert run("check", file, database.url, *given).exit_code == 0
+        column_options = ["--table", "people", "--column", column]
+        assert run("check", file, database.url, *column_options).exit_code == 0
 
 
 def test_sql_is_shown(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_sql_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_of_a_release(database: DuckdbDatabase) -> None:
-    given = ["--table", "people", "-q", "ill", "--k", "2", "--output", "x", "--method", "gaa_cp"]
+    options = ["--table", "people", "-q", "ill", "--k", "2", "--output", "x", "--method", "gaa_cp"]
     done = CliRunner().invoke(
-        main, ["anonymize", database.url, *given, "--hierarchy", "ill=/nowhere.csv"]
+        main, ["anonymize", database.url, *options, "--hierarchy", "ill=/nowhere.csv"]
     )
     assert done.exit_code == 2

@@ -25,23 +25,28 @@ def database(tmp_path: Path) -> DuckdbDatabase:
 
 
 def anonymize(url: str, *more: str) -> Result:
-    given = ["--table", "people", "--quasi-identifiers", "age", "--sensitive", "ill,grade"]
-    given += ["--k", "3", "--output", "release.people", *more]
-    return CliRunner().invoke(main, ["anonymize", url, *given], env={"COLUMNS": "200"})
+    options = ["--table", "people", "--quasi-identifiers", "age", "--sensitive", "ill,grade"]
+    options += ["--k", "3", "--output", "release.people", *more]
+    return CliRunner().invoke(main, ["anonymize", url, *options], env={"COLUMNS": "200"})
 
 
 def test_models_are_named_and_reported(database: DuckdbDatabase) -> None:
-    wishes = ["--model", "ill=distinct_l:3", "--model", "grade=t_closeness:0.2:distance=ordered"]
-    done = anonymize(database.url, *wishes, "--format", "json")
+    model_options = [
+        "--model",
+        "ill=distinct_l:3",
+        "--model",
+        "grade=t_closeness:0.2:distance=ordered",
+    ]
+    done = anonymize(database.url, *model_options, "--format", "json")
     assert done.exit_code == 0
-    found = json.loads(done.stdout)["models"]
-    assert [level["model"] for level in found] == [
+    models = json.loads(done.stdout)["models"]
+    assert [level["model"] for level in models] == [
         'distinct_l 3 of "ill"',
         't_closeness 0.2 of "grade", ordered',
     ]
-    assert found[0]["achieved"] == 3
-    assert found[1]["achieved"] <= 0.2
-    done = anonymize(database.url, *wishes, "--if-exists", "replace")
+    assert models[0]["achieved"] == 3
+    assert models[1]["achieved"] <= 0.2
+    done = anonymize(database.url, *model_options, "--if-exists", "replace")
     assert 'distinct_l 3 of "ill"' in done.stdout
     assert "counted 3" in done.stdout
 

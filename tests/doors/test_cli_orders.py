@@ -24,29 +24,29 @@ def database(tmp_path: Path) -> DuckdbDatabase:
 
 
 def anonymize(url: str, *more: str) -> Result:
-    given = ["--table", "people", "--quasi-identifiers", "age,school", "--k", "3"]
-    given += ["--output", "release.people", "--if-exists", "replace", *more]
-    return CliRunner().invoke(main, ["anonymize", url, *given])
+    options = ["--table", "people", "--quasi-identifiers", "age,school", "--k", "3"]
+    options += ["--output", "release.people", "--if-exists", "replace", *more]
+    return CliRunner().invoke(main, ["anonymize", url, *options])
 
 
 def test_stated_in_place_and_in_a_file(database: DuckdbDatabase, tmp_path: Path) -> None:
     path = tmp_path / "school.txt"
     path.write_text("\n".join(SCHOOLS) + "\n", encoding="utf-8")
-    found = []
-    for given in (
+    releases = []
+    for orders in (
         ("--order", 'school=none, "school, part time", master'),
         ("--order-file", f"school={path}"),
     ):
-        done = anonymize(database.url, *given)
+        done = anonymize(database.url, *orders)
         assert done.exit_code == 0, done.output
-        found.append(sorted(database.rows('SELECT age, school FROM "release"."people"')))
-    assert found[0] == found[1]
-    assert {school for _, school in found[0]} == set(SCHOOLS)
+        releases.append(sorted(database.rows('SELECT age, school FROM "release"."people"')))
+    assert releases[0] == releases[1]
+    assert {school for _, school in releases[0]} == set(SCHOOLS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "given",
+    "orders",
     [
         ("--order", "school"),
         ("--order", "school=none,,master"),
@@ -57,9 +57,9 @@ def test_stated_in_place_and_in_a_file(database: DuckdbDatabase, tmp_path: Path)
         ("--order-file", "school=/nowhere.txt"),
     ],
 )
-def test_refused(database: DuckdbDatabase, given: tuple[str, str]) -> None:
+def test_refused(database: DuckdbDatabase, orders: tuple[str, str]) -> None:
     before = database.state()
-    done = anonymize(database.url, *given)
+    done = anonymize(database.url, *orders)
     assert done.exit_code == 2, done.output
     assert "master" not in done.stderr
     assert database.state() == before

@@ -1,4 +1,4 @@
-"""The demonstration touches only what it made, and keeps what a reader made beside it."""
+"""The demonstration changes only its own files, and keeps those that a reader added."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_twice_and_a_readers_releases_stay(tmp_path: Path) -> None:
     before = rows(path, "SELECT * FROM release.mine ORDER BY ALL")
     done = demo(tmp_path, "--seed", "2")
     assert done.exit_code == 0, done.output
-    # A line of the command, none of Python's own.
+    # The command's message, without a Python traceback.
     assert 'Warning: column "diagnosis" has one value in all rows of a class' in done.stderr
     page = tmp_path / "report.html"
     assert f"The report as a page: {page}" in done.stdout.replace("\n", "").replace(
@@ -126,7 +126,7 @@ def test_more_persons_than_fit_the_memory(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for directory in (Path("/proc/x"), tmp_path / "file" / "below"):
         done = demo(directory)

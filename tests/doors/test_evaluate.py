@@ -1,4 +1,4 @@
-"""dbanon.evaluate: released tables of any origin beside their originals, as arrays and frames."""
+"""dbanon.evaluate: released tables of any origin with their originals, as arrays and frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def people(n: int = 60) -> pd.DataFrame:
 
 
 def means(table: pd.DataFrame, columns: list[str], k: int = 5) -> tuple[pd.DataFrame, Any]:
-    """The table with class means, in its order, as other tools give it back."""
+    """The table with class means, in its original order, as other tools return it."""
     classes = dbanon.partition(table[columns], k)
     released = table.copy()
     for column in columns:
@@ -51,20 +51,20 @@ NUMBERS = ["age", "income"]
 def test_arrays_and_frames_say_the_same() -> None:
     table = people()
     released, classes = means(table, NUMBERS)
-    found = dbanon.evaluate(table[NUMBERS], released[NUMBERS])
-    assert found.losses["sse_loss"] == pytest.approx(
+    evaluation = dbanon.evaluate(table[NUMBERS], released[NUMBERS])
+    assert evaluation.losses["sse_loss"] == pytest.approx(
         dbanon.information_loss(table[NUMBERS], classes), rel=1e-12
     )
-    assert found.risks["class_risk"] == 1 / classes.sizes.min()
+    assert evaluation.risks["class_risk"] == 1 / classes.sizes.min()
     arrays = dbanon.evaluate(table[NUMBERS].to_numpy(), released[NUMBERS].to_numpy())
-    assert (arrays.losses, arrays.risks) == (found.losses, found.risks)
+    assert (arrays.losses, arrays.risks) == (evaluation.losses, evaluation.risks)
     assert list(arrays.columns) == ["column 0", "column 1"]
     named = dbanon.evaluate(table, released, quasi_identifiers=NUMBERS, classes=classes)
-    assert named.to_dict() == found.to_dict()
+    assert named.to_dict() == evaluation.to_dict()
 
 
 def test_the_frames_of_a_release_and_of_this_door_agree() -> None:
-    """Kept by a key, the rows that anonymize_frame shuffles are found again."""
+    """With a key in both, rows shuffled by anonymize_frame are matched again."""
     table = people()
     released, report = dbanon.anonymize_frame(
         table,
@@ -75,14 +75,14 @@ def test_the_frames_of_a_release_and_of_this_door_agree() -> None:
         hierarchies={"city": CITIES},
         evaluate=True,
     )
-    found = dbanon.evaluate(
+    evaluation = dbanon.evaluate(
         table, released, quasi_identifiers=["age", "city"], key="id", hierarchies={"city": CITIES}
     )
     assert report.evaluation is not None
     for kind in ("losses", "risks"):
         for name, value in report.internal.evaluation[kind].items():
-            told = getattr(found, kind)[name]
-            assert told == (None if value is None else pytest.approx(value, rel=1e-9)), name
+            measured = getattr(evaluation, kind)[name]
+            assert measured == (None if value is None else pytest.approx(value, rel=1e-9)), name
 
 
 def test_rows_that_are_missing_or_all_stars_are_suppressed() -> None:
@@ -95,8 +95,8 @@ def test_rows_that_are_missing_or_all_stars_are_suppressed() -> None:
     starred = released[NUMBERS].astype(object)
     starred.iloc[3] = "*"
     starred.iloc[7, 0] = "*"
-    found = dbanon.evaluate(table[NUMBERS], starred)
-    assert (found.rows, found.suppressed) == (59, 1)
+    evaluation = dbanon.evaluate(table[NUMBERS], starred)
+    assert (evaluation.rows, evaluation.suppressed) == (59, 1)
     everything = dbanon.evaluate(table[NUMBERS], starred.assign(age="*", income="*"))
     assert (everything.rows, everything.suppressed) == (0, 60)
     assert set(everything.losses.values()) == {None}
@@ -104,7 +104,7 @@ def test_rows_that_are_missing_or_all_stars_are_suppressed() -> None:
     assert (nobody.rows, nobody.suppressed) == (0, 60)
 
 
-def test_intervals_labels_and_orders_as_arx_writes_them() -> None:
+def test_intervals_labels_and_orders_in_arx_format() -> None:
     table = people()
     low = table["age"] // 10 * 10
     released = pd.DataFrame(
@@ -117,31 +117,31 @@ def test_intervals_labels_and_orders_as_arx_writes_them() -> None:
         }
     )
     names = list(released.columns)
-    found = dbanon.evaluate(
+    evaluation = dbanon.evaluate(
         table,
         released,
         quasi_identifiers=names,
         hierarchies={"city": CITIES},
         orders={"size": ["small", "medium", "large"]},
     )
-    assert found.columns["city"]["direct_loss"] == 0
-    assert found.columns["age"]["direct_loss"] == 0
+    assert evaluation.columns["city"]["direct_loss"] == 0
+    assert evaluation.columns["age"]["direct_loss"] == 0
     share = float((table["size"] == "small").mean())
-    assert found.columns["size"]["direct_loss"] == pytest.approx(share / 3)
-    assert 0 < found.risks["linkage_risk"] <= found.risks["class_risk"]
+    assert evaluation.columns["size"]["direct_loss"] == pytest.approx(share / 3)
+    assert 0 < evaluation.risks["linkage_risk"] <= evaluation.risks["class_risk"]
 
 
 def test_any_perturbation() -> None:
     table = people(200)
     rng = np.random.default_rng(0)
     noise = table[NUMBERS] + rng.normal(0, table[NUMBERS].std().to_numpy() / 100, (200, 2))
-    found = dbanon.evaluate(table[NUMBERS], noise)
-    assert found.risks["class_risk"] == 1
-    assert found.risks["linkage_risk"] > 0.8
+    evaluation = dbanon.evaluate(table[NUMBERS], noise)
+    assert evaluation.risks["class_risk"] == 1
+    assert evaluation.risks["linkage_risk"] > 0.8
     swapped = table[["city"]].sample(frac=1, random_state=2).reset_index(drop=True)
     with pytest.raises(RowsNotAligned, match="paired at random"):
         dbanon.evaluate(table[["city"]], swapped)
-    numbered = [one.assign(id=range(200)) for one in (table[["city"]], swapped)]
+    numbered = [frame.assign(id=range(200)) for frame in (table[["city"]], swapped)]
     permuted = dbanon.evaluate(numbered[0], numbered[1], key="id")
     assert permuted.losses["entropy_change"] == 0
     assert 0 < permuted.losses["direct_loss"] < 1
@@ -154,9 +154,9 @@ def test_nulls_and_dates() -> None:
     released["income"] = table["income"].mean()
     released.loc[::5, "income"] = np.nan
     released["born"] = released["born"].dt.floor("365D")
-    found = dbanon.evaluate(table, released, quasi_identifiers=["income", "born"])
-    assert found.columns["income"]["sse_loss"] == pytest.approx(1)
-    assert 0 < found.columns["born"]["sse_loss"] < 1
+    evaluation = dbanon.evaluate(table, released, quasi_identifiers=["income", "born"])
+    assert evaluation.columns["income"]["sse_loss"] == pytest.approx(1)
+    assert 0 < evaluation.columns["born"]["sse_loss"] < 1
 
 
 def test_nulls_of_pandas_own() -> None:
@@ -165,11 +165,11 @@ def test_nulls_of_pandas_own() -> None:
     before["age"], after["age"] = before["age"].astype("Int64"), after["age"].astype("Float64")
     after["city"] = pd.array(["*"] * 59 + [None], "string")
     after.loc[0, "age"] = pd.NA
-    found = dbanon.evaluate(before, after, quasi_identifiers=["age", "city"])
+    evaluation = dbanon.evaluate(before, after, quasi_identifiers=["age", "city"])
     after["age"], after["city"] = after["age"].astype(float), after["city"].astype(object)
     plain = dbanon.evaluate(before, after, quasi_identifiers=["age", "city"])
-    assert found.suppressed == plain.suppressed == 0
-    assert found.to_dict() == plain.to_dict()
+    assert evaluation.suppressed == plain.suppressed == 0
+    assert evaluation.to_dict() == plain.to_dict()
     with pytest.raises(InvalidParameter, match="seed"):
         dbanon.evaluate(before, after, seed=float("inf"))  # type: ignore[arg-type]
 
@@ -189,7 +189,7 @@ def test_arrow_and_rows() -> None:
 def test_weights_and_samples() -> None:
     table = people()
     released, _ = means(table, NUMBERS)
-    found = dbanon.evaluate(
+    evaluation = dbanon.evaluate(
         table[NUMBERS],
         released[NUMBERS],
         lambdas=[0, 0, 1],
@@ -199,9 +199,9 @@ def test_weights_and_samples() -> None:
         sample=20,
         seed=1,
     )
-    assert found.losses["statistics_loss"] == found.losses["structure_loss"]
-    assert found.risks["score"] == found.risks["nearest_linkage_risk"]
-    assert found.parameters["interval_percents"] == [5]
+    assert evaluation.losses["statistics_loss"] == evaluation.losses["structure_loss"]
+    assert evaluation.risks["score"] == evaluation.risks["nearest_linkage_risk"]
+    assert evaluation.parameters["interval_percents"] == [5]
 
 
 SECRET = "rareword"
@@ -249,8 +249,8 @@ BAD: dict[str, tuple[dict[str, Any], type[DbanonError], str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_wrong_calls(case: str) -> None:
-    given, kind, words = BAD[case]
-    arguments = {"original": people(), "released": people(), **given}
+    changes, kind, words = BAD[case]
+    arguments = {"original": people(), "released": people(), **changes}
     with pytest.raises(kind, match=words) as error:
         dbanon.evaluate(arguments.pop("original"), arguments.pop("released"), **arguments)
     assert SECRET not in str(error.value)

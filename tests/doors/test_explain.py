@@ -27,7 +27,7 @@ def test_every_code_has_a_section_and_every_section_a_code() -> None:
 
 
 @pytest.mark.parametrize("code", [*ERRORS, "unexpected"])
-def test_a_section_says_what_it_means_and_what_to_do(code: str) -> None:
+def test_a_section_explains_the_error_and_the_remedy(code: str) -> None:
     meaning, act, more = sections()[code].partition("**What to do.**")
     assert act
     assert meaning.strip()
@@ -37,13 +37,17 @@ def test_a_section_says_what_it_means_and_what_to_do(code: str) -> None:
 
 def test_options_and_commands_that_are_named_exist() -> None:
     def options(command: click.Command) -> set[str]:
-        own = {name for one in command.params for name in [*one.opts, *one.secondary_opts]}
+        names = {
+            name
+            for parameter in command.params
+            for name in [*parameter.opts, *parameter.secondary_opts]
+        }
         if isinstance(command, click.Group):
-            own.update(*(options(command.commands[name]) for name in command.commands))
-        return own
+            names.update(*(options(command.commands[name]) for name in command.commands))
+        return names
 
-    known = options(main) | {"--help"}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
+    existing = options(main) | {"--help"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - existing == set()
     for words in re.findall(r"`dbanon ([a-z]+(?: [a-z]+)?)", TEXT):
         first, _, second = words.partition(" ")
         command = main.commands[first]
@@ -53,7 +57,7 @@ def test_options_and_commands_that_are_named_exist() -> None:
     assert not named & set(METHODS) - {"full_domain"}
 
 
-def test_a_code_is_printed_with_what_machines_need() -> None:
+def test_a_code_is_printed_in_machine_readable_form() -> None:
     done = run("null_in_quasi_identifier")
     assert done.exit_code == 0
     head, summary = done.stdout.split("\n\n")[:2]
@@ -67,9 +71,12 @@ def test_a_code_is_printed_with_what_machines_need() -> None:
 
 
 def test_classes_and_sqlstates_are_understood() -> None:
-    [one] = explain("NullInQuasiIdentifier")
-    assert one.code == "null_in_quasi_identifier"
-    assert {one.code for one in explain("zk009")} == {"budget_exhausted", "noise_too_large"}
+    [explanation] = explain("NullInQuasiIdentifier")
+    assert explanation.code == "null_in_quasi_identifier"
+    assert {explanation.code for explanation in explain("zk009")} == {
+        "budget_exhausted",
+        "noise_too_large",
+    }
 
 
 def test_an_unknown_code_is_an_error_with_near_matches() -> None:
@@ -81,7 +88,7 @@ def test_an_unknown_code_is_an_error_with_near_matches() -> None:
 
 
 def test_without_a_code_all_are_listed() -> None:
-    told = json.loads(run("--format", "json").stdout)
-    assert [one["code"] for one in told] == list(explained())
+    errors = json.loads(run("--format", "json").stdout)
+    assert [error["code"] for error in errors] == list(explained())
     listed = run().stdout
     assert all(code in listed for code in explained())

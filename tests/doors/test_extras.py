@@ -1,4 +1,4 @@
-"""The core needs numpy alone; whatever else is missing is told with the line that installs it."""
+"""The core needs only numpy; for any other missing package the error has the install command."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ADVICE: dict[str, dict[str, Any]] = {
     "advise": {"table": "t"},
     "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
 }
-_ALONE = (
+_WITHOUT_EXTRA = (
     "attack",
     "evaluate",
     "generalization_loss",
@@ -56,7 +56,7 @@ _ALONE = (
     "synthesize",
 )
 _FILES = ("anonymize_frame", "run_job", "verify_file")
-# The extra that each kind of database asks for, and a database of that kind.
+# The extra that each kind of database needs, and such a database.
 _DATABASES = {
     "duckdb": ("duckdb:///missing.duckdb", "file:missing.csv"),
     "sqlite": ("sqlite:///missing.db",),
@@ -80,13 +80,13 @@ print(json.dumps(found))
 """
 
 
-def test_every_public_function_is_asked() -> None:
+def test_every_public_function_is_called() -> None:
     functions = {
         name
         for name in dbanon.__all__
-        if isinstance(getattr(dbanon, name), type(test_every_public_function_is_asked))
+        if isinstance(getattr(dbanon, name), type(test_every_public_function_is_called))
     }
-    assert functions == {*_OF_DATABASE, *_ADVICE, *_ALONE, *_FILES}
+    assert functions == {*_OF_DATABASE, *_ADVICE, *_WITHOUT_EXTRA, *_FILES}
 
 
 @pytest.mark.slow
@@ -99,13 +99,13 @@ def test_every_public_function_is_asked() -> None:
         if extra not in having
     ],
 )
-def test_a_database_says_which_extra_it_needs(extra: str, having: tuple[str, ...]) -> None:
+def test_a_database_names_the_extra_it_needs(extra: str, having: tuple[str, ...]) -> None:
     calls = [
         (name, database, arguments)
         for database in _DATABASES[extra]
         for name, arguments in (_OF_DATABASE | _ADVICE).items()
     ]
-    for name, database, code, hint in without.said(_CALLS.format(calls=calls), having):
+    for name, database, code, hint in without.result_of(_CALLS.format(calls=calls), having):
         where = f"{name} {database} {hint}"
         assert code == "missing_dependency", where
         assert f"pip install {quoted_requirements(extra)}" in hint, where
@@ -116,29 +116,29 @@ def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
         ("anonymize_frame", None, {"quasi_identifiers": ["a"], "k": 3}),
         ("run_job", str(tmp_path / "job.yaml"), {}),
     ]
-    found = without.said(_CALLS.format(calls=calls))
-    assert [code for _, _, code, _ in found] == ["missing_dependency"] * 2
-    assert "pip install 'pandas>=2.0' 'pyarrow>=15'" in found[0][3]
-    assert "pip install 'pydantic>=2.7' 'pyyaml>=6'" in found[1][3]
+    results = without.result_of(_CALLS.format(calls=calls))
+    assert [code for _, _, code, _ in results] == ["missing_dependency"] * 2
+    assert "pip install 'pandas>=2.0' 'pyarrow>=15'" in results[0][3]
+    assert "pip install 'pydantic>=2.7' 'pyyaml>=6'" in results[1][3]
 
 
 @pytest.mark.slow
 def test_rows_of_names_need_pandas() -> None:
-    """Names of columns make a frame of them."""
+    """Column names turn the data into a frame."""
     rows = [{"a": 1.0}, {"a": 2.0}]
     calls = [
         ("partition", rows, {"k": 2}),
         ("lower_bound", rows, {"k": 2}),
         ("evaluate", rows, {"released": rows}),
     ]
-    for name, _, code, hint in without.said(_CALLS.format(calls=calls)):
+    for name, _, code, hint in without.result_of(_CALLS.format(calls=calls)):
         assert code == "missing_dependency", (name, hint)
         assert quoted_requirements("frame") in hint
 
 
 @pytest.mark.slow
 def test_noise_needs_its_library() -> None:
-    found = without.said(
+    result = without.result_of(
         """
 import numpy as np
 import dbanon
@@ -151,13 +151,13 @@ except dbanon.errors.DbanonError as error:
     print(json.dumps([error.code, error.hint]))
 """
     )
-    assert (found[0], "pip install 'opendp>=0.16'" in found[1]) == ("missing_dependency", True), (
-        found
+    assert (result[0], "pip install 'opendp>=0.16'" in result[1]) == ("missing_dependency", True), (
+        result
     )
 
 
 def test_arrays_need_numpy_alone() -> None:
-    found = without.said(
+    results = without.result_of(
         """
 import json
 import numpy as np
@@ -172,9 +172,9 @@ print(json.dumps([found.n_classes, loss, loaded]))
 """
     )
     points = np.random.default_rng(0).normal(size=(300, 3))
-    assert found[0] == dbanon.partition(points, 5).n_classes
-    assert found[1] == dbanon.information_loss(points, dbanon.partition(points, 5))
-    assert found[2] == []
+    assert results[0] == dbanon.partition(points, 5).n_classes
+    assert results[1] == dbanon.information_loss(points, dbanon.partition(points, 5))
+    assert results[2] == []
 
 
 _COMMAND = "sys.argv = {words!r}\nfrom dbanon.doors.cli.start import start\nstart()\n"
@@ -203,19 +203,19 @@ def command(*words: str, having: tuple[str, ...]) -> tuple[int, str]:
         (("advise", "file:x.csv", "--table", "x"), ("cli",), "duckdb"),
     ],
 )
-def test_a_command_says_which_extra_it_needs(
+def test_a_command_names_the_extra_it_needs(
     words: tuple[str, ...], having: tuple[str, ...], extra: str
 ) -> None:
-    code, told = command(*words, having=having)
+    code, stderr = command(*words, having=having)
     assert code == 2
-    assert told.startswith("Error [missing_dependency]: ")
-    assert f"pip install {quoted_requirements(extra)}" in told
-    assert "Traceback" not in told
+    assert stderr.startswith("Error [missing_dependency]: ")
+    assert f"pip install {quoted_requirements(extra)}" in stderr
+    assert "Traceback" not in stderr
 
 
-def test_a_log_for_machines_says_it_too() -> None:
-    code, told = command("releases", "duckdb:///x", "--log-format", "json", having=())
-    lines = [json.loads(line) for line in told.splitlines()]
+def test_the_json_log_reports_it_too() -> None:
+    code, stderr = command("releases", "duckdb:///x", "--log-format", "json", having=())
+    lines = [json.loads(line) for line in stderr.splitlines()]
     assert [line["event"] for line in lines] == ["start", "error", "end"]
     assert lines[1]["code"] == "missing_dependency"
     assert lines[2]["exit_code"] == code == 2
@@ -230,7 +230,7 @@ def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_everything_is_what_was_always_installed() -> None:
+def test_all_ways_of_installation_give_the_same_catalog() -> None:
     assert without.packages("all") >= {
         "alembic",
         "click",
@@ -249,8 +249,12 @@ def test_everything_is_what_was_always_installed() -> None:
 def test_each_package_of_an_extra_has_its_line() -> None:
     from dbanon.errors.extras import _BROUGHT
 
-    known = {package for package in without.KNOWN if package not in ("psycopg_binary", "_duckdb")}
-    assert known == set(_BROUGHT)
+    packages = {
+        package
+        for package in without.OPTIONAL_PACKAGES
+        if package not in ("psycopg_binary", "_duckdb")
+    }
+    assert packages == set(_BROUGHT)
     for package, (extra, _) in _BROUGHT.items():
         assert package in without.packages(extra)
 
@@ -265,16 +269,16 @@ def test_hints_install_what_the_extras_do() -> None:
 def test_each_extra_is_explained() -> None:
     text = (without.PROJECT.parent / "docs" / "install.md").read_text()
     rows = {line.partition("|")[2].partition("|")[0] for line in text.splitlines()}
-    told = {name for row in rows for name in row.replace("`", "").replace(",", "").split()}
-    assert set(without.extras()) - {"dev", "bench", "docs"} <= told
+    explained = {name for row in rows for name in row.replace("`", "").replace(",", "").split()}
+    assert set(without.extras()) - {"dev", "bench", "docs"} <= explained
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "extra"), [("report.page()", "report"), ("bar_on(sys.stderr)", "cli")]
 )
-def test_what_a_frame_may_ask_for_later(call: str, extra: str) -> None:
-    found = without.said(
+def test_packages_that_frames_need_lazily(call: str, extra: str) -> None:
+    hints = without.result_of(
         f"""
 import sys, pandas as pd, dbanon
 from dbanon.doors.progress import bar_on
@@ -287,7 +291,7 @@ except dbanon.errors.MissingDependency as error:
 """,
         ("frame",),
     )
-    assert f"pip install {quoted_requirements(extra)}" in found
+    assert f"pip install {quoted_requirements(extra)}" in hints
 
 
 @pytest.mark.slow
@@ -304,6 +308,6 @@ except MissingDependency as error:
     print(json.dumps([dbanon.spark.anonymize_table.__name__, error.hint]))
 """
     import_or_skip("pyspark")
-    name, hint = without.said(code, ("spark",))
+    name, hint = without.result_of(code, ("spark",))
     assert name == "anonymize_table"
     assert f"pip install {quoted_requirements('postgres')}" in hint

@@ -1,6 +1,6 @@
-"""Each extra alone: every door works, or says what it needs.
+"""With a single extra every interface works, or says what it needs.
 
-A process that hides all other packages stands for the environment; no index is asked for any.
+Simulated by a process that hides all other packages; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pytest
 from dbanon.errors.extras import quoted_requirements
 from tests.doors import without
 
-# Modules that readers import by name, beside the package.
+# Modules that readers import by name.
 MODULES = ("dbanon", "dbanon.errors", "dbanon.spark", "dbanon.sklearn")
 COMMAND = "from dbanon.doors.cli.start import start\nsys.argv = ['dbanon', *{words!r}]\nstart()\n"
-# What a door does, on rows of numbers; what is not here is refused by name.
+# The calls of an interface, on rows of numbers; others are refused by name.
 DOORS = {
     "arrays": "dbanon.partition(rows, 5); dbanon.information_loss(rows, dbanon.partition(rows, 5))",
     "evaluate": "dbanon.evaluate(rows, rows)",
@@ -44,8 +44,8 @@ DOORS = {
     "spark": "from dbanon.spark import open_session; open_session('spark://127.0.0.1:1')",
     "sklearn": "from dbanon.sklearn import *",
 }
-# The door that an extra is for works with it alone.
-OWN = {
+# The interface that an extra is for works with this extra only.
+OWN_CALLS = {
     "duckdb": "file",
     "frame": "frame",
     "bound": "bound",
@@ -77,31 +77,31 @@ print(json.dumps(found))
 """
 
 
-def alone() -> list[str]:
+def single_extras() -> list[str]:
     return sorted(set(without.extras()) - {"all", "dev", "bench", "docs"})
 
 
-# Of all extras; those of object stores and Spark, too.
-HIDDEN = frozenset().union(*map(without.packages, alone()))
+# For all extras, including object stores and Spark.
+HIDDEN = frozenset().union(*map(without.packages, single_extras()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", alone())
+@pytest.mark.parametrize("extra", single_extras())
 def test_every_door_with_one_extra(extra: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(30)))
     code = TRIED.format(place=str(tmp_path), modules=MODULES, doors=DOORS)
-    found: dict[str, Any] = without.said(code, (extra,), HIDDEN)
-    raw = {name: told for name, told in found.items() if told[0].startswith("RAW")}
+    results: dict[str, Any] = without.result_of(code, (extra,), HIDDEN)
+    raw = {name: result for name, result in results.items() if result[0].startswith("RAW")}
     assert raw == {}
-    for name, (said, hint, _) in found.items():
-        if said == "missing_dependency":
+    for name, (outcome, hint, _) in results.items():
+        if outcome == "missing_dependency":
             assert "Install" in hint or "Java" in hint, (name, hint)
-    if extra in OWN:
-        assert found[OWN[extra]][0] == "ran", found[OWN[extra]]
+    if extra in OWN_CALLS:
+        assert results[OWN_CALLS[extra]][0] == "ran", results[OWN_CALLS[extra]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", alone())
+@pytest.mark.parametrize("extra", single_extras())
 def test_the_command_with_one_extra(extra: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(30)))
     for words in (["--version"], ["advise", f"file:{tmp_path}/people.csv", "--table", "people"]):

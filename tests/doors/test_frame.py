@@ -18,17 +18,17 @@ from dbanon import errors
 K = 3
 
 
-def released(values: Any, dtype: Any = None, k: int = K, **given: Any) -> pd.Series[Any]:
+def released(values: Any, dtype: Any = None, k: int = K, **options: Any) -> pd.Series[Any]:
     frame = pd.DataFrame({"x": pd.Series(values, dtype=dtype), "row": range(len(values))})
-    found, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=["x"], keep=["row"], k=k, **given
+    release, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=["x"], keep=["row"], k=k, **options
     )
-    assert report.rows_out == len(found)
+    assert report.rows_out == len(release)
     assert report.not_copied == ()
-    assert isinstance(found.index, pd.RangeIndex)
-    sizes = found.groupby("x", dropna=False).size()
+    assert isinstance(release.index, pd.RangeIndex)
+    sizes = release.groupby("x", dropna=False).size()
     assert sizes.min() == report.k_achieved >= k
-    series: pd.Series[Any] = found.sort_values("row")["x"]
+    series: pd.Series[Any] = release.sort_values("row")["x"]
     assert series.dtype == frame["x"].dtype
     return series
 
@@ -56,7 +56,7 @@ def released(values: Any, dtype: Any = None, k: int = K, **given: Any) -> pd.Ser
     ],
 )
 def test_numbers_keep_their_type(dtype: str) -> None:
-    found = released([0, 1, 1, 100, 101, 103], dtype)
+    values = released([0, 1, 1, 100, 101, 103], dtype)
     expected = (
         [2 / 3] * 3 + [304 / 3] * 3
         if "float" in dtype.lower() or "double" in dtype
@@ -71,7 +71,7 @@ def test_numbers_keep_their_type(dtype: str) -> None:
     )
     if "float32" in dtype.lower():
         expected = [float(np.float32(value)) for value in expected]
-    assert found.astype("float64").tolist() == expected
+    assert values.astype("float64").tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_timestamps_are_rounded_to_their_unit(dtype: str, micros: int) -> None:
     series = pd.Series(values)
     if "," in dtype:
         series = series.dt.tz_localize("UTC").dt.tz_convert(dtype.rpartition(", ")[2][:-1])
-    found = released(series.astype(dtype))
+    moments = released(series.astype(dtype))
     if "," in dtype:
-        found = found.dt.tz_convert("UTC").dt.tz_localize(None)
+        moments = moments.dt.tz_convert("UTC").dt.tz_localize(None)
     # 5/3 goes to 2, 31/3 to 10.
     expected = [start + pd.Timedelta(microseconds=m * micros) for m in (2, 2, 2, 10, 10, 10)]
-    assert [value.to_pydatetime() for value in found] == expected
+    assert [value.to_pydatetime() for value in moments] == expected
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_dates_with_nulls_are_released_without_a_warning() -> None:
 def test_the_index_is_not_looked_at_and_not_released() -> None:
     frame = pd.DataFrame({"x": [1, 2, 3, 4], "name": list("abcd")}, index=[7, 7, 3, "q"])
     before = frame.copy()
-    found, report = dbanon.anonymize_frame(frame, quasi_identifiers=["x"], k=2)
+    release, report = dbanon.anonymize_frame(frame, quasi_identifiers=["x"], k=2)
     pd.testing.assert_frame_equal(frame, before)
-    assert list(found.columns) == ["x"]
-    assert list(found.index) == [0, 1, 2, 3]
+    assert list(release.columns) == ["x"]
+    assert list(release.index) == [0, 1, 2, 3]
     assert report.not_copied == ("name",)
 
 
@@ -192,7 +192,7 @@ def test_rows_come_in_random_order() -> None:
         for _ in range(2)
     ]
     for order in orders:
-        # By chance one row keeps its place; more than 16 do in less than one run of 1e14.
+        # By chance one row keeps its position; more than 16 do in less than one run in 1e14.
         assert (order == np.arange(1000)).sum() <= 16
         assert sorted(order) == list(range(1000))
     assert (orders[0] == orders[1]).sum() <= 16
@@ -219,7 +219,7 @@ def test_bad_frames(frame: pd.DataFrame, names: list[str], error: type[Exception
     assert type(caught.value) is error
 
 
-def test_kept_columns_of_any_type_come_along() -> None:
+def test_columns_of_any_type_can_be_kept() -> None:
     frame = pd.DataFrame(
         {
             "x": range(6),
@@ -228,25 +228,25 @@ def test_kept_columns_of_any_type_come_along() -> None:
             "object": [{i} for i in range(6)],
         }
     )
-    found, _ = dbanon.anonymize_frame(
+    release, _ = dbanon.anonymize_frame(
         frame, quasi_identifiers=["x"], keep=["text", "object"], sensitive=["kind"], k=3
     )
-    assert found["kind"].dtype == frame["kind"].dtype
-    assert Counter(map(repr, found["object"])) == Counter(map(repr, frame["object"]))
+    assert release["kind"].dtype == frame["kind"].dtype
+    assert Counter(map(repr, release["object"])) == Counter(map(repr, frame["object"]))
 
 
 def test_labels_that_name_values_must_be_wanted() -> None:
     frame = pd.DataFrame({"income": range(1000, 1060)})
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "quasi_identifiers": ["income"],
         "k": 5,
         "method": "gaa_cp",
         "hierarchies": {"income": {"ordered": True, "fanout": 4}},
     }
     with pytest.raises(errors.InvalidParameter, match="own order name values"):
-        dbanon.anonymize_frame(frame, **given)
-    found, _ = dbanon.anonymize_frame(frame, **given, local_range=True)
-    assert found["income"].str.contains(" to ").any()
+        dbanon.anonymize_frame(frame, **arguments)
+    release, _ = dbanon.anonymize_frame(frame, **arguments, local_range=True)
+    assert release["income"].str.contains(" to ").any()
 
 
 @pytest.mark.parametrize("argument", ["quasi_identifiers", "sensitive", "keep", "by", "models"])
@@ -254,9 +254,9 @@ def test_labels_that_name_values_must_be_wanted() -> None:
 def test_one_text_is_no_list(argument: str, value: Any) -> None:
     # A column for each letter: they would be released, and age would be, too.
     frame = pd.DataFrame({name: range(12) for name in ("age", "a", "g", "e", "x")})
-    given: dict[str, Any] = {"quasi_identifiers": ["x"], argument: value}
+    arguments: dict[str, Any] = {"quasi_identifiers": ["x"], argument: value}
     with pytest.raises(errors.InvalidParameter, match=f"{argument} must be a list"):
-        dbanon.anonymize_frame(frame, k=3, **given)
+        dbanon.anonymize_frame(frame, k=3, **arguments)
     if argument != "quasi_identifiers":
         return
     with pytest.raises(errors.InvalidParameter, match="entity must be the name"):
@@ -265,11 +265,11 @@ def test_one_text_is_no_list(argument: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("nulls", "n"), [(29, 100), (30, 90), (1, 7)])
 def test_the_share_that_a_refusal_names_is_enough(nulls: int, n: int) -> None:
-    """0.29 * 100 is below 29, and 1/3 has no end."""
+    """0.29 * 100 is below 29, and 1/3 has no finite decimal form."""
     frame = pd.DataFrame({"age": [math.nan] * nulls + list(range(n - nulls)), "x": range(n)})
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3, "nulls": "suppress"}
+    arguments: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3, "nulls": "suppress"}
     with pytest.raises(errors.SuppressionOverBudget) as refused:
-        dbanon.anonymize_frame(frame, **given)
+        dbanon.anonymize_frame(frame, **arguments)
     [share] = re.findall(r"max_suppression=([0-9.]+)", str(refused.value.hint))
-    released, _ = dbanon.anonymize_frame(frame, **given, max_suppression=float(share))
+    released, _ = dbanon.anonymize_frame(frame, **arguments, max_suppression=float(share))
     assert len(released) == n - nulls

@@ -1,4 +1,6 @@
-"""No category that no released row has leaves with a data frame, nor with a file made of it."""
+"""A category without released rows appears neither in a data frame nor in a file written
+from it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ N = 24
 
 
 def people() -> pd.DataFrame:
-    """N persons and one more, whose age is NULL and whose values nobody else has."""
+    """N persons and one more, whose age is NULL and whose values are unique."""
     frame = pd.DataFrame(
         {
             "age": [*(20.0 + i % 7 for i in range(N)), np.nan],
@@ -41,15 +43,15 @@ def people() -> pd.DataFrame:
     return frame
 
 
-def released(**given: Any) -> pd.DataFrame:
+def released(**options: Any) -> pd.DataFrame:
     out, report = dbanon.anonymize_frame(
-        people(), k=3, nulls="suppress", max_suppression=0.1, **given
+        people(), k=3, nulls="suppress", max_suppression=0.1, **options
     )
     assert (report.rows_out, report.suppressed) == (N, 1)
     return out
 
 
-GIVEN: dict[str, dict[str, Any]] = {
+CASES: dict[str, dict[str, Any]] = {
     "points": {
         "quasi_identifiers": ["age", "grade"],
         "sensitive": ["ill"],
@@ -67,9 +69,9 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", GIVEN)
+@pytest.mark.parametrize("case", CASES)
 def test_categories_are_those_of_released_rows(case: str) -> None:
-    out = released(**GIVEN[case])
+    out = released(**CASES[case])
     for name in out.columns:
         dtype = out[name].dtype
         if isinstance(dtype, pd.CategoricalDtype):
@@ -84,7 +86,7 @@ def test_categories_are_those_of_released_rows(case: str) -> None:
         assert isinstance(dtype, pd.CategoricalDtype)
         assert dtype.categories.dtype == original[name].cat.categories.dtype
         assert dtype.ordered == original[name].cat.ordered
-    # In the order of the release, which is random; that of the original is not told.
+    # In the random order of the release; the original order is not revealed.
     assert list(out["job"].cat.categories) == list(out["job"].dropna().unique())
     assert list(out["span"].cat.categories) == sorted(out["span"].unique())
     arrow = pa.chunked_array(out["arrow"].array.__arrow_array__()).unify_dictionaries()
@@ -94,16 +96,16 @@ def test_categories_are_those_of_released_rows(case: str) -> None:
 
 
 def test_an_ordered_quasi_identifier_keeps_its_order() -> None:
-    out = released(**GIVEN["points"])
+    out = released(**CASES["points"])
     assert list(out["grade"].cat.categories) == [g for g in GRADES if g in set(out["grade"])]
     assert out["grade"].cat.ordered
     assert set(out["grade"].cat.categories) <= {"none", "high"}
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather", "pickle"])
-@pytest.mark.parametrize("case", GIVEN)
-def test_no_byte_of_a_file_tells_them(case: str, kind: str) -> None:
-    out = released(**GIVEN[case])
+@pytest.mark.parametrize("case", CASES)
+def test_no_byte_of_a_file_reveals_them(case: str, kind: str) -> None:
+    out = released(**CASES[case])
     for name in [n for n in out.columns if str(out[n].dtype).startswith(("cat", "interval"))]:
         if isinstance(out[name].cat.categories.dtype, pd.IntervalDtype):
             out[name] = out[name].astype(str)
@@ -112,14 +114,14 @@ def test_no_byte_of_a_file_tells_them(case: str, kind: str) -> None:
         kind, {"compression": "uncompressed"}
     )
     getattr(out, f"to_{kind}")(file, **plain)
-    found = file.getvalue()
-    assert b"gout" in found
+    content = file.getvalue()
+    assert b"gout" in content
     for value in (SECRET, "never", "middle"):
-        assert value.encode() not in found
+        assert value.encode() not in content
 
 
 def test_models_take_the_same_order_before_and_after() -> None:
-    # An order of categories that is no order of values.
+    # An order of categories that differs from that of the values.
     frame = people().assign(ill=pd.Categorical(people()["age"] % 3 + 1.0, [3.0, 1.0, 2.0]))
     model = dbanon.Model("t_closeness", "ill", 0.3, distance="ordered")
     out, report = dbanon.anonymize_frame(

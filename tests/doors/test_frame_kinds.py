@@ -1,4 +1,4 @@
-"""Every method takes every kind of frame, and hands back kind, columns and types as they came."""
+"""Every method accepts every kind of frame, and returns its kind, columns and types unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
 
 
 def people() -> pd.DataFrame:
-    """Numbers of which means are numbers again, columns that are copied, and an index of names."""
+    """Numbers whose means are numbers, copied columns, and a named index."""
     rng = np.random.default_rng(1)
     return pd.DataFrame(
         {
@@ -38,7 +38,7 @@ def _categories(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _polars(frame: pd.DataFrame) -> Any:
-    # Imported where it is used: each process of tests collects this file, one runs it.
+    # Imported lazily: every test process collects this file, only one runs it.
     pl = import_or_skip("polars")
     return pl.from_pandas(frame.reset_index(drop=True)).with_columns(
         pl.col("note").cast(pl.Categorical), pl.col("grade").cast(pl.Enum(["low", "mid", "high"]))
@@ -59,7 +59,9 @@ KINDS: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 
 def types_of(frame: Any) -> dict[str, str]:
-    """The types by column; those of categories without the categories, which may be fewer."""
+    """The types by column; those of categories without the categories, some of which may be
+    missing.
+    """
     if type(frame).__module__.startswith("polars."):
         return {name: str(kind.base_type()) for name, kind in frame.schema.items()}
     if isinstance(frame, pa.Table):
@@ -76,30 +78,30 @@ def types_of(frame: Any) -> dict[str, str]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_kind_and_types_stay(method: Any, kind: str) -> None:
-    known = METHODS[method]
+    registered = METHODS[method]
     frame = KINDS[kind](people())
-    asked: dict[str, Any] = {"quasi_identifiers": ["age", "income"], "k": 3, "method": method}
-    if known.max_attributes == 1:
-        asked["quasi_identifiers"] = ["income"]
-    if not known.gives.of_rows:
-        asked["guarantee"] = "per_attribute"
-    if known.recoding != "generalization":
-        # Of labels the types are those of test_frame_types.
-        asked |= {"max_suppression": 0.0}
+    arguments: dict[str, Any] = {"quasi_identifiers": ["age", "income"], "k": 3, "method": method}
+    if registered.max_attributes == 1:
+        arguments["quasi_identifiers"] = ["income"]
+    if not registered.gives.of_rows:
+        arguments["guarantee"] = "per_attribute"
+    if registered.recoding != "generalization":
+        # test_frame_types covers the types of labels.
+        arguments |= {"max_suppression": 0.0}
     else:
-        asked |= {"intervals": "midpoint", "max_suppression": None}
+        arguments |= {"intervals": "midpoint", "max_suppression": None}
     released, report = dbanon.anonymize_frame(
-        frame, sensitive=["grade"], keep=["note", "seen"], **asked
+        frame, sensitive=["grade"], keep=["note", "seen"], **arguments
     )
     assert type(released) is type(frame)
     names = [
         name
         for name in people().columns
-        if name in {*asked["quasi_identifiers"], "grade", "note", "seen"}
+        if name in {*arguments["quasi_identifiers"], "grade", "note", "seen"}
     ]
     assert list(types_of(released)) == names
     before, after = types_of(frame), types_of(released)
-    numbers = asked["quasi_identifiers"] if known.recoding == "generalization" else []
+    numbers = arguments["quasi_identifiers"] if registered.recoding == "generalization" else []
     for name in names:
         if name in numbers:
             continue
@@ -114,12 +116,12 @@ def test_kind_and_types_stay(method: Any, kind: str) -> None:
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_index_and_order_on_demand(kind: str) -> None:
     frame = KINDS[kind](people())
-    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
-    kept, _ = dbanon.anonymize_frame(frame, rows="input", **asked)
-    assert kept.index.equals(frame.index)
-    assert kept.index.name == "who"
-    assert kept["seen"].equals(frame["seen"])
-    fresh, report = dbanon.anonymize_frame(frame, **asked)
+    arguments: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
+    in_order, _ = dbanon.anonymize_frame(frame, rows="input", **arguments)
+    assert in_order.index.equals(frame.index)
+    assert in_order.index.name == "who"
+    assert in_order["seen"].equals(frame["seen"])
+    fresh, report = dbanon.anonymize_frame(frame, **arguments)
     assert list(fresh.index) == list(range(N))
     assert fresh.index.name is None
     assert report.evaluate(frame).rows == N
@@ -127,9 +129,9 @@ def test_index_and_order_on_demand(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["arrow", "polars"])
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
-def test_order_on_demand_where_there_is_no_index(kind: str) -> None:
+def test_order_on_demand_without_an_index(kind: str) -> None:
     frame = KINDS[kind](people())
-    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
-    kept, report = dbanon.anonymize_frame(frame, rows="input", **asked)
-    assert kept["seen"].equals(frame["seen"])
+    arguments: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
+    in_order, report = dbanon.anonymize_frame(frame, rows="input", **arguments)
+    assert in_order["seen"].equals(frame["seen"])
     assert report.evaluate(frame).rows == N

@@ -1,4 +1,4 @@
-"""Generalized columns of a data frame have the types they had, where these take the labels."""
+"""Generalized columns of a data frame keep their types if these can represent the labels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TREE = dbanon.Hierarchy.from_parents(
 
 def released(column: pd.Series[Any], k: int, **options: Any) -> pd.Series[Any]:
     frame = pd.DataFrame({"x": column})
-    made, _ = dbanon.anonymize_frame(
+    output, _ = dbanon.anonymize_frame(
         frame, quasi_identifiers=["x"], k=k, method="gaa_cp", **options
     )
-    found: pd.Series[Any] = made["x"]
-    return found
+    series: pd.Series[Any] = output["x"]
+    return series
 
 
 @pytest.mark.parametrize(
@@ -44,36 +44,36 @@ def released(column: pd.Series[Any], k: int, **options: Any) -> pd.Series[Any]:
         (pd.Series(TENS > 20), {True, False}),
         (pd.Series(TENS > 20, dtype="boolean"), {True, False}),
     ],
-    ids=lambda one: str(getattr(one, "dtype", "")),
+    ids=lambda case: str(getattr(case, "dtype", "")),
 )
 def test_values_that_stay_have_the_type_they_had(column: pd.Series[Any], values: set[Any]) -> None:
-    found = released(column, 5)
-    assert set(found) == values
+    series = released(column, 5)
+    assert set(series) == values
     if not isinstance(column.dtype, pd.CategoricalDtype):
-        # Objects become what texts are: a row that is withheld may be why they are none.
-        assert found.dtype == (column.dtype if column.dtype != object else pd.Series(["a"]).dtype)
+        # Objects become text: a withheld row may be the only non-text value.
+        assert series.dtype == (column.dtype if column.dtype != object else pd.Series(["a"]).dtype)
         return
-    assert isinstance(found.dtype, pd.CategoricalDtype)
-    assert found.dtype.categories.dtype == column.dtype.categories.dtype
-    assert found.dtype.ordered == column.dtype.ordered
+    assert isinstance(series.dtype, pd.CategoricalDtype)
+    assert series.dtype.categories.dtype == column.dtype.categories.dtype
+    assert series.dtype.ordered == column.dtype.ordered
     if column.dtype.ordered:
-        assert list(found.dtype.categories) == list("dcba")
+        assert list(series.dtype.categories) == list("dcba")
 
 
 @pytest.mark.parametrize("kind", ["int64", "int16", "Int64"])
-def test_whole_numbers_stay_where_no_label_is_of_several(kind: str) -> None:
+def test_integers_stay_integers_if_all_labels_are_single_values(kind: str) -> None:
     column = pd.Series(TENS, dtype=kind)
-    kept = released(column, 5, hierarchies={"x": TREE})
-    assert kept.dtype == kind
-    assert set(kept) == {10, 20, 30, 40}
+    series = released(column, 5, hierarchies={"x": TREE})
+    assert series.dtype == kind
+    assert set(series) == {10, 20, 30, 40}
     grouped = released(column, 20, hierarchies={"x": TREE})
     assert grouped.dtype == object
     assert set(grouped) == {"few", "many"}
 
 
 def test_labels_of_groups_are_categories_of_their_own() -> None:
-    found = released(pd.Series(LETTERS, dtype="category"), 40)
-    assert list(found.dtype.categories) == ["*"]
+    series = released(pd.Series(LETTERS, dtype="category"), 40)
+    assert list(series.dtype.categories) == ["*"]
     ordered = released(pd.Series(LETTERS, dtype=ORDER), 20)
     assert set(ordered.dtype.categories) == {"[d, c]", "[b, a]"}
     assert not ordered.dtype.ordered
@@ -81,23 +81,23 @@ def test_labels_of_groups_are_categories_of_their_own() -> None:
 
 def test_nulls_stay_nulls_of_their_type() -> None:
     column = pd.Series([*(TENS[:-5] > 20), *[None] * 5], dtype="boolean")
-    found = released(column, 5, nulls="category")
-    assert found.dtype == "boolean"
-    assert found.isna().sum() == 5
+    series = released(column, 5, nulls="category")
+    assert series.dtype == "boolean"
+    assert series.isna().sum() == 5
     letters = pd.Series([*LETTERS[:-5], *[None] * 5], dtype="category")
-    found = released(letters, 5, nulls="category")
-    assert set(found.dtype.categories) == set("abcd")
-    assert found.isna().sum() == 5
+    series = released(letters, 5, nulls="category")
+    assert set(series.dtype.categories) == set("abcd")
+    assert series.isna().sum() == 5
 
 
-def test_a_withheld_row_does_not_tell_of_itself_by_a_type() -> None:
-    """Labels are compared with what released rows had: a category of nobody is not handed on."""
+def test_a_withheld_row_is_not_revealed_by_a_type() -> None:
+    """Labels are compared with released values: categories without rows are not passed on."""
     frame = pd.DataFrame(
         {"x": pd.Series([*LETTERS, "e"], dtype="category"), "y": [*np.zeros(40), np.nan]}
     )
-    asked: Any = {"quasi_identifiers": ["x", "y"], "nulls": "suppress", "max_suppression": 0.1}
-    found, _ = dbanon.anonymize_frame(frame, k=5, method="gaa_cp", **asked)
-    assert sorted(found["x"].dtype.categories) == list("abcd")
+    arguments: Any = {"quasi_identifiers": ["x", "y"], "nulls": "suppress", "max_suppression": 0.1}
+    release, _ = dbanon.anonymize_frame(frame, k=5, method="gaa_cp", **arguments)
+    assert sorted(release["x"].dtype.categories) == list("abcd")
 
 
 BROKEN = [*LETTERS.tolist(), "ab\ud800cd"]
@@ -126,9 +126,9 @@ BROKEN = [*LETTERS.tolist(), "ab\ud800cd"]
     ids=["quasi-identifier", "by", "sensitive"],
 )
 def test_half_a_character_is_refused_without_its_value(form: Any, roles: Any) -> None:
-    with pytest.raises(dbanon.errors.UnsupportedType, match="not valid text") as told:
+    with pytest.raises(dbanon.errors.UnsupportedType, match="not valid text") as failure:
         dbanon.anonymize_frame(form(BROKEN), k=11, **roles)
-    assert 'Column "x"' in str(told.value)
-    # Python's own error has the value.
-    assert told.value.__cause__ is None
-    assert told.value.__context__ is None
+    assert 'Column "x"' in str(failure.value)
+    # Python's own error contains the value.
+    assert failure.value.__cause__ is None
+    assert failure.value.__context__ is None

@@ -1,4 +1,4 @@
-"""What people have in hand: taken in the form it has, or refused with the words that help."""
+"""Data in common forms: accepted as it is, or refused with a helpful message."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def people(path: str) -> sqlite3.Connection:
 # -- databases ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", [":memory:", "people.db"])
-def test_a_sqlite_connection_is_taken_and_left_as_it_was(place: str, tmp_path: Path) -> None:
-    connection = people(place if place == ":memory:" else str(tmp_path / place))
+@pytest.mark.parametrize("path", [":memory:", "people.db"])
+def test_a_sqlite_connection_is_accepted_and_left_unchanged(path: str, tmp_path: Path) -> None:
+    connection = people(path if path == ":memory:" else str(tmp_path / path))
     connection.row_factory = sqlite3.Row
     connection.text_factory = bytes
     level = connection.isolation_level
@@ -91,20 +91,20 @@ def test_a_sqlalchemy_connection_stands_for_its_engine(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_what_is_no_database_is_refused_with_what_to_give(tmp_path: Path) -> None:
+def test_objects_that_are_no_database_are_refused_with_a_hint(tmp_path: Path) -> None:
     clinic = duckdb.connect()
-    for given, hint in (
+    for source, hint in (
         (FRAME, "dbanon.anonymize_frame"),
         (pa.table({"age": [1]}), "dbanon.anonymize_frame"),
         (clinic.sql("SELECT 1 AS age"), "dbanon.anonymize_frame"),
         (tmp_path / "people.db", "sqlite:///"),
     ):
         with pytest.raises(errors.InvalidParameter) as refused:
-            dbanon.anonymize(given, **JOB)
+            dbanon.anonymize(source, **JOB)
         assert hint in str(refused.value.hint)
 
 
-def test_a_registered_frame_is_told_from_a_table_that_is_missing() -> None:
+def test_a_registered_frame_is_distinguished_from_a_missing_table() -> None:
     clinic = duckdb.connect()
     clinic.register("people", FRAME)
     with pytest.raises(errors.TableNotFound, match="registered data frame") as refused:
@@ -134,28 +134,28 @@ def arrow() -> pa.Table:
     )
 
 
-def test_an_arrow_table_comes_back_as_one_with_its_types() -> None:
+def test_an_arrow_table_keeps_its_kind_and_types() -> None:
     table = arrow()
     names = ["age", "height", "born", "seen", "pay", "big"]
-    given = {"quasi_identifiers": names, "keep": ["well", "ill", "notes"], "k": 5}
-    released, report = dbanon.anonymize_frame(table, nulls="category", **given)
+    arguments = {"quasi_identifiers": names, "keep": ["well", "ill", "notes"], "k": 5}
+    released, report = dbanon.anonymize_frame(table, nulls="category", **arguments)
     assert isinstance(released, pa.Table)
     assert released.schema.types == table.schema.types
     assert released.schema.names == table.schema.names
     assert report.rows_out == released.num_rows == 20
     assert released["born"].null_count == released["age"].null_count == 5
     for name in ("well", "ill", "notes"):
-        both = (Counter(map(repr, one[name].to_pylist())) for one in (released, table))
+        both = (Counter(map(repr, side[name].to_pylist())) for side in (released, table))
         assert next(both) == next(both)
-    # Sums are exact: of numbers beyond 2**53, and of decimals.
+    # Sums are exact, for numbers beyond 2**53 and for decimals.
     assert abs(sum(released["big"].to_pylist()) - sum(table["big"].to_pylist())) <= 20
-    # Ranges of numbers of so many digits are refused.
+    # Ranges of numbers with so many digits are refused.
     names.remove("big")
-    ranges, _ = dbanon.anonymize_frame(table, method="gaa_cp", nulls="category", **given)
+    ranges, _ = dbanon.anonymize_frame(table, method="gaa_cp", nulls="category", **arguments)
     assert {ranges.schema.field(name).type for name in names} <= {pa.string(), pa.large_string()}
 
 
-def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_exporters_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     relation = duckdb.connect().from_arrow(pa.table({"age": list(range(20)), "ill": ["a"] * 20}))
     released, _ = dbanon.anonymize_frame(relation, **OF_FRAME)
     assert isinstance(released, pa.Table)
@@ -163,7 +163,7 @@ def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     polars = ModuleType("polars")
 
     class DataFrame:
-        """As polars' own: it hands out Arrow, with views of texts."""
+        """As polars exports Arrow, with string views."""
 
         schema: ClassVar[dict[str, object]] = {}
 
@@ -185,10 +185,10 @@ def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Counter(released.table["ill"].to_pylist()) == {"a": 10, "b": 10}
 
 
-def test_dicts_of_columns_and_lists_of_dicts_are_taken() -> None:
+def test_dicts_of_columns_and_lists_of_dicts_are_accepted() -> None:
     columns = {name: FRAME[name].tolist() for name in FRAME}
-    for given in (columns, FRAME.to_dict("records")):
-        released, report = dbanon.anonymize_frame(given, **OF_FRAME)
+    for data in (columns, FRAME.to_dict("records")):
+        released, report = dbanon.anonymize_frame(data, **OF_FRAME)
         assert isinstance(released, pd.DataFrame)
         assert report.k_achieved == 5
         assert dbanon.partition({"age": columns["age"]}, 5).n_classes == 4
@@ -241,7 +241,7 @@ def test_lists_and_dicts_in_a_column_are_refused_by_name(nested: Any) -> None:
         with pytest.raises(errors.UnsupportedType, match='"tags" holds lists or dicts') as refused:
             dbanon.anonymize_frame(frame, quasi_identifiers=["tags"], k=3, method=method)
         assert "explode" in str(refused.value.hint)
-    # As they are, they may be copied.
+    # Unchanged, they may be copied.
     released, _ = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], keep=["tags"], k=3)
     assert released["tags"].tolist() == [nested] * 6
 
@@ -296,20 +296,20 @@ def test_complex_numbers_are_refused() -> None:
 # -- models and labels --------------------------------------------------------------------------
 
 
-def test_models_are_taken_as_in_sql() -> None:
-    told = {"attribute": "ill", "kind": "distinct_l", "level": 2}
-    _, report = dbanon.anonymize_frame(FRAME, **OF_FRAME, models=[told])
+def test_models_are_accepted_as_in_sql() -> None:
+    model = {"attribute": "ill", "kind": "distinct_l", "level": 2}
+    _, report = dbanon.anonymize_frame(FRAME, **OF_FRAME, models=[model])
     _, same = dbanon.anonymize_frame(
         FRAME, **OF_FRAME, models=[dbanon.Model("distinct_l", "ill", 2)]
     )
     assert report.arguments["models"] == same.arguments["models"]
-    near = told | {"kind": "t_closeness", "level": np.float64(0.9), "distance": "ordered"}
+    near = model | {"kind": "t_closeness", "level": np.float64(0.9), "distance": "ordered"}
     assert dbanon.Policy(k=3, models=[near]).models[0].distance == "ordered"
     for wrong, message in (
         ({"attribute": "ill"}, "an object with attribute, kind and level"),
-        (told | {"l": 2}, "no such key"),
-        (told | {"level": "2"}, '"level" of a privacy model must be a number'),
-        (told | {"kind": "l_diversity"}, "no privacy model"),
+        (model | {"l": 2}, "no such key"),
+        (model | {"level": "2"}, '"level" of a privacy model must be a number'),
+        (model | {"kind": "l_diversity"}, "no privacy model"),
     ):
         with pytest.raises(errors.InvalidParameter, match=message):
             dbanon.anonymize_frame(FRAME, **OF_FRAME, models=[wrong])
@@ -325,9 +325,9 @@ def test_losses_take_labels() -> None:
         assert dbanon.information_loss(data, labels) == loss
         assert dbanon.generalization_loss(data, labels) == full
     some = np.where(classes.labels == 0, -1, classes.labels)
-    held = dbanon.information_loss(data, some)
-    assert 0 < held < 1
-    assert held != loss
+    loss_of_labels = dbanon.information_loss(data, some)
+    assert 0 < loss_of_labels < 1
+    assert loss_of_labels != loss
     for wrong in (data, ["a"] * 30, classes.labels - 2, 7, [[1], [1, 2]], [0.5] * 30):
         with pytest.raises(errors.InvalidParameter, match="classes must be"):
             dbanon.information_loss(data, wrong)

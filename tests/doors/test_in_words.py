@@ -1,4 +1,4 @@
-"""What Python says of results and of its functions: lines for people, and help that is complete."""
+"""Printed results are readable, and the help of functions is complete."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_results_are_printed_in_lines() -> None:
         "gaa_cp, k = 5": advice.sweep,
         "information loss, SSE/SST, at least": dbanon.certificate(data[names], 4, seconds=0.1),
     }
-    for label, shown in texts.items():
-        assert label in str(shown)
-        assert repr(shown) == str(shown)
-        assert all(re.match(r"\S|  \S", line) for line in str(shown).splitlines())
+    for label, result in texts.items():
+        assert label in str(result)
+        assert repr(result) == str(result)
+        assert all(re.match(r"\S|  \S", line) for line in str(result).splitlines())
 
 
 @pytest.mark.parametrize("name", ["anonymize", "anonymize_frame", "advise", "partition"])
@@ -41,9 +41,9 @@ def test_help_describes_every_parameter(name: str) -> None:
     function = getattr(dbanon, name)
     doc = function.__doc__.partition("Parameters\n----------\n")[2]
     described = {
-        one.strip()
+        name.strip()
         for names in re.findall(r"^([a-z_][a-z_, ]*) : ", doc, re.MULTILINE)
-        for one in names.split(",")
+        for name in names.split(",")
     }
     assert set(inspect.signature(function).parameters) <= described
     assert described.isdisjoint({"more", "given"})

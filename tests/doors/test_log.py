@@ -1,4 +1,4 @@
-"""What machines read on stderr: one object a line, the first a start, the last an end."""
+"""The log for machines on stderr: one object per line, from a start to an end."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ def anonymize(database: DuckdbDatabase, *more: str) -> tuple[int, list[dict[str,
 
 
 @pytest.mark.parametrize("silent", [[], ["--no-progress"]])
-def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[str]) -> None:
+def test_a_run_is_logged_from_start_to_end(database: DuckdbDatabase, silent: list[str]) -> None:
     code, lines, out = anonymize(database, "--format", "json", *silent)
     report = json.loads(out)
     assert code == 0
     assert lines[-1]["release_id"] == report["release_id"]
     assert lines[-1]["code"] is None
-    begun = [line["phase"] for line in lines if line["event"] == "phase"]
-    wanted = ["read", "cluster", "write", "verify"]
-    assert list(dict.fromkeys(begun)) == ([] if silent else wanted)
-    # The line of the ledger is found by it.
-    kept = database.rows("SELECT run_id, release_id, state FROM dbanon.run")
-    assert [tuple(map(str, row)) for row in kept] == [
+    phases = [line["phase"] for line in lines if line["event"] == "phase"]
+    expected = ["read", "cluster", "write", "verify"]
+    assert list(dict.fromkeys(phases)) == ([] if silent else expected)
+    # It identifies the ledger entry.
+    runs = database.rows("SELECT run_id, release_id, state FROM dbanon.run")
+    assert [tuple(map(str, row)) for row in runs] == [
         (lines[0]["run_id"], report["release_id"], "done")
     ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_a_refusal_is_told(database: DuckdbDatabase, form: str) -> None:
+def test_a_refusal_is_reported(database: DuckdbDatabase, form: str) -> None:
     assert anonymize(database)[0] == 0
     again = ["--if-exists", "replace", "--format", form]
     code, lines, _ = anonymize(database, "--k", "100000", *again)
@@ -84,7 +84,7 @@ def test_a_refusal_is_told(database: DuckdbDatabase, form: str) -> None:
     assert [str(run) for (run,) in failed] == [lines[0]["run_id"]]
 
 
-def test_options_that_cannot_be_read_are_told(database: DuckdbDatabase) -> None:
+def test_unreadable_options_are_reported(database: DuckdbDatabase) -> None:
     for words in (["--k", "many"], ["--no-such-option"]):
         code, lines, out = anonymize(database, *words)
         assert (code, out, lines[-1]["code"]) == (2, "", "usage")
@@ -92,14 +92,14 @@ def test_options_that_cannot_be_read_are_told(database: DuckdbDatabase) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
+def test_every_database_command_has_a_log(database: DuckdbDatabase) -> None:
     assert anonymize(database, "--print-sql", "--keep", "id")[0] == 0
     lines = anonymize(database, "--print-sql", "--if-exists", "replace", "--keep", "id")[1]
     assert {"sql", "warning"} <= {line["event"] for line in lines}
     release_id = lines[-1]["release_id"]
     for command in ("verify", "show"):
-        code, told, _ = call(command, database.url, "release.people")
-        assert (code, told[-1]["release_id"]) == (0, release_id)
+        code, events, _ = call(command, database.url, "release.people")
+        assert (code, events[-1]["release_id"]) == (0, release_id)
     assert call("releases", database.url)[0] == 0
     assert call("verify", database.url, "release.nothing")[1][-1]["code"] == "release_not_found"
     assert call("gc", database.url)[0] == 0
@@ -109,7 +109,7 @@ def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_is_told(database: DuckdbDatabase) -> None:
+def test_a_signal_is_reported(database: DuckdbDatabase) -> None:
     code = (
         "import os, signal, sys\n"
         "from dbanon.doors.cli import progress\n"

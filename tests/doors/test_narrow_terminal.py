@@ -1,4 +1,4 @@
-"""What is printed fits into a terminal of 80 columns, and no name is parted there."""
+"""Output fits into a terminal with 80 columns, without breaking names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_report(people: DuckdbDatabase) -> None:
     )
     assert done.exit_code == 0, done.output
     assert width(done.stdout) <= 80
-    # The release's identifier, to be copied.
+    # The release identifier, for copying.
     assert re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", done.stdout)
 
 
@@ -71,14 +71,14 @@ def test_advice(people: DuckdbDatabase) -> None:
     assert re.search(r"^ *\w+\+fast +3 ", tried, re.M)
 
 
-def test_no_line_is_broken_where_nobody_watches(people: DuckdbDatabase) -> None:
+def test_no_line_is_broken_without_a_terminal(people: DuckdbDatabase) -> None:
     line = ("releases", people.url)
     run("anonymize", people.url, "--table", "people", "--output", "r" * 60, "-q", "age", "--k", "5")
     assert "r" * 60 in run(*line, columns=None).stdout
 
 
 def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
-    """Identifiers, times and names are each on one line, whatever a list has of columns."""
+    """Identifiers, times and names stay on one line, however many columns a list has."""
     name = "a_long_name_of_a_release_of_people"
     columns = 'SELECT range AS id, age, "size", illness FROM people, range(3000)'
     people.execute(f"CREATE TABLE numbered AS {columns} WHERE range = rowid")
@@ -98,7 +98,7 @@ def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
     ]
     assert run(*create).exit_code == 0
     for output in ("released", name):
-        made = run(
+        done = run(
             "anonymize",
             people.url,
             "--table",
@@ -111,7 +111,7 @@ def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
             "5",
             "--no-progress",
         )
-        assert made.exit_code == 0, made.output
+        assert done.exit_code == 0, done.output
     for words, parts in (
         (("releases", people.url), 2),
         (("chain", "list", people.url), 1),
@@ -119,7 +119,7 @@ def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
         narrow, wide = run(*words), run(*words, columns="250")
         assert width(narrow.stdout) <= 80
         assert len(re.findall(r"^ +created_at +\S+ \S+$", narrow.stdout, re.M)) == parts
-        # Where there is room, it is a table.
+        # If there is room, it is a table.
         assert len(re.findall(rf"^ +\S*{name} .*20\d\d-\d\d-\d\d", wide.stdout, re.M)) == 1
     identifier = re.compile(r" [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.M)
     assert len(identifier.findall(run("releases", people.url).stdout)) == 2

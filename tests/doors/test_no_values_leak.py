@@ -1,6 +1,6 @@
-"""No value of the data in anything that is printed, raised, logged or written into the ledger.
+"""No value of the data appears in output, exceptions, logs or the ledger.
 
-The table's values are unmistakable; the failing cases run, and all that they said is searched.
+The table's values are unmistakable. The failing cases run, and all their output is searched.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def load(database: Database) -> None:
         "integer",
     ]
     database.load("people", dict(zip(COLUMNS, kinds, strict=True)), ROWS)
-    # Of each pair anew: a condition without columns SQLite may decide once for all.
+    # Evaluated for each pair: SQLite may evaluate a condition without columns only once.
     middle = "0" if database.name == "sqlite" else "0.5"
     volatile = f"random() + 0 * (p.id + q.id) < {middle}"
-    # Many rows, so that no two looks at it find the same.
+    # Many rows, so that two reads never find the same.
     database.execute(
         "CREATE VIEW changing AS SELECT p.id * 12 + q.id - 7317300 AS id, p.name, p.a, p.b, p.c,"
         f" p.d, p.e FROM people AS p CROSS JOIN people AS q WHERE {volatile}"
@@ -101,47 +101,47 @@ def load(database: Database) -> None:
 
 
 class StoppedError(Exception):
-    """What a caller's own progress raises."""
+    """Raised by a caller's progress function."""
 
 
 def arguments_of(case: dict[str, Any], target: Path) -> dict[str, Any]:
-    """The arguments of ``dbanon.anonymize``; table ``odd`` has columns of its own."""
-    given = {"quasi_identifiers": ALL, "keep": [] if case.get("table") == "odd" else ["name"]}
-    given |= case
-    if given.pop("copied", False):
-        given["target"] = f"duckdb:///{target}"
-    return given
+    """The arguments of ``dbanon.anonymize``; table ``odd`` has its own columns."""
+    arguments = {"quasi_identifiers": ALL, "keep": [] if case.get("table") == "odd" else ["name"]}
+    arguments |= case
+    if arguments.pop("copied", False):
+        arguments["target"] = f"duckdb:///{target}"
+    return arguments
 
 
 def fail(database: Database, case: dict[str, Any], target: Path) -> str:
-    """Run a case from Python, and return all it said."""
-    given = arguments_of(case, target)
-    said: list[str] = []
-    stop = given.pop("stop", False)
+    """Run a case from Python and return all texts that it produced."""
+    arguments = arguments_of(case, target)
+    texts: list[str] = []
+    stop = arguments.pop("stop", False)
 
     def progress(phase: str, share: float) -> None:
-        said.append(f"{phase} {share}")
+        texts.append(f"{phase} {share}")
         if stop and phase == "verify":
             raise StoppedError
 
     try:
-        database.anonymize(**given, progress=progress, on_sql=said.append)
+        database.anonymize(**arguments, progress=progress, on_sql=texts.append)
     except (dbanon.DbanonError, StoppedError) as error:
-        said += traceback.format_exception(error)
-        said += [str(error), repr(error)]
+        texts += traceback.format_exception(error)
+        texts += [str(error), repr(error)]
         if isinstance(error, dbanon.DbanonError):
-            said.append(json.dumps(error.to_dict()))
-        return "\n".join(said)
+            texts.append(json.dumps(error.to_dict()))
+        return "\n".join(texts)
     pytest.fail("the case did not fail")
 
 
 def command(database: Database, case: dict[str, Any], target: Path) -> list[str]:
     """The same case as a command."""
-    given = {"table": "people", "k": 3, "output": "release.people"} | arguments_of(case, target)
+    call = {"table": "people", "k": 3, "output": "release.people"} | arguments_of(case, target)
     arguments = ["anonymize", database.url, "--print-sql", "--format", "json"]
-    for name, order in given.pop("orders", {}).items():
+    for name, order in call.pop("orders", {}).items():
         arguments += ["--order", f"{name}={','.join(order)}"]
-    for name, value in given.items():
+    for name, value in call.items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         if text:
             arguments += [f"--{name.replace('_', '-')}", text]
@@ -173,31 +173,37 @@ def test_failing_cases_name_no_value(
 
 def require_no_value_said(database: Database, tmp_path: Path) -> None:
     """Run all failing cases, from Python and as commands."""
-    for case, given in FAILING.items():
+    for case, case_arguments in FAILING.items():
         if (database.name, case) == ("duckdb", "huge"):
             continue
-        said = fail(database, dict(given), tmp_path / f"{case}.duckdb")
-        assert len(said) > 20
-        assert not TRACES.search(said), f"{case}: {TRACES.findall(said)}"
-        if "stop" in given:
+        text = fail(database, dict(case_arguments), tmp_path / f"{case}.duckdb")
+        assert len(text) > 20
+        assert not TRACES.search(text), f"{case}: {TRACES.findall(text)}"
+        if "stop" in case_arguments:
             continue
-        done = CliRunner().invoke(main, command(database, dict(given), tmp_path / f"{case}.duckdb"))
+        done = CliRunner().invoke(
+            main, command(database, dict(case_arguments), tmp_path / f"{case}.duckdb")
+        )
         assert done.exit_code in (2, 3, 4, 9), f"{case}: {done.output}"
         printed = done.stdout + done.stderr
         assert not TRACES.search(printed), f"{case}: {TRACES.findall(printed)}"
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])
-def test_a_successful_run_tells_no_value(
+def test_a_successful_run_leaks_no_value(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     database = make(kind, tmp_path, request)
     load(database)
-    given = {"quasi_identifiers": ALL, "keep": ["name"], "output_kind": "view"}
-    done = CliRunner().invoke(main, [*command(database, given, tmp_path), "--log-format", "json"])
+    arguments = {"quasi_identifiers": ALL, "keep": ["name"], "output_kind": "view"}
+    done = CliRunner().invoke(
+        main, [*command(database, arguments, tmp_path), "--log-format", "json"]
+    )
     assert done.exit_code == 0, done.output
-    found = CliRunner().invoke(main, ["verify", database.url, "release.people", "--print-sql"])
-    printed = done.stdout + done.stderr + found.stdout + found.stderr
+    verification = CliRunner().invoke(
+        main, ["verify", database.url, "release.people", "--print-sql"]
+    )
+    printed = done.stdout + done.stderr + verification.stdout + verification.stderr
     # The ledger holds counts, names and losses: a loss may have any digits.
     for table in ("release", "release_column"):
         printed += str(
@@ -212,7 +218,7 @@ def test_a_successful_run_tells_no_value(
         printed = printed.replace(number, "")
     printed = re.sub(r'"ts": "[^"]*"', "", printed)
     printed = re.sub(r"-?\d+\.\d+(e-?\d+)?", "", printed)
-    # Digests and salts may have any digits, too; no value has so many.
+    # Digests and salts may have any digits, too; no value is that long.
     printed = re.sub(r"[0-9a-f]{15,}", "", printed)
     assert not TRACES.search(printed), TRACES.findall(printed)
 
@@ -226,11 +232,13 @@ def test_a_client_run_leaves_no_value_in_a_log_of_statements(
     names = [f"qzmark {i}" for i in range(12)]
     tree = tmp_path / "tree.csv"
     tree.write_text("".join(f"{name};qzmark all\n" for name in names))
-    given: dict[str, Any] = {"keep": ["twice"], "if_exists": "replace"}
+    arguments: dict[str, Any] = {"keep": ["twice"], "if_exists": "replace"}
     with pg_server.capture_log(statements=True) as log:
         stored_hierarchies.store_hierarchy(pg_url, "names", str(tree))
-        database.anonymize(quasi_identifiers=["a", "b", "name"], orders={"name": names}, **given)
-        generalized = {"quasi_identifiers": ["a", "name"], "method": "gaa_cp", **given}
+        database.anonymize(
+            quasi_identifiers=["a", "b", "name"], orders={"name": names}, **arguments
+        )
+        generalized = {"quasi_identifiers": ["a", "name"], "method": "gaa_cp", **arguments}
         for hierarchy in ({"name": "names"}, {"ordered": names}, str(tree)):
             database.anonymize(hierarchies={"name": hierarchy}, **generalized)
         database.anonymize(
@@ -242,16 +250,18 @@ def test_a_client_run_leaves_no_value_in_a_log_of_statements(
                 "models": [dbanon.Model("t_closeness", "twice", 1.0)],
             }
         )
-        # Rows that come from elsewhere: they are loaded, too.
+        # Rows from elsewhere are loaded, too.
         database.anonymize(
             output="release.copied",
             target=f"duckdb:///{tmp_path}/t.duckdb",
             quasi_identifiers=ALL,
             keep=["name"],
         )
-    # Statements of the run and their bind parameters are there, and so would be their values.
+    # The run's statements and bind parameters are logged, so their values would be, too.
     assert log.text.count("COPY ") > 5
     assert "$1" in log.text
-    # Release ids and numbers of processes may have any digits.
-    said = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|_r[0-9a-f]{12}|\[\d+\]", "", log.text)
-    assert not TRACES.search(said), TRACES.findall(said)
+    # Release ids and process ids may have any digits.
+    log_text = re.sub(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|_r[0-9a-f]{12}|\[\d+\]", "", log.text
+    )
+    assert not TRACES.search(log_text), TRACES.findall(log_text)

@@ -1,4 +1,4 @@
-"""Help on commands with many options, short names of columns, and what others call an option."""
+"""Help for commands with many options, short column lists, and other tools' option names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*words: str) -> Result:
 
 
 def names(text: str) -> list[str]:
-    """The options that a page lists, in their order."""
+    """The options on a help page, in order."""
     return [line.split()[0] for line in text.splitlines() if line.startswith(("  -", "  --"))]
 
 
@@ -47,11 +47,11 @@ def test_all_options_are_shown_once_by_task(name: str) -> None:
     page = run(name, "--help-all").stdout
     cli = main.commands[name]
     context = click.Context(cli)
-    options = [one for one in cli.get_params(context) if isinstance(one, click.Option)]
+    options = [option for option in cli.get_params(context) if isinstance(option, click.Option)]
     assert len(names(page)) == len(options)
-    assert [one.name for one in options if group_of(one) == OTHER] == []
+    assert [option.name for option in options if group_of(option) == OTHER] == []
     wide = [line for line in page.splitlines() if len(line) > 80]
-    # The names of all methods stand in one word.
+    # The names of all methods form one word.
     assert all(line.startswith("  --method mdav|") for line in wide)
 
 
@@ -63,7 +63,7 @@ def test_ten_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "here"),
+    ("other", "ours"),
     [
         ("--l-diversity", "--model COLUMN=distinct_l:3"),
         ("--l_diversity", "--model COLUMN=distinct_l:3"),
@@ -74,12 +74,12 @@ def test_ten_come_first() -> None:
     ],
 )
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_of_other_tools_leads_to_ours(name: str, other: str, here: str) -> None:
+def test_an_option_of_other_tools_leads_to_ours(name: str, other: str, ours: str) -> None:
     done = run(name, "duckdb:///x.duckdb", other, "3")
     assert done.exit_code == 2
-    assert f"No such option: {other}. Write {here}." in done.stderr
-    kind = here.partition("=")[2].partition(":")[0]
-    assert "=" not in here or kind in model_kinds()
+    assert f"No such option: {other}. Write {ours}." in done.stderr
+    kind = ours.partition("=")[2].partition(":")[0]
+    assert "=" not in ours or kind in model_kinds()
 
 
 def test_a_misspelled_option_is_corrected_as_before() -> None:
@@ -88,7 +88,7 @@ def test_a_misspelled_option_is_corrected_as_before() -> None:
     assert "--keep" in stderr
 
 
-def test_what_an_unknown_option_leads_to_works(duckdb_file: DuckdbDatabase) -> None:
+def test_suggestions_for_unknown_options_work(duckdb_file: DuckdbDatabase) -> None:
     columns = {"age": "INTEGER", "ill": "VARCHAR"}
     duckdb_file.load("people", columns, [(i, "abc"[i % 3]) for i in range(30)])
     line = ["anonymize", duckdb_file.url, "--table", "people", "--output", "released"]
@@ -100,7 +100,7 @@ def test_what_an_unknown_option_leads_to_works(duckdb_file: DuckdbDatabase) -> N
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         ["-q", "age,size"],
         ["-q", "age", "-q", "size"],
@@ -110,16 +110,16 @@ def test_what_an_unknown_option_leads_to_works(duckdb_file: DuckdbDatabase) -> N
     ],
     ids=str,
 )
-def test_short_names_are_lists(given: list[str], duckdb_file: DuckdbDatabase) -> None:
+def test_short_names_are_lists(options: list[str], duckdb_file: DuckdbDatabase) -> None:
     columns = {"age": "INTEGER", "size": "INTEGER"}
     duckdb_file.load("people", columns, [(i, i % 7) for i in range(30)])
-    line = ["--table", "people", "--output", "released", "--k", "3", *given]
+    line = ["--table", "people", "--output", "released", "--k", "3", *options]
     done = run("plan", duckdb_file.url, *line)
     assert done.exit_code == 0, done.output
     assert run("anonymize", duckdb_file.url, *line, "--no-progress").exit_code == 0
-    verified = run("verify", duckdb_file.url, "released", "--k", "3", *given)
+    verified = run("verify", duckdb_file.url, "released", "--k", "3", *options)
     assert verified.exit_code == 0, verified.output
-    assert run("bound", duckdb_file.url, "--table", "people", "--k", "3", *given).exit_code == 0
+    assert run("bound", duckdb_file.url, "--table", "people", "--k", "3", *options).exit_code == 0
 
 
 def test_a_printed_command_takes_any_name() -> None:

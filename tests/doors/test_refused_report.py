@@ -1,4 +1,4 @@
-"""A refused run says why beside where its report would be, in the report's form."""
+"""A refused run writes the reason next to the report's path, in the report's format."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def refused(folder: Path, report: str, *more: str) -> tuple[int, str]:
                 "CREATE TABLE people AS SELECT 20 + i % 40 AS age, 'zyxomma ' || i AS ill"
                 " FROM range(120) AS t(i)"
             )
-    asked = ["--table", "people", "-q", "age", "-s", "ill", "--output", "made"]
+    options = ["--table", "people", "-q", "age", "-s", "ill", "--output", "made"]
     done = CliRunner().invoke(
         main,
-        ["anonymize", f"duckdb:///{file}", *asked, "--report", str(folder / report), *more],
+        ["anonymize", f"duckdb:///{file}", *options, "--report", str(folder / report), *more],
         env={"COLUMNS": "300"},
     )
     return done.exit_code, done.output
 
 
 @pytest.mark.parametrize("form", ["html", "txt", "json"])
-def test_it_says_why_and_the_exit_code_stays(tmp_path: Path, form: str) -> None:
+def test_a_refusal_is_explained_and_keeps_its_exit_code(tmp_path: Path, form: str) -> None:
     code, _ = refused(tmp_path, f"report.{form}", "--k", "500")
     assert code == TooFewRecords.exit_code
     assert not (tmp_path / f"report.{form}").exists()
-    place = tmp_path / f"report.refused.{form}"
-    assert place.stat().st_mode & 0o777 == 0o600
-    text = unescape(place.read_text(encoding="utf-8"))
+    path = tmp_path / f"report.refused.{form}"
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = unescape(path.read_text(encoding="utf-8"))
     for words in ("Not released", "too_few_records", "There are 120 records, fewer than k = 500."):
         assert words in text
     assert "An earlier release of this name, if any, is unchanged." in text
@@ -54,7 +54,7 @@ def test_it_says_why_and_the_exit_code_stays(tmp_path: Path, form: str) -> None:
         assert refusal["error"]["exit_code"] == code
 
 
-def test_a_model_that_no_class_can_hold_is_told_without_values(tmp_path: Path) -> None:
+def test_an_infeasible_model_is_reported_without_values(tmp_path: Path) -> None:
     code, _ = refused(tmp_path, "report.html", "--k", "5", "--model", "ill=distinct_l:500")
     assert code == 3
     text = (tmp_path / "report.refused.html").read_text(encoding="utf-8")
@@ -67,28 +67,28 @@ def test_a_refusal_leaves_the_report_of_an_earlier_release(tmp_path: Path) -> No
     before = (tmp_path / "report.json").read_bytes()
     assert refused(tmp_path, "report.json", "--k", "5")[0] == 2
     assert (tmp_path / "report.json").read_bytes() == before
-    told = json.loads((tmp_path / "report.refused.json").read_text(encoding="utf-8"))
-    assert told["refusal"]["error"]["code"] == "output_exists"
-    assert "--if-exists" in told["refusal"]["error"]["hint"]
+    document = json.loads((tmp_path / "report.refused.json").read_text(encoding="utf-8"))
+    assert document["refusal"]["error"]["code"] == "output_exists"
+    assert "--if-exists" in document["refusal"]["error"]["hint"]
 
 
 @pytest.mark.parametrize("form", ["html", "txt", "json"])
 def test_a_later_report_removes_the_refusal(tmp_path: Path, form: str) -> None:
-    place, report = tmp_path / f"report.refused.{form}", f"report.{form}"
+    path, report = tmp_path / f"report.refused.{form}", f"report.{form}"
     assert refused(tmp_path, report, "--k", "500")[0] == 3
-    assert place.exists()
+    assert path.exists()
     assert refused(tmp_path, report, "--k", "5")[0] == 0
-    assert not place.exists()
-    # Of anybody else, and behind a link, it stays.
-    place.write_text("Not released: mine")
+    assert not path.exists()
+    # Other people's files, and targets of links, stay.
+    path.write_text("Not released: mine")
     other = tmp_path / "other.txt"
     other.write_text("dbanon refusal 1")
     assert refused(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
-    assert place.read_text() == "Not released: mine"
-    place.unlink()
-    place.symlink_to(other)
+    assert path.read_text() == "Not released: mine"
+    path.unlink()
+    path.symlink_to(other)
     assert refused(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
-    assert place.is_symlink()
+    assert path.is_symlink()
     assert other.exists()
 
 

@@ -1,4 +1,4 @@
-"""Credentials that people write into URLs and options never come out at the doors."""
+"""Credentials in URLs and options never appear in the output of any interface."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(*words: Any) -> Result:
 
 @pytest.mark.parametrize("url", OBJECTS)
 def test_the_url_of_an_object_holds_no_credentials(url: str, tmp_path: Path) -> None:
-    """As a source, a Delta table, an export and a job file's source."""
+    """In a source, a Delta table, an export and a job file's source."""
     with pytest.raises(InvalidParameter) as refused:
         location_of(url)
     assert SECRET not in str(refused.value)
@@ -79,7 +79,7 @@ def test_a_question_mark_is_a_pattern(url: str) -> None:
         "mariadb://u:p@s/hunter2@h/db",
     ],
 )
-def test_a_password_with_an_at_sign_is_not_taken_for_a_host(url: str) -> None:
+def test_a_password_with_an_at_sign_is_not_parsed_as_a_host(url: str) -> None:
     with pytest.raises(InvalidParameter, match="password") as refused:
         read_url(url)
     assert SECRET not in str(refused.value)
@@ -88,7 +88,7 @@ def test_a_password_with_an_at_sign_is_not_taken_for_a_host(url: str) -> None:
     assert SECRET not in done.output
 
 
-def test_an_at_sign_in_a_name_or_written_as_percent_40_is_taken() -> None:
+def test_an_at_sign_in_a_name_or_encoded_is_accepted() -> None:
     assert read_url("postgresql://me@home:a%40b@h/db").password == "a@b"
     assert read_url("postgresql://me@home:a@h/db").username == "me@home"
     assert read_url("postgresql://h/a@b").database == "a@b"
@@ -103,9 +103,9 @@ def test_an_at_sign_in_a_name_or_written_as_percent_40_is_taken() -> None:
     ],
 )
 def test_no_store_shows_a_credential(url: str) -> None:
-    shown = open_store(url).url
-    assert SECRET not in shown
-    assert "***" in shown
+    visible_url = open_store(url).url
+    assert SECRET not in visible_url
+    assert "***" in visible_url
 
 
 def test_no_origin_shows_a_credential() -> None:
@@ -125,7 +125,7 @@ KEY = "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize(
-    "place",
+    "key_path",
     [
         f"file:{KEY}",
         f"file:{KEY.upper()}",
@@ -136,7 +136,7 @@ KEY = "0123456789abcdef" * 4
         KEY,
     ],
 )
-def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> None:
+def test_a_key_given_by_its_path_is_not_shown(key_path: str, tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(
@@ -145,12 +145,12 @@ def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> No
     url = f"duckdb:///{path}"
     words = ("--table", "people", "--quasi-identifiers", "age", "--k", "2", "--output", "r")
     for more in (
-        ("--pseudonym", "id", "--pseudonym-key", place),
-        ("--entity", "id", "--chain", "monthly", "--chain-key", place),
+        ("--pseudonym", "id", "--pseudonym-key", key_path),
+        ("--entity", "id", "--chain", "monthly", "--chain-key", key_path),
     ):
         done = call("anonymize", url, *words, *more)
         assert done.exit_code == 2, done.output
-        assert place.partition(":")[2] not in done.output or place == KEY
+        assert key_path.partition(":")[2] not in done.output or key_path == KEY
         assert KEY.lower() not in done.output.lower()
     with pytest.raises(DbanonError) as refused:
         dbanon.anonymize(
@@ -160,7 +160,7 @@ def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> No
             k=2,
             output="r",
             pseudonyms=["id"],
-            pseudonym_key=place,
+            pseudonym_key=key_path,
         )
     assert KEY.lower() not in str(refused.value).lower()
 

@@ -1,4 +1,4 @@
-"""The first moments of a command: its log begins, and a signal ends it, before all is loaded."""
+"""The start of a command: its log begins, and signals end it, before everything is loaded."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
-        # Loading what comes now takes hundreds of times longer.
+        # Loading the remaining modules takes hundreds of times longer.
         process.send_signal(number)
-        rest = process.stderr.read()
+        remainder = process.stderr.read()
         assert process.wait(60) == 128 + number
-    began, ended = lines(first + rest)
+    began, ended = lines(first + remainder)
     assert (began["event"], began["command"]) == ("start", "dbanon run")
     assert (ended["event"], ended["exit_code"]) == ("end", 128 + number)
     assert ended["code"] in ("terminated", "interrupted")
@@ -46,7 +46,7 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
     [(signal.SIGTERM, ["explain"], 0), (signal.SIGINT, ["explain", "no_such"], 2)],
 )
 def test_a_signal_when_all_is_done(number: signal.Signals, words: list[str], code: int) -> None:
-    """What the command came to is what its exit code says, whatever comes afterwards."""
+    """The exit code reports the command's result, whatever happens afterwards."""
     strike = f"import atexit, os; atexit.register(os.kill, os.getpid(), {int(number)})"
     script = f"{strike}; from dbanon.doors.cli.start import start; start()"
     program = [sys.executable, "-c", script, *words]
@@ -73,8 +73,8 @@ def test_memory_that_is_short_while_the_command_is_loaded(
         def __getattr__(self, name: str) -> NoReturn:
             raise error if name == "main" else AttributeError(name)
 
-    # This process goes on.
-    monkeypatch.setattr(signal, "signal", lambda *given: None)
+    # Keep this process's handlers.
+    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     monkeypatch.setattr(start, "gc", Mock(get_threshold=lambda: (1, 1, 1)))
     name = "dbanon.doors.cli.main"
     monkeypatch.setitem(sys.modules, name, ShortOfMemory(name))
@@ -85,11 +85,11 @@ def test_memory_that_is_short_while_the_command_is_loaded(
     with pytest.raises(SystemExit) as ended:
         start.start()
     assert ended.value.code == 9
-    said = capfd.readouterr().err
+    stderr = capfd.readouterr().err
     if for_machines:
-        assert [line["event"] for line in lines(said)] == ["start", "error", "end"]
-    assert "memory_limit" in said
-    assert "Traceback" not in said
+        assert [line["event"] for line in lines(stderr)] == ["start", "error", "end"]
+    assert "memory_limit" in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.slow
@@ -112,14 +112,14 @@ def test_a_log_has_one_start_and_one_end(
     words: list[str], code: int, events: list[str], command: str
 ) -> None:
     done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
-    found = lines(done.stderr)
-    said = [line["event"] for line in found]
-    assert said == events, done.stderr
-    if found:
-        assert said.count("start") == said.count("end") == 1
-        assert found[0]["command"] == command
-        assert found[-1]["exit_code"] == done.returncode
-        assert len({line["run_id"] for line in found}) == 1
+    log_lines = lines(done.stderr)
+    logged = [line["event"] for line in log_lines]
+    assert logged == events, done.stderr
+    if log_lines:
+        assert logged.count("start") == logged.count("end") == 1
+        assert log_lines[0]["command"] == command
+        assert log_lines[-1]["exit_code"] == done.returncode
+        assert len({line["run_id"] for line in log_lines}) == 1
     assert done.returncode == code
 
 

@@ -1,4 +1,4 @@
-"""What commands write on their streams, past Python's own: libraries print there by themselves."""
+"""Output that libraries write directly to a command's streams, bypassing Python's own."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def test_a_refusal_holds_no_arrays(withhold: bool) -> None:
 
 
 class Kernel:
-    """What a frame holds."""
+    """Stand-in for a variable in a frame."""
 
 
-def test_a_reported_error_holds_nothing_though_a_library_keeps_it(
+def test_a_reported_error_holds_nothing_even_if_a_library_stores_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     kernels: list[weakref.ref[Kernel]] = []
@@ -103,8 +103,8 @@ def test_a_reported_error_holds_nothing_though_a_library_keeps_it(
     def library() -> None:
         kernel = Kernel()
         kernels.append(weakref.ref(kernel))
-        kept = InvalidParameter("It is refused.")
-        raise kept
+        error = InvalidParameter("It is refused.")
+        raise error
 
     gc.disable()
     try:

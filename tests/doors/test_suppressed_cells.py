@@ -1,7 +1,7 @@
-"""Releases of other tools in which cells were blanked: each costs its value, and protects no more.
+"""Other tools' releases with blank cells: each costs its value, and only protects that much.
 
-The reference links by plain loops: by the cells that are left, of which all must agree, and of the
-rows that do the one with most of them.
+The reference links records with plain loops: the remaining cells of a row must all agree, and among
+such rows it takes the one with the most cells.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ def numbers(seed: int, n: int = 120, columns: int = 4) -> pd.DataFrame:
 
 
 def named(original: pd.DataFrame, released: pd.DataFrame) -> float:
-    """The share of originals that are named by the cells that are left."""
+    """The share of originals that are identified by the remaining cells."""
     before, after = original.to_numpy(object), released.to_numpy(object)
-    gone = released.isna().to_numpy()
+    blank = released.isna().to_numpy()
     total = 0.0
-    for own, record in enumerate(before):
+    for index, record in enumerate(before):
         agree = [
             row
             for row in range(len(after))
-            if all(gone[row, at] or after[row, at] == record[at] for at in range(len(record)))
+            if all(blank[row, at] or after[row, at] == record[at] for at in range(len(record)))
         ]
-        fewest = min(int(gone[row].sum()) for row in agree)
-        nearest = [row for row in agree if gone[row].sum() == fewest]
-        # One of them is guessed; rows that are released alike are one as good as another.
-        alike = [tuple(map(str, after[row])) for row in nearest]
-        if tuple(map(str, after[own])) in alike:
+        fewest = min(int(blank[row].sum()) for row in agree)
+        nearest = [row for row in agree if blank[row].sum() == fewest]
+        # The attacker guesses one of them; equal released rows count as the same.
+        nearest_records = [tuple(map(str, after[row])) for row in nearest]
+        if tuple(map(str, after[index])) in nearest_records:
             total += 1 / len(nearest)
     return total / len(before)
 
 
-def test_cells_of_categories_cost_their_values_and_are_linked_by_what_is_left() -> None:
+def test_blank_categories_cost_their_values_and_remaining_cells_link() -> None:
     table = texts(1)
     released = blanked(table, 2)
-    found = dbanon.evaluate(table, released)
+    evaluation = dbanon.evaluate(table, released)
     cells = int(released.isna().to_numpy().sum())
-    assert found.suppressed_cells == cells
-    assert found.to_dict()["suppressed_cells"] == cells
-    assert f"suppressed cells        {cells}" in str(found)
-    assert found.losses["label_loss"] == pytest.approx(cells / table.size)
-    assert (found.losses["entropy_loss"] or 0) > 0.3
-    # Of two attackers the better one counts.
-    assert (found.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.1
+    assert evaluation.suppressed_cells == cells
+    assert evaluation.to_dict()["suppressed_cells"] == cells
+    assert f"suppressed cells        {cells}" in str(evaluation)
+    assert evaluation.losses["label_loss"] == pytest.approx(cells / table.size)
+    assert (evaluation.losses["entropy_loss"] or 0) > 0.3
+    # The better of two attackers counts.
+    assert (evaluation.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.1
 
 
-def test_numbers_are_named_by_the_cells_that_are_left() -> None:
+def test_numbers_are_identified_by_the_remaining_cells() -> None:
     table = numbers(3)
     released = blanked(table, 4)
-    found = dbanon.evaluate(table, released)
-    assert found.suppressed_cells == int(released.isna().to_numpy().sum())
-    share = found.suppressed_cells / table.size
-    assert found.losses["label_loss"] == pytest.approx(share)
-    assert (found.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.8
+    evaluation = dbanon.evaluate(table, released)
+    assert evaluation.suppressed_cells == int(released.isna().to_numpy().sum())
+    share = evaluation.suppressed_cells / table.size
+    assert evaluation.losses["label_loss"] == pytest.approx(share)
+    assert (evaluation.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.8
 
 
 def test_stars_and_nulls_say_the_same() -> None:
@@ -83,25 +83,25 @@ def test_stars_and_nulls_say_the_same() -> None:
     assert of_nulls.losses["label_loss"] == pytest.approx(of_stars.losses["label_loss"])
 
 
-def test_nulls_of_the_original_cost_nothing_and_hide_nothing() -> None:
+def test_original_nulls_cost_nothing_and_hide_nothing() -> None:
     table = blanked(texts(7), 8, 0.1)
     same = dbanon.evaluate(table, table)
     assert same.suppressed_cells == 0
     assert same.losses["label_loss"] == 0
     more = blanked(table, 9, 0.1)
-    found = dbanon.evaluate(table, more)
+    evaluation = dbanon.evaluate(table, more)
     cells = int((more.isna() & table.notna()).to_numpy().sum())
-    assert found.suppressed_cells == cells
-    assert found.losses["label_loss"] == pytest.approx(cells / table.size)
-    assert (found.risks["linkage_risk"] or 0) > 0.2
+    assert evaluation.suppressed_cells == cells
+    assert evaluation.losses["label_loss"] == pytest.approx(cells / table.size)
+    assert (evaluation.risks["linkage_risk"] or 0) > 0.2
 
 
-def test_where_all_is_blank_nobody_is_named() -> None:
+def test_all_blank_rows_identify_no_person() -> None:
     table = texts(10, columns=2)
     released = table.mask(np.ones(table.shape, bool))
-    found: Any = dbanon.evaluate(table, released)
-    assert found.losses["label_loss"] == 1
-    assert found.risks["linkage_risk"] == pytest.approx(1 / len(table))
+    evaluation: Any = dbanon.evaluate(table, released)
+    assert evaluation.losses["label_loss"] == 1
+    assert evaluation.risks["linkage_risk"] == pytest.approx(1 / len(table))
 
 
 def test_local_suppression_of_sdcmicro() -> None:
@@ -113,7 +113,7 @@ def test_local_suppression_of_sdcmicro() -> None:
     # Key variables are codes.
     before = original.astype("Int64").astype(str)
     after = released.astype("Int64").astype(str).where(released.notna())
-    found = dbanon.evaluate(before, after)
-    assert found.suppressed_cells == 293
-    assert found.losses["label_loss"] == pytest.approx(293 / original.size)
-    assert 0 < (found.risks["linkage_risk"] or 0) < 1 / 3
+    evaluation = dbanon.evaluate(before, after)
+    assert evaluation.suppressed_cells == 293
+    assert evaluation.losses["label_loss"] == pytest.approx(293 / original.size)
+    assert 0 < (evaluation.risks["linkage_risk"] or 0) < 1 / 3

@@ -1,4 +1,4 @@
-"""The tutorial: every step is run, a terminal waits, and what it made goes or stays as asked."""
+"""The tutorial: all steps run, a terminal waits, and its files are removed or kept as requested."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def tutorial(*words: str) -> Result:
 
 
 @pytest.mark.slow
-def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
+def test_all_steps_run_and_leave_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     done = tutorial("--directory", str(folder))
     assert done.exit_code == 0, done.output
-    known = steps("duckdb:///x", "x")
-    heads = [f"{n}/{len(known)}  {step.title}" for n, step in enumerate(known, 1)]
+    all_steps = steps("duckdb:///x", "x")
+    heads = [f"{n}/{len(all_steps)}  {step.title}" for n, step in enumerate(all_steps, 1)]
     places = [done.stdout.find(head) for head in heads]
     assert -1 not in places
     assert places == sorted(places)
-    ends = [a.ends for step in known for a in step.actions if isinstance(a, Command) and a.ends]
+    ends = [a.ends for step in all_steps for a in step.actions if isinstance(a, Command) and a.ends]
     assert ends == [6, 2, 3]
     assert [f"(exit code {code})" in done.stdout for code in ends] == [True] * 3
     assert "as released" in done.stdout
@@ -45,7 +45,7 @@ def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
-    """Nothing is reported as leaked, though steps are refused."""
+    """Nothing is reported as leaked, although steps are refused."""
     folder = str(tmp_path / "new")
     done = subprocess.run(
         [*PROGRAM, "--directory", folder],
@@ -61,26 +61,26 @@ def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> None:
+def test_files_are_kept_on_request(tmp_path: Path) -> None:
     done = tutorial("--directory", str(tmp_path), "--keep", "--yes")
     assert done.exit_code == 0, done.output
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
     again = tutorial("--directory", str(tmp_path))
     assert again.exit_code == 2
     assert "is not empty" in again.stderr
     assert (tmp_path / "persons.duckdb").exists()
 
 
-@pytest.mark.parametrize("place", ["/proc/x", "file"])
-def test_a_directory_that_cannot_be_made(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("folder", ["/proc/x", "file"])
+def test_a_directory_that_cannot_be_created(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
-    done = tutorial("--directory", str(tmp_path / place))
+    done = tutorial("--directory", str(tmp_path / folder))
     assert done.exit_code in (2, 5)
     assert "directory" in done.stderr
 
 
 class Terminal:
-    """The tutorial in a terminal of its own."""
+    """Run the tutorial in its own terminal."""
 
     def __init__(self, folder: Path) -> None:
         self.own, other = pty.openpty()
@@ -97,7 +97,7 @@ class Terminal:
     def wait_for(
         self, text: str, seconds: float = 120, again: Callable[[], None] | None = None
     ) -> None:
-        """Read until a text is there; what is done ``again`` after so many seconds, once."""
+        """Read until a text appears; call ``again`` once after so many seconds."""
         until = time.monotonic() + seconds
         while text not in self.seen:
             if again is not None and time.monotonic() > until:
@@ -139,14 +139,14 @@ def test_a_terminal_waits_for_enter_and_q_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_and_keeps_the_readers_files(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     terminal = Terminal(folder)
     terminal.wait_for("next step")
     (folder / "notes").write_text("mine")
     interrupt = partial(terminal.process.send_signal, signal.SIGINT)
     interrupt()
-    # A signal between the prompt and the read that follows it is seen when the read ends.
+    # A signal between the prompt and the following read is noticed when the read ends.
     terminal.wait_for("Interrupted", 20, interrupt)
     assert terminal.end() == 130
-    assert [one.name for one in folder.iterdir()] == ["notes"]
+    assert [path.name for path in folder.iterdir()] == ["notes"]

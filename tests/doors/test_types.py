@@ -1,4 +1,4 @@
-"""What people write who use dbanon: public names, types, and warnings that name their own line."""
+"""Python code that uses dbanon: public names, types, and warnings at the caller's line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import dbanon
 from dbanon.errors import KeptColumnTells, NotDifferentiallyPrivate, RowsNotAnonymous
 from tests.house import ROOT
 
-# Ten lines of somebody's, for a type checker.
+# Ten lines of user code for a type checker.
 SCRIPT = """
 import pandas as pd
 import polars as pl
@@ -47,7 +47,7 @@ if isinstance(made, dbanon.Report) and isinstance(found, dbanon.Verification):
     print(made.rows_out + 1, found.k_achieved)
 """
 
-# A wrong thing a line.
+# One mistake per line.
 WRONG = """asked.is_nothing()
 polars.iloc
 dbanon.partition([[1.0]], 2, method="mdva")
@@ -59,16 +59,16 @@ dbanon.plan("duckdb:///x", table="t", k=5, output="r", if_exists="overwrite")
 
 @pytest.mark.slow
 def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> None:
-    """In an environment that has the package as a wheel puts it there."""
+    """In an environment where the package is installed from a wheel."""
     venv.create(tmp_path / "env", symlinks=True)
     [packages] = (tmp_path / "env").glob("lib/python*/site-packages")
     package = Path(dbanon.__file__).parent
     (packages / "dbanon").symlink_to(package)
-    others = {str(Path(one.__file__).parent.parent) for one in (np, pl)}
+    others = {str(Path(module.__file__).parent.parent) for module in (np, pl)}
     (packages / "others.pth").write_text("\n".join(others))
     (tmp_path / "script.py").write_text(SCRIPT + WRONG)
-    # What lint has found of numpy, pandas and polars, where it ran, holds by its options alone: it
-    # spares more than half of the time.
+    # The lint cache for numpy, pandas and polars, if present, is valid with the same options, and
+    # saves more than half of the time.
     if (ROOT / ".mypy_cache").exists():
         shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache")
     done = subprocess.run(
@@ -88,9 +88,9 @@ def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> N
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "MYPYPATH"},
     )
-    told = re.findall(r"^script.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.M)
+    errors = re.findall(r"^script.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.M)
     last = SCRIPT.count("\n")
-    assert [(int(line) - last, kind) for line, kind in told] == [
+    assert [(int(line) - last, kind) for line, kind in errors] == [
         (1, "attr-defined"),
         (2, "attr-defined"),
         (3, "call-overload"),
@@ -103,43 +103,43 @@ def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> N
 def test_names_are_listed() -> None:
     assert set(dbanon.__all__) <= set(dir(dbanon))
     assert not {"Any", "import_module", "TYPE_CHECKING", "annotations"} & set(dir(dbanon))
-    told = pydoc.render_doc(dbanon, renderer=pydoc.plaintext)
-    assert [name for name in dbanon.__all__ if name not in told] == []
-    assert "Anonymize a table of a database" in told
+    documentation = pydoc.render_doc(dbanon, renderer=pydoc.plaintext)
+    assert [name for name in dbanon.__all__ if name not in documentation] == []
+    assert "Anonymize a table of a database" in documentation
     assert dbanon.errors.TooFewRecords.code == "too_few_records"
 
 
-def classes_in(told: Any) -> set[type]:
-    """The classes of ours that a type is made of."""
-    if get_origin(told) in (Union, UnionType, list, tuple, dict):
-        return set().union(*map(classes_in, get_args(told)))
-    ours = isinstance(told, type) and told.__module__.startswith("dbanon.")
-    return {told} if ours else set()
+def classes_in(annotation: Any) -> set[type]:
+    """The package's classes in a type annotation."""
+    if get_origin(annotation) in (Union, UnionType, list, tuple, dict):
+        return set().union(*map(classes_in, get_args(annotation)))
+    ours = isinstance(annotation, type) and annotation.__module__.startswith("dbanon.")
+    return {annotation} if ours else set()
 
 
-def test_what_public_functions_return_has_a_public_name() -> None:
-    known = {getattr(dbanon, name) for name in dbanon.__all__ if name != "METHODS"}
+def test_return_types_of_public_functions_are_public() -> None:
+    public = {getattr(dbanon, name) for name in dbanon.__all__ if name != "METHODS"}
     for name in dbanon.__all__:
         function = getattr(dbanon, name)
         if isinstance(function, type) or not callable(function):
             continue
         module = sys.modules[function.__module__]
-        # What the module has for type checkers alone is public, or this fails.
-        names = {one.__name__: one for one in known if isinstance(one, type)}
-        found = get_type_hints(
+        # Names that the module only has for type checkers must be public, or this fails.
+        names = {value.__name__: value for value in public if isinstance(value, type)}
+        hints = get_type_hints(
             type("Told", (), {"__annotations__": {"r": function.__annotations__["return"]}}),
             globalns={**vars(module), "Any": Any},
             localns=names,
         )
-        assert classes_in(found["r"]) <= known, name
+        assert classes_in(hints["r"]) <= public, name
 
 
 def warned_in(category: type[Warning], call: Any) -> str:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    [found] = [one for one in told if one.category is category]
-    return found.filename
+    [warning] = [entry for entry in caught if entry.category is category]
+    return warning.filename
 
 
 def test_warnings_name_the_line_that_called(tmp_path: Path) -> None:
@@ -147,20 +147,22 @@ def test_warnings_name_the_line_that_called(tmp_path: Path) -> None:
     numbers = np.arange(40.0).reshape(20, 2)
     clinic = duckdb.connect()
     clinic.register("people", frame)
-    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 5, "keep": ["id"]}
+    arguments: Any = {"quasi_identifiers": ["age", "income"], "k": 5, "keep": ["id"]}
 
     def of_a_database() -> None:
         clinic.execute("CREATE TABLE rows AS SELECT * FROM people")
-        dbanon.anonymize(clinic, table="rows", output="released", **asked)
+        dbanon.anonymize(clinic, table="rows", output="released", **arguments)
 
     def of_arrays() -> None:
         dbanon.partition(numbers, 5, method="individual_ranking")
 
     def of_noise() -> None:
-        given: Any = {"k": 5, "epsilon": 1.0, "guarantee": "as_published"}
-        dbanon.synthesize(numbers, method="dcmdp", **given)
+        arguments: Any = {"k": 5, "epsilon": 1.0, "guarantee": "as_published"}
+        dbanon.synthesize(numbers, method="dcmdp", **arguments)
 
-    assert warned_in(KeptColumnTells, lambda: dbanon.anonymize_frame(frame, **asked)) == __file__
+    assert (
+        warned_in(KeptColumnTells, lambda: dbanon.anonymize_frame(frame, **arguments)) == __file__
+    )
     assert warned_in(KeptColumnTells, of_a_database) == __file__
     assert warned_in(RowsNotAnonymous, of_arrays) == __file__
     assert warned_in(NotDifferentiallyPrivate, of_noise) == __file__

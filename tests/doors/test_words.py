@@ -1,4 +1,4 @@
-"""Words that help: of what was written, in whole sentences, and what to write instead."""
+"""Helpful messages: they quote the input in whole sentences, and say what to write instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.spark.statements import execute
 
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a file of rows, which is the one at work."""
+    """The current directory, with a file of rows."""
     monkeypatch.chdir(tmp_path)
     lines = [f"{20 + i % 50},{1000 + i * 7 % 400},{'abc'[i % 3]}" for i in range(100)]
     Path("rows.csv").write_text("\n".join(["age,pay,ill", *lines]) + "\n")
@@ -53,7 +53,7 @@ def run(*words: str) -> Any:
         "hierarchy check tree.csv URL --table rows --column age",
     ],
 )
-def test_where_files_of_rows_are_read_help_says_so(rows: Path, line: str) -> None:
+def test_help_mentions_files_of_rows(rows: Path, line: str) -> None:
     done = run(*line.replace("URL", "file:rows.csv").split())
     assert done.exit_code == 0, done.output
     words = [word for word in line.partition("URL")[0].split() if word != "tree.csv"]
@@ -64,18 +64,18 @@ def test_a_csv_file_is_verified_as_a_table(rows: Path) -> None:
     done = run("verify", "rows.csv")
     assert done.exit_code == 2
     assert "rows.csv is a CSV file, which says nothing of its release." in done.output
-    told = " ".join(done.output.split())
-    assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in told
+    output = " ".join(done.output.split())
+    assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in output
     assert run("verify", "file:rows.csv", "rows", "-q", "age", "--k", "2").exit_code == 0
 
 
-def test_a_bound_of_text_says_what_a_bound_is_of(rows: Path) -> None:
+def test_a_bound_on_text_is_refused_with_an_explanation(rows: Path) -> None:
     done = run("bound", "file:rows.csv", "--table", "rows", "-q", "ill", "--k", "2")
     assert done.exit_code == 2
-    told = " ".join(done.output.split())
-    assert "a bound needs numbers, dates, or ordered text." in told
-    assert "--order" in told
-    assert "--recoding" not in told
+    output = " ".join(done.output.split())
+    assert "a bound needs numbers, dates, or ordered text." in output
+    assert "--order" in output
+    assert "--recoding" not in output
     frame = duckdb.sql("SELECT 'a' AS ill, 1 AS age FROM range(10)").df()
     with pytest.raises(UnsupportedType, match=r'"ill" .* a bound needs numbers'):
         dbanon.lower_bound(frame, 2)
@@ -91,28 +91,28 @@ def test_the_version_of_a_job_file_is_not_the_programs(tmp_path: Path) -> None:
     assert "version: must be 1: the version of this form of file, not of dbanon" in done.output
 
 
-def test_an_option_that_is_none_is_named() -> None:
+def test_an_unknown_option_is_named() -> None:
     with pytest.raises(UnknownOption, match=r'no option "sed"') as caught:
         advice_options({"sed": 1})
     assert '"seed"' in str(caught.value.hint)
 
 
-def test_one_of_something_is_not_many(tmp_path: Path) -> None:
+def test_singular_and_plural(tmp_path: Path) -> None:
     clinic = duckdb.connect()
     clinic.execute(
         "CREATE TABLE rows AS SELECT range AS id, range AS age FROM range(20);"
         " UPDATE rows SET id = NULL WHERE age = 3; CREATE TABLE holes AS"
         " SELECT age AS id, id AS age FROM rows"
     )
-    asked: Any = {"quasi_identifiers": ["age"], "k": 5, "output": "out", "key": ["id"]}
+    arguments: Any = {"quasi_identifiers": ["age"], "k": 5, "output": "out", "key": ["id"]}
     with pytest.raises(DuplicateKeys, match="1 row with NULL in the key"):
-        dbanon.anonymize(clinic, table="rows", **asked)
+        dbanon.anonymize(clinic, table="rows", **arguments)
     with pytest.raises(NullInQuasiIdentifier, match=r'"age" in 1 row\.'):
-        dbanon.anonymize(clinic, table="holes", **asked)
+        dbanon.anonymize(clinic, table="holes", **arguments)
 
 
 class NoDriver:
-    """An import that finds no driver of PostgreSQL."""
+    """An import that finds no PostgreSQL driver."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name.partition(".")[0] == "psycopg":
@@ -121,7 +121,7 @@ class NoDriver:
 
 
 @pytest.mark.parametrize("command", ["install --sql-only", "releases"])
-def test_without_the_driver_each_command_says_what_to_install(
+def test_without_the_driver_each_command_names_the_package(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     for name in list(sys.modules):
@@ -134,13 +134,13 @@ def test_without_the_driver_each_command_says_what_to_install(
 
 
 @pytest.mark.postgresql
-def test_a_schema_that_may_not_be_made_names_the_role(pg_url: str, pg_role: Any) -> None:
+def test_a_forbidden_schema_creation_names_the_role(pg_url: str, pg_role: Any) -> None:
     role = pg_role("Anna-Lena", "IN ROLE pg_read_all_data")
     execute(pg_url, "CREATE TABLE people AS SELECT i AS id, i AS age FROM generate_series(1, 9) i")
-    asked: Any = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "key": ["id"]}
+    arguments: Any = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "key": ["id"]}
     with pytest.raises(InsufficientRights) as caught:
-        dbanon.anonymize(role, output='"no pe".x', **asked)
+        dbanon.anonymize(role, output='"no pe".x', **arguments)
     assert str(caught.value.hint).endswith('CREATE SCHEMA "no pe" AUTHORIZATION "Anna-Lena";')
     with pytest.raises(InsufficientRights) as caught:
-        dbanon.anonymize(role, output="public.x", **asked)
+        dbanon.anonymize(role, output="public.x", **arguments)
     assert str(caught.value.hint).endswith('ON SCHEMA "public" TO "Anna-Lena";')

@@ -1,4 +1,4 @@
-"""Another process in which packages cannot be imported, as after an install without their extra."""
+"""Processes in which some packages cannot be imported, as if an extra were not installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-# What a distribution is imported as, where its name says otherwise.
+# Import names that differ from the distribution's name.
 _IMPORTED = {
     "pyyaml": ("yaml",),
     "psycopg": ("psycopg", "psycopg_binary"),
@@ -39,37 +39,37 @@ sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
 
 def extras() -> dict[str, list[str]]:
     with PROJECT.open("rb") as file:
-        found: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
-    return found
+        declared: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
+    return declared
 
 
 def packages(extra: str) -> set[str]:
-    """What an extra lets a program import."""
-    found = set()
-    for wanted in extras()[extra]:
-        name = wanted
+    """The packages that an extra makes importable."""
+    names = set()
+    for requirement in extras()[extra]:
+        name = requirement
         for end in "[><=~! ;":
             name = name.partition(end)[0]
         if name == "dbanon":
-            found |= packages(wanted.partition("[")[2].partition("]")[0])
+            names |= packages(requirement.partition("[")[2].partition("]")[0])
         else:
-            found |= set(_IMPORTED.get(name, (name,)))
-    return found
+            names |= set(_IMPORTED.get(name, (name,)))
+    return names
 
 
 def requirements(extra: str) -> set[str]:
-    """What an extra asks pip for, with what the extras that it includes ask for."""
-    asked: set[str] = set()
+    """The requirements of an extra, including those of extras that it includes."""
+    lines: set[str] = set()
     for requirement in extras()[extra]:
         included = requirement.removeprefix("dbanon[").removesuffix("]")
-        asked |= requirements(included) if requirement == f"dbanon[{included}]" else {requirement}
-    return asked
+        lines |= requirements(included) if requirement == f"dbanon[{included}]" else {requirement}
+    return lines
 
 
-KNOWN = frozenset().union(
+OPTIONAL_PACKAGES = frozenset().union(
     *(
-        packages(one)
-        for one in (
+        packages(extra)
+        for extra in (
             "all",
             "postgres",
             "mariadb",
@@ -86,23 +86,25 @@ KNOWN = frozenset().union(
 
 
 def run(
-    code: str, having: Iterable[str] = (), known: Iterable[str] = KNOWN
+    code: str, having: Iterable[str] = (), hidden: Iterable[str] = OPTIONAL_PACKAGES
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python with numpy and the packages of some extras alone.
+    """Run Python with only numpy and the packages of some extras.
 
     Parameters
     ----------
-    known : the packages that are hidden unless one of these extras brings them.
+    hidden : the packages that are hidden unless one of these extras provides them.
     """
     allowed = set().union(*(packages(extra) for extra in having))
-    program = _BLOCKING.format(blocked=sorted({*known} - allowed)) + code
+    program = _BLOCKING.format(blocked=sorted({*hidden} - allowed)) + code
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
 
 
-def said(code: str, having: Iterable[str] = (), known: Iterable[str] = KNOWN) -> Any:
-    """What such a program prints as JSON."""
-    done = run(code, having, known)
+def result_of(
+    code: str, having: Iterable[str] = (), hidden: Iterable[str] = OPTIONAL_PACKAGES
+) -> Any:
+    """The JSON that such a program prints."""
+    done = run(code, having, hidden)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,7 +1,8 @@
-"""``python -m tests.faults``: random tables and kills against an oracle that is not dbanon's.
+"""``python -m tests.faults``: random tables and kills, checked by an oracle independent of dbanon.
 
-FAULTS_SEED repeats a campaign, FAULTS_CASE=kind:number one case of it, FAULTS=full is the long one;
-FAULTS_ONLY=table,kill takes some kinds only, FAULTS_COUNT=20 as many cases of each at most.
+FAULTS_SEED repeats a campaign, FAULTS_CASE=kind:number repeats one of its cases, and FAULTS=full
+runs the long campaign. FAULTS_ONLY=table,kill selects kinds, and FAULTS_COUNT=20 limits the cases
+of each kind.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ FULL = {
 
 
 def chosen_tasks(environment: dict[str, str]) -> list[Task]:
-    """The cases that the environment asks for."""
+    """The cases that the environment selects."""
     if case := environment.get("FAULTS_CASE"):
         kind, _, number = case.partition(":")
         return [Task(kind, int(number))]
@@ -58,17 +59,17 @@ def chosen_tasks(environment: dict[str, str]) -> list[Task]:
         for kind in only
         for number in range(min(counts[kind], most))
     ]
-    # All kinds through the whole campaign: what ends early ends with some of each.
+    # Interleave the kinds, so that a campaign that stops early has run some cases of each.
     return [task for _, task in sorted(tasks, key=lambda pair: pair[0])]
 
 
 def described(seed: int, task: Task) -> str:
-    """A case in words, where it is made before anything happens to it."""
+    """Describe a case, whose table and arguments do not depend on the fault."""
     if task.kind == "table":
         return random_case(seed, task.number).describe()
     if task.kind == "kill":
-        case, way = kill_case(seed, task.number)
-        return f"{case.describe()}\nended by: {way}"
+        case, fault = kill_case(seed, task.number)
+        return f"{case.describe()}\nended by: {fault}"
     return str(task)
 
 

@@ -1,4 +1,4 @@
-"""The campaign: cases shared out to workers, findings as lines that can be repeated."""
+"""The campaign: distributes cases to workers and prints findings as lines that can be repeated."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Task:
 
 @dataclass
 class Tally:
-    """What the campaign came to."""
+    """The totals of a campaign."""
 
     done: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
     answers: int = 0
-    """Of readers beside the runs."""
+    """Queries by readers that ran concurrently."""
 
     def line(self) -> str:
         parts = ", ".join(f"{count} {kind}s" for kind, count in sorted(self.done.items()))
@@ -43,8 +43,8 @@ class Tally:
         return f"faults: {parts}{read} … {len(self.findings)} findings"
 
 
-def perform(task: Task, seed: int, yard: Any) -> Any:
-    """Run one case: its ``Result``."""
+def perform(task: Task, seed: int, workspace: Any) -> Any:
+    """Run one case and return its ``Result``."""
     from tests.faults.adversity import KINDS, run_adversity
     from tests.faults.cases import random_case
     from tests.faults.exports import run_export
@@ -54,24 +54,24 @@ def perform(task: Task, seed: int, yard: Any) -> Any:
 
     run = {"kill": run_kill, "mariadb": run_mariadb, "export": run_export}
     if task.kind == "table":
-        result = run_case(random_case(seed, task.number), yard)
+        result = run_case(random_case(seed, task.number), workspace)
     elif task.kind in KINDS:
-        result = run_adversity(task.kind, seed, task.number, yard)
+        result = run_adversity(task.kind, seed, task.number, workspace)
     else:
-        result = run[task.kind](seed, task.number, yard)
+        result = run[task.kind](seed, task.number, workspace)
     return result
 
 
 def _work(seed: int, package: Path, tasks: Any, results: Any) -> None:
-    from tests.faults.yard import yard
+    from tests.faults.workspace import open_workspace
 
-    with yard(package) as here:
+    with open_workspace(package) as workspace:
         results.put((os.getpid(), "ready", None, "", [], 0))
         while (task := tasks.get()) is not None:
             results.put((os.getpid(), "begins", task, "", [], 0))
             try:
-                found = perform(task, seed, here)
-                outcome, findings, answers = found.outcome, found.findings, found.answers
+                result = perform(task, seed, workspace)
+                outcome, findings, answers = result.outcome, result.findings, result.answers
             except Exception as error:
                 where = "".join(traceback.format_exception(error)[-3:])
                 outcome, findings = "broke", [f"the campaign itself broke: {where}"]
@@ -80,7 +80,7 @@ def _work(seed: int, package: Path, tasks: Any, results: Any) -> None:
 
 
 class Campaign:
-    """Workers with a server each; one that dies or hangs is a finding, and is replaced."""
+    """Workers with a server each. One that dies or hangs is reported and replaced."""
 
     def __init__(self, seed: int, tasks: list[Task], workers: int = WORKERS) -> None:
         self.seed, self.tasks, self.tally = seed, tasks, Tally()
@@ -89,7 +89,7 @@ class Campaign:
         self._running: dict[int, tuple[Any, Task | None, float]] = {}
 
     def run(self) -> Tally:
-        from tests.faults.yard import package_copy
+        from tests.faults.workspace import package_copy
 
         with package_copy() as package:
             waiting, results = self._context.Queue(), self._context.Queue()
@@ -116,14 +116,14 @@ class Campaign:
         self._running[process.pid] = (process, None, time.monotonic())
 
     def _step(self, package: Path, waiting: Any, results: Any) -> int:
-        """Take one message, or look after the workers; how many cases ended."""
+        """Handle one message, or check the workers; return the number of finished cases."""
         try:
-            pid, what, task, outcome, findings, answers = results.get(timeout=1)
+            pid, event, task, outcome, findings, answers = results.get(timeout=1)
         except queue.Empty:
             return self._look_after(package, waiting, results)
         process, _, _ = self._running[pid]
-        self._running[pid] = (process, task if what == "begins" else None, time.monotonic())
-        if what != "ended":
+        self._running[pid] = (process, task if event == "begins" else None, time.monotonic())
+        if event != "ended":
             return 0
         self._count(task, outcome, findings)
         self.tally.answers += answers

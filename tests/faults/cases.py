@@ -1,4 +1,4 @@
-"""Random cases: a table, what is asked of it, at which door of which database."""
+"""Random cases: a table, the arguments of a release, a database and an interface."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ POINTS = (
     "optimal_univariate",
     "individual_ranking",
 )
-# Methods that take the cube of the records, or a population of them.
+# Methods whose time grows with the cube of the records, or that keep a population of them.
 SLOW = {"md": 250, "md_mhm": 250, "genetic": 60, "two_step": 200, "kaca": 300, "ebkc": 300}
 OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "vmdav": ({}, {"lambda_": 1.1}),
@@ -89,9 +89,9 @@ MODELS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What one run is: ``arguments`` are those of ``dbanon.anonymize``.
+    """One run; ``arguments`` are those of ``dbanon.anonymize``.
 
-    ``target`` is the kind of another database that is written to, or None.
+    ``target`` is the kind of another database to write to, or None.
     """
 
     seed: int
@@ -103,7 +103,7 @@ class Case:
     arguments: dict[str, Any]
 
     def describe(self) -> str:
-        """The case in words, for whoever repeats it; values are invented, so they may be shown."""
+        """Describe the case so that it can be repeated; its values are invented."""
         table = self.table
         lines = [
             f"{self.database}, door {self.door}, target {self.target}",
@@ -119,7 +119,7 @@ class Case:
 
 
 def random_case(seed: int, number: int) -> Case:
-    """The case of this number; the same seed and number give the same one."""
+    """The case with this number; seed and number determine it."""
     return _Maker(seed, number).case()
 
 
@@ -240,8 +240,8 @@ class _Maker:
         arguments["local_range"] = rng.random() < 0.3
         hierarchies: dict[str, Any] = {}
         for column in self.chosen:
-            own = column.name in arguments.get("orders", {})
-            if rng.random() < 0.5 and not own and method in GENERALIZING:
+            has_order = column.name in arguments.get("orders", {})
+            if rng.random() < 0.5 and not has_order and method in GENERALIZING:
                 if (tree := self._hierarchy(column)) is not None:
                     hierarchies[column.name] = tree
             elif column.family in ("integer", "decimal", "date") and rng.random() < 0.2:
@@ -254,7 +254,7 @@ class _Maker:
         if column.extreme or column.sql_type.startswith("char("):
             return None
         if column.family == "integer":
-            # Labels of neighbours name values of the column.
+            # Labels of neighbouring values name values of the column.
             if self.arguments["local_range"] and rng.random() < 0.5:
                 return {"ordered": True, "fanout": 3}
             return {"intervals": [5, 10, 50]}
@@ -306,17 +306,17 @@ class _Maker:
         if rng.random() < 0.6:
             family = rng.choice([f for f in ("text", "integer", "enum", "date") if f in every])
             self.sensitive = [self._column(family, "s0", few=rng.random() < 0.3)]
-        kept = []
+        copied = []
         if rng.random() < 0.5:
-            kept = [self._column(rng.choice(every), f"c{i}") for i in range(rng.choice((1, 2)))]
-        for column in [*self.sensitive, *kept]:
+            copied = [self._column(rng.choice(every), f"c{i}") for i in range(rng.choice((1, 2)))]
+        for column in [*self.sensitive, *copied]:
             if rng.random() < 0.3:
                 self._replace(column.holes(rng, 0.2))
         if self.unique is not None and rng.random() < 0.8:
-            kept.append(self.columns[[c.name for c in self.columns].index(self.unique)])
+            copied.append(self.columns[[c.name for c in self.columns].index(self.unique)])
         self.arguments["sensitive"] = [column.name for column in self.sensitive]
-        self.arguments["keep"] = [column.name for column in kept]
-        # Named nowhere, so it must not be copied.
+        self.arguments["keep"] = [column.name for column in copied]
+        # Not named in any argument, so it must not be copied.
         self._column("text", "secret")
 
     def _persons(self, method: str) -> None:

@@ -1,4 +1,4 @@
-"""The doors of dbanon: Python, the command line, SQL calls. What a call came to, in one form."""
+"""The interfaces of dbanon (Python, command line, SQL), with outcomes in a common form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 import dbanon
-from tests.faults.places import Place, PostgresqlPlace
+from tests.faults.backends import Backend, PostgresqlBackend
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL_ARGUMENTS = ("entity", "keep", "sensitive", "hierarchies", "max_suppression", "nulls")
@@ -29,13 +29,13 @@ UNEXPECTED = "unexpected"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call came to; ``said`` is everything that it printed, raised or noticed."""
+    """The outcome of a call; ``messages`` is everything it printed, raised or sent as a notice."""
 
     ok: bool
     code: str | None = None
     exit_code: int | None = None
     sqlstate: str | None = None
-    said: str = ""
+    messages: str = ""
     report: dict[str, Any] = field(default_factory=dict)
 
 
@@ -47,29 +47,29 @@ def models_of(arguments: Mapping[str, Any]) -> list[Any]:
     return [dbanon.Model(**model) for model in arguments.get("models", ())]
 
 
-def by_python(place: Place, table: str, arguments: Mapping[str, Any], **more: Any) -> Outcome:
-    """``dbanon.anonymize``; whatever else than a DbanonError it raises is unexpected."""
-    given = {**arguments, "models": models_of(arguments), **more}
+def by_python(backend: Backend, table: str, arguments: Mapping[str, Any], **more: Any) -> Outcome:
+    """Call ``dbanon.anonymize``; any exception but a DbanonError is unexpected."""
+    call_arguments = {**arguments, "models": models_of(arguments), **more}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            report = dbanon.anonymize(place.url, table=table, **given)
+            report = dbanon.anonymize(backend.url, table=table, **call_arguments)
         except dbanon.DbanonError as error:
             return Outcome(False, error.code, error.exit_code, error.sqlstate, str(error))
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            said = f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
-            return Outcome(False, UNEXPECTED, 1, None, said)
+            messages = f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            return Outcome(False, UNEXPECTED, 1, None, messages)
     plain = json.loads(json.dumps(report.to_dict(), default=str))
-    return Outcome(True, exit_code=0, said=json.dumps(plain), report=plain)
+    return Outcome(True, exit_code=0, messages=json.dumps(plain), report=plain)
 
 
 def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str]:
-    """The words of ``dbanon anonymize``.
+    """The arguments of ``dbanon anonymize``.
 
     Raises
     ------
-    NotExpressibleError : a name has no form there.
+    NotExpressibleError : a name cannot be written there.
     """
     words = ["anonymize", url, "--table", table, "--no-progress", "--format", "json"]
     for key, value in arguments.items():
@@ -83,8 +83,8 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
         elif key in ("options", "weights", "steps"):
             single = {"options": "--option", "weights": "--weight", "steps": "--step"}[key]
             for name, number in value.items():
-                shown = str(number).lower() if isinstance(number, bool) else str(number)
-                words += [single, f"{_left(name)}={shown}"]
+                number_text = str(number).lower() if isinstance(number, bool) else str(number)
+                words += [single, f"{_left(name)}={number_text}"]
         elif key == "orders":
             for name, order in value.items():
                 words += ["--order", f"{_left(name)}={listed(order)}"]
@@ -104,7 +104,7 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as options take them: separated by commas, in quotes where one is not plain."""
+    """Names for an option: separated by commas, quoted where necessary."""
     is_plain = all(name.isalnum() for name in names)
     text = io.StringIO()
     quoting = csv.QUOTE_MINIMAL if is_plain else csv.QUOTE_ALL
@@ -119,7 +119,7 @@ def _left(name: str) -> str:
 
 
 def run_command(words: list[str], timeout: float = 120) -> Outcome:
-    """``dbanon`` with these words, in a process of its own."""
+    """Run ``dbanon`` with these arguments in a separate process."""
     done = subprocess.run(
         [str(Path(sys.executable).parent / "dbanon"), *words],
         capture_output=True,
@@ -133,7 +133,7 @@ def run_command(words: list[str], timeout: float = 120) -> Outcome:
 
 
 def outcome_of_command(exit_code: int, stdout: str, stderr: str) -> Outcome:
-    said = f"{stdout}\n{stderr}"
+    messages = f"{stdout}\n{stderr}"
     plain: Any = {}
     if stdout.strip():
         try:
@@ -142,37 +142,39 @@ def outcome_of_command(exit_code: int, stdout: str, stderr: str) -> Outcome:
             plain = {}
     error = plain.get("error", {}) if isinstance(plain, dict) else {}
     code = error.get("code")
-    if code is None and (found := re.search(r"^Error \[(\w+)\]", stderr, re.M)):
-        code = found[1]
+    if code is None and (match := re.search(r"^Error \[(\w+)\]", stderr, re.M)):
+        code = match[1]
     if code is None and exit_code == 2 and "Usage:" in stderr:
         code = "usage"
     report = plain if isinstance(plain, dict) and not error else {}
-    return Outcome(exit_code == 0, code, exit_code, error.get("sqlstate"), said, report)
+    return Outcome(exit_code == 0, code, exit_code, error.get("sqlstate"), messages, report)
 
 
 def sql_call(table: tuple[str, str], arguments: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """The statement of a SQL call and its parameters."""
-    given = dict(arguments)
-    method, output = given.pop("method"), given.pop("output")
-    names = {name: given.pop(name) for name in SQL_ARGUMENTS if name in given}
+    remaining = dict(arguments)
+    method, output = remaining.pop("method"), remaining.pop("output")
+    names = {name: remaining.pop(name) for name in SQL_ARGUMENTS if name in remaining}
     source = ".".join('"' + part.replace('"', '""') + '"' for part in table)
-    parameters: list[Any] = [source, output, given.pop("quasi_identifiers"), given.pop("k")]
+    parameters: list[Any] = [source, output, remaining.pop("quasi_identifiers"), remaining.pop("k")]
     text = f"SELECT * FROM dbanon.{method}(%s::regclass, %s, %s::text[], %s"
-    for name, value in {**names, "if_exists": given.pop("if_exists", "error")}.items():
+    for name, value in {**names, "if_exists": remaining.pop("if_exists", "error")}.items():
         array = "::text[]" if name in ("keep", "sensitive") else ""
         text += f", {name} => %s{array}"
         parameters.append(Jsonb(value) if name == "hierarchies" else value)
-    options = {**given.pop("options", {}), **given}
+    options = {**remaining.pop("options", {}), **remaining}
     text += ", options => %s)"
     return text, [*parameters, Jsonb(options)]
 
 
-def by_sql(place: PostgresqlPlace, table: tuple[str, str], arguments: Mapping[str, Any]) -> Outcome:
-    """A call inside the database, in a transaction of its own."""
+def by_sql(
+    backend: PostgresqlBackend, table: tuple[str, str], arguments: Mapping[str, Any]
+) -> Outcome:
+    """Call the SQL function in its own transaction."""
     text, parameters = sql_call(table, arguments)
     noticed: list[str] = []
     try:
-        with place.connect() as connection:
+        with backend.connect() as connection:
             connection.add_notice_handler(
                 lambda notice: noticed.append(f"{notice.message_primary} {notice.message_hint}")
             )
@@ -182,24 +184,31 @@ def by_sql(place: PostgresqlPlace, table: tuple[str, str], arguments: Mapping[st
             report = dict(zip(names, cursor.fetchone() or (), strict=True))
     except psycopg.Error as error:
         return outcome_of_sql(error, noticed)
-    said = "\n".join(noticed) + json.dumps(report, default=str)
-    return Outcome(True, sqlstate="00000", said=said, report=report)
+    messages = "\n".join(noticed) + json.dumps(report, default=str)
+    return Outcome(True, sqlstate="00000", messages=messages, report=report)
 
 
 def outcome_of_sql(error: psycopg.Error, noticed: list[str]) -> Outcome:
-    told = error.diag
-    said = "\n".join(
-        text for text in (str(error), told.message_detail, told.message_hint, told.context) if text
+    diagnostics = error.diag
+    messages = "\n".join(
+        text
+        for text in (
+            str(error),
+            diagnostics.message_detail,
+            diagnostics.message_hint,
+            diagnostics.context,
+        )
+        if text
     )
-    return Outcome(False, None, None, error.sqlstate, "\n".join([said, *noticed]))
+    return Outcome(False, None, None, error.sqlstate, "\n".join([messages, *noticed]))
 
 
-def verify(place: Place, door: str, output: str) -> Outcome:
-    """``verify`` of a release at this door."""
+def verify(backend: Backend, door: str, output: str) -> Outcome:
+    """Verify a release through this interface."""
     if door == "sql":
-        assert isinstance(place, PostgresqlPlace)
+        assert isinstance(backend, PostgresqlBackend)
         try:
-            with place.connect() as connection:
+            with backend.connect() as connection:
                 connection.execute("SELECT * FROM dbanon.verify(%s::regclass)", [quoted(output)])
         except psycopg.Error as error:
             return outcome_of_sql(error, [])
@@ -209,23 +218,23 @@ def verify(place: Place, door: str, output: str) -> Outcome:
     from dbanon.sessions.names import parse_relation
 
     try:
-        found = verify(open_store(place.url), parse_relation(output))
+        verdict = verify(open_store(backend.url), parse_relation(output))
     except dbanon.DbanonError as error:
         return Outcome(False, error.code, error.exit_code, error.sqlstate, str(error))
     except Exception as error:
         return Outcome(False, UNEXPECTED, 1, None, type(error).__name__)
-    return Outcome(True, report=found.to_dict())
+    return Outcome(True, report=verdict.to_dict())
 
 
-def collect_garbage(place: Place, keep_last: int = 0) -> list[str]:
+def collect_garbage(backend: Backend, keep_last: int = 0) -> list[str]:
     from dbanon.run.gc import collect_garbage
     from dbanon.run.open import open_store
 
-    return [str(name) for name in collect_garbage(open_store(place.url), keep_last=keep_last)]
+    return [str(name) for name in collect_garbage(open_store(backend.url), keep_last=keep_last)]
 
 
 def split(output: str) -> tuple[str, str]:
-    """Schema and name of an output as cases write it: parts with dots or quotes stand in quotes."""
+    """Split an output name into schema and name; parts with dots or quotes are quoted."""
     parts = re.fullmatch(r'("(?:[^"]|"")*"|[^.]*)\.("(?:[^"]|"")*"|.*)', output, re.DOTALL)
     assert parts is not None
     schema, name = (

@@ -1,4 +1,4 @@
-"""Which refusals a case calls for, worked out on its rows alone, without dbanon."""
+"""Which refusals a case must lead to, computed from its rows alone, without dbanon."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from tests.faults.tables import LIMITS, NUMBERS, SYSTEM_NAMES
 Row = dict[str, str | None]
 
 TOO_FEW = {"too_few_records", "privacy_refusal"}
-# What is not built for a type, a recoding or an option: before anything is read.
+# Unsupported combinations of type, recoding and option; they are refused before reading.
 UNFIT = {"unsupported_type", "invalid_parameter"}
 
 
 def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
     """The sets of rows that classes may not cross: strata, and patterns of NULLs.
 
-    Where rows may be withheld and some sets have k, the others are left out.
+    If rows may be withheld and some sets have k rows, smaller sets are omitted.
     """
     arguments = case.arguments
     names = arguments["quasi_identifiers"]
     if arguments["nulls"] == "suppress":
         rows = [row for row in rows if None not in [row[name] for name in names]]
-    found: dict[Any, list[Row]] = defaultdict(list)
+    by_stratum: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         pattern = tuple(row[name] is None for name in names)
-        found[(tuple(row[name] for name in arguments.get("by", ())), pattern)].append(row)
-    strata = list(found.values())
+        by_stratum[(tuple(row[name] for name in arguments.get("by", ())), pattern)].append(row)
+    strata = list(by_stratum.values())
     if arguments.get("max_suppression", 0) == 0:
         return strata
     return [rows for rows in strata if counted(rows, case) >= arguments["k"]] or strata
 
 
 def counted(rows: Sequence[Row], case: Case) -> int:
-    """Rows, or persons."""
+    """Number of rows, or of persons."""
     entity = case.arguments.get("entity")
     return len(rows) if entity is None else len({row[entity] for row in rows})
 
 
 def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
-    """Codes of refusals: of the first set there must be one, if it is not empty; others may be."""
+    """Error codes in two sets: one of the first, if not empty, must be raised; others may be."""
     arguments = case.arguments
     names = arguments["quasi_identifiers"]
     must: set[str] = set()
@@ -54,7 +54,7 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
         must.add("null_in_quasi_identifier")
     entity = arguments.get("entity")
     strata = groups(rows, case)
-    # A row that is withheld for another NULL needs no person.
+    # A row withheld for another NULL may lack a person identifier.
     if entity is not None and any(row[entity] is None for stratum in strata for row in stratum):
         must.add("null_in_entity")
     elif entity is not None and any(row[entity] is None for row in rows):
@@ -82,52 +82,52 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
 
 
 def may_be_small(case: Case) -> bool:
-    """Whether whole strata may be withheld because they fail a model."""
+    """Whether strata that fail a model may be withheld entirely."""
     return bool(case.arguments.get("withhold_failing"))
 
 
 def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
-    arguments, found = case.arguments, set()
+    arguments, codes = case.arguments, set()
     method = arguments["method"]
     recoding = arguments.get("recoding")
     coded = [c for c in columns if c.family not in NUMBERS]
     ordered = [c for c in coded if c.family == "enum" or c.name in arguments.get("orders", {})]
     if method not in GENERALIZING and len(coded) > len(ordered):
-        found |= UNFIT
+        codes |= UNFIT
     if ordered and (method == "secure_kward" or recoding in ("secure", "mean")):
-        found |= UNFIT
+        codes |= UNFIT
     if recoding == "mean" and coded:
-        found |= UNFIT
+        codes |= UNFIT
     if "hierarchies" in arguments and recoding in ("mean", "median", "medoid"):
-        found |= UNFIT
-    # Means of wide numbers are exact, and text borders hold them; other recodings refuse them.
+        codes |= UNFIT
+    # Means of wide numbers are exact, and text can store their bounds; other recodings refuse them.
     if any(_wide(column) for column in columns):
-        found |= UNFIT | {"hierarchy_broken"}
+        codes |= UNFIT | {"hierarchy_broken"}
     beyond = arguments.get("intervals") in ("bounds", "midpoint") or method == "secure_kward"
     if beyond and any(map(_at_the_end, columns)):
-        # The borders of the ranges, or values that were moved away, have no room in the type.
-        found |= {"unsupported_type"}
-    # PostgreSQL's names have 63 bytes; a bound's is the column's, and up to five more.
+        # The type cannot represent the bounds of the ranges, or values moved away.
+        codes |= {"unsupported_type"}
+    # PostgreSQL's names have at most 63 bytes; a bound adds up to five to the column's name.
     longest = 63 - (5 if arguments.get("intervals") == "bounds" else 0)
     if (case.target or case.database) == "postgresql" and any(
         len(c.name.encode()) > longest for c in case.table.columns
     ):
-        found |= {"name_too_long"}
+        codes |= {"name_too_long"}
     if case.target is not None:
         others = [c.sql_type for c in case.table.columns if c.family == "other"]
-        found |= UNFIT if others or arguments.get("intervals") == "range" else set()
+        codes |= UNFIT if others or arguments.get("intervals") == "range" else set()
     if any(c.family == "other" for c in case.table.columns):
-        # Strata and copies of json, arrays, geometry: some cannot be told apart.
-        found |= {"unsupported_type"}
+        # Strata and copies of json, arrays or geometry: some types have no equality.
+        codes |= {"unsupported_type"}
     names = {c.name.casefold() for c in case.table.columns}
     if case.target == "postgresql" and names & set(SYSTEM_NAMES):
-        found |= {"invalid_name"}
+        codes |= {"invalid_name"}
     if "rowid" in names and case.table.shape != "view":
-        # It hides the address of the rows, and there may be no key.
-        found |= {"key_required"}
+        # It hides the row address, and there may be no key.
+        codes |= {"key_required"}
     if any(set(c.values) - set(c.levels) - {None} for c in ordered):
-        found |= {"value_not_in_order"}
-    return found
+        codes |= {"value_not_in_order"}
+    return codes
 
 
 def _wide(column: Any) -> bool:
@@ -141,7 +141,7 @@ def _wide(column: Any) -> bool:
 
 
 def _at_the_end(column: Any) -> bool:
-    """Whether a fifth of the column's range, added to it, leaves what its type holds."""
+    """Whether a value plus a fifth of the column's range may exceed the type."""
     present = [value for value in column.values if value is not None]
     decimal = re.match(r"(?i)(?:decimal|numeric)\((\d+), *(\d+)\)", column.sql_type)
     if decimal:
@@ -159,16 +159,16 @@ def _at_the_end(column: Any) -> bool:
 
 
 def _infeasible(case: Case, strata: Sequence[Sequence[Row]]) -> set[str]:
-    """A stratum that as one class breaks a model: no release of it can keep to it."""
+    """Whether a stratum breaks a model even as one class, so that no release can satisfy it."""
     entity = case.arguments.get("entity")
     for model in case.arguments.get("models", ()):
         name = model["attribute"]
         numbers = case.table.column(name).family in ("integer", "decimal", "float")
-        held = [
+        strata_values = [
             [row[name] if entity is None else (row[entity], row[name]) for row in stratum]
             for stratum in strata
         ]
-        reached = levels_of(model, held, numbers, persons=entity is not None)
-        if not all(keeps(model, one, 1e-6) for one in reached):
+        reached = levels_of(model, strata_values, numbers, persons=entity is not None)
+        if not all(keeps(model, value, 1e-6) for value in reached):
             return {"model_infeasible", *TOO_FEW}
     return set()

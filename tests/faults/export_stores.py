@@ -1,4 +1,4 @@
-"""Where exported releases stand, read by other programs than dbanon: a disk, S3, Iceberg."""
+"""Where exports are written (disk, S3, Iceberg), read by programs other than dbanon."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NAMES = ("people", "peo ple", "peo'ple", "Größe", "100%20", "a+b&c", "select"
 
 
 class ExportStore(ABC):
-    """A store with one place for a release.
+    """A store with one path for a release.
 
     Parameters
     ----------
-    path : of the export, as dbanon is told it.
+    path : path of the export, as passed to dbanon.
     """
 
     kind: str
@@ -40,36 +40,36 @@ class ExportStore(ABC):
 
     @abstractmethod
     def table(self) -> pa.Table | None:
-        """What readers of the place get now; None where there is nothing."""
+        """The table that readers get now, or None."""
 
     @abstractmethod
     def everything(self) -> dict[str, bytes]:
-        """All bytes that the store holds, by name."""
+        """All objects in the store, as bytes by name."""
 
     @abstractmethod
     def put_other(self) -> None:
-        """Have another program write something else there."""
+        """Overwrite the export as another program would."""
 
     @abstractmethod
     def remove(self) -> None:
-        """Take away what stands there."""
+        """Remove the current export."""
 
     def digest(self) -> str | None:
-        """Of the rows that readers get now; None where there is nothing."""
-        found = self.table()
-        return None if found is None else digest_of(found)
+        """Digest of the rows that readers get now, or None."""
+        table = self.table()
+        return None if table is None else digest_of(table)
 
     def tables(self) -> dict[str, pa.Table]:
-        """All files of Parquet that it holds, whether readers are led to them or not."""
+        """All Parquet files in the store, whether readers see them or not."""
         return {
-            name: parquet.read_table(io.BytesIO(held))
-            for name, held in self.everything().items()
-            if held[:4] == b"PAR1"
+            name: parquet.read_table(io.BytesIO(content))
+            for name, content in self.everything().items()
+            if content[:4] == b"PAR1"
         }
 
 
 def digest_of(table: pa.Table) -> str:
-    """Of rows, in whatever order they stand."""
+    """Digest of the rows, regardless of their order."""
     rows = sorted(map(repr, zip(*table.to_pydict().values(), strict=True)))
     return hashlib.sha256("\n".join([*table.column_names, *rows]).encode()).hexdigest()
 
@@ -97,9 +97,9 @@ class Disk(ExportStore):
         return {path.name: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
     def put_other(self) -> None:
-        beside = self.folder / "theirs"
-        parquet.write_table(_others(), beside)
-        beside.replace(self.file)
+        new_file = self.folder / "theirs"
+        parquet.write_table(_others(), new_file)
+        new_file.replace(self.file)
 
     def remove(self) -> None:
         self.file.unlink()
@@ -109,15 +109,15 @@ class S3(ExportStore):
     kind = "s3"
 
     def __init__(self, folder: Path, rng: Random) -> None:
-        # Past whatever stands between the store and dbanon.
+        # Bypass the proxy between dbanon and the store.
         self._client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
         self.key = f"out put/{folder.name}/{rng.choice(_NAMES)}.parquet"
         self._below = self.key.rpartition("/")[0]
         self.path = f"s3://{BUCKET}/{self.key}"
 
     def _get(self, key: str) -> bytes:
-        found: bytes = self._client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-        return found
+        content: bytes = self._client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return content
 
     def table(self) -> pa.Table | None:
         try:
@@ -130,14 +130,14 @@ class S3(ExportStore):
     def everything(self) -> dict[str, bytes]:
         listed = self._client.list_objects_v2(Bucket=BUCKET, Prefix=self._below)
         return {
-            one["Key"].rpartition("/")[2]: self._get(one["Key"])
-            for one in listed.get("Contents", ())
+            entry["Key"].rpartition("/")[2]: self._get(entry["Key"])
+            for entry in listed.get("Contents", ())
         }
 
     def put_other(self) -> None:
-        held = io.BytesIO()
-        parquet.write_table(_others(), held)
-        self._client.put_object(Bucket=BUCKET, Key=self.key, Body=held.getvalue())
+        buffer = io.BytesIO()
+        parquet.write_table(_others(), buffer)
+        self._client.put_object(Bucket=BUCKET, Key=self.key, Body=buffer.getvalue())
 
     def remove(self) -> None:
         self._client.delete_object(Bucket=BUCKET, Key=self.key)
@@ -158,7 +158,7 @@ class Iceberg(ExportStore):
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{self.folder}",
         }
-        # As pyiceberg of a client looks for it.
+        # Configured as pyiceberg on a client is.
         for key, value in self._given.items():
             os.environ[f"PYICEBERG_CATALOG__FAULTS__{key.upper()}"] = value
 
@@ -168,10 +168,10 @@ class Iceberg(ExportStore):
     def table(self) -> pa.Table | None:
         try:
             with self._catalog() as catalog:
-                found: pa.Table = catalog.load_table(self.identifier).scan().to_arrow()
+                table: pa.Table = catalog.load_table(self.identifier).scan().to_arrow()
         except NoSuchTableError:
             return None
-        return found
+        return table
 
     def everything(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
@@ -197,7 +197,7 @@ STORES = {"disk": Disk, "s3": S3, "iceberg": Iceberg}
 
 
 class StoreReaders:
-    """A reader that reads the place in a loop, as a program does that knows nothing of dbanon."""
+    """Reads the path in a loop, like a program that does not know dbanon."""
 
     def __init__(self, store: ExportStore) -> None:
         self.seen: dict[str | None, int] = {}
@@ -206,7 +206,7 @@ class StoreReaders:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """It reads for the block."""
+        """Read in a thread during the block."""
         thread = threading.Thread(target=self._loop)
         thread.start()
         try:
@@ -218,21 +218,21 @@ class StoreReaders:
     def _loop(self) -> None:
         while not self._stop.is_set():
             try:
-                found = self._store.digest()
+                digest = self._store.digest()
             except Exception as error:
-                # Of a catalog in a file, another may hold the lock.
+                # The catalog is a file that another process may have locked.
                 if "locked" not in str(error):
                     self.failed.add(type(error).__name__)
             else:
-                self.seen[found] = self.seen.get(found, 0) + 1
+                self.seen[digest] = self.seen.get(digest, 0) + 1
             time.sleep(0.002)
 
     def findings(self, allowed: Sequence[str | None]) -> list[str]:
-        """What it met that is none of these."""
-        found = [f"a reader failed: {name}" for name in sorted(self.failed)]
+        """Report results that match none of these digests."""
+        findings = [f"a reader failed: {name}" for name in sorted(self.failed)]
         others = {digest for digest in self.seen if digest not in allowed}
         if None in others:
-            found.append(f"a reader met nothing {self.seen[None]} times")
+            findings.append(f"a reader met nothing {self.seen[None]} times")
         if others - {None}:
-            found.append("a reader met other rows than those of the old and the new release")
-        return found
+            findings.append("a reader met other rows than those of the old and the new release")
+        return findings

@@ -1,6 +1,6 @@
-"""Exports under adversity: from a folder of Parquet to a disk, S3 or Iceberg, struck on the way.
+"""Exports under adversity: from a folder of Parquet to a disk, S3 or Iceberg, with faults.
 
-What stands is read by other programs, and counted here. Files and columns have odd names.
+Other programs read the export, and the checks count its rows. Files and columns have odd names.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.faults.doors import Outcome, listed
 from tests.faults.export_stores import STORES, ExportStore, StoreReaders, digest_of
 from tests.faults.kills import SIGNALS, client, ended, go
 from tests.faults.scenario import Result
-from tests.faults.yard import Yard, documented_errors
+from tests.faults.workspace import Workspace, documented_errors
 from tests.stores.tcp_proxy import Cut, TcpProxy
 
-WAYS = (*SIGNALS, *SIGNALS, "other", "refused", "undisturbed")
+FAULTS = (*SIGNALS, *SIGNALS, "other", "refused", "undisturbed")
 OF_S3 = ("cut", "cut", "stall", "stall")
-SECONDS_TOLD = 15.0
+SECONDS_AFTER_SIGNAL = 15.0
 _NAMES = (
     "age",
     "Age 2",
@@ -56,7 +56,7 @@ _FILES = ("p", "a'b", "größe", "100%", "x y", "a{b}", "[c]")
 
 @dataclass
 class _Source:
-    """A folder of Parquet, and what a release of it must be."""
+    """A folder of Parquet, and what must hold for a release of it."""
 
     folder: Path
     rows: pa.Table
@@ -64,8 +64,8 @@ class _Source:
     site: str
 
     @classmethod
-    def made(cls, folder: Path, rng: Random) -> _Source:
-        """Some thousand rows in some files, perhaps in folders as of Hive."""
+    def generate(cls, folder: Path, rng: Random) -> _Source:
+        """Generate some thousand rows in several files, sometimes in Hive-style folders."""
         n = rng.randint(800, 2500)
         age, height, site = rng.sample(_NAMES, 3)
         hive = rng.random() < 0.5
@@ -88,7 +88,7 @@ class _Source:
         return cls(folder, rows, [age, height], site)
 
     def findings(self, table: pa.Table, k: int) -> Iterator[str]:
-        """What is wrong with a release of it, counted on rows that another program read."""
+        """Check a release, using rows that another program read."""
         released = [*self.quasi, self.site, "uid"]
         if set(table.column_names) != set(released):
             yield "columns: the release has others than were named"
@@ -98,8 +98,8 @@ class _Source:
         if (smallest := _smallest(table, self.quasi)) < k:
             yield f"k: a class of {smallest} rows where k is {k}"
         pairs = [
-            Counter(zip(*(one[name].to_pylist() for name in (self.site, "uid")), strict=True))
-            for one in (table, self.rows)
+            Counter(zip(*(side[name].to_pylist() for name in (self.site, "uid")), strict=True))
+            for side in (table, self.rows)
         ]
         if pairs[0] != pairs[1]:
             yield "kept: rows differ from the source's"
@@ -107,7 +107,7 @@ class _Source:
         if order == sorted(order):
             yield "order: the released order is the source's"
         height = self.quasi[1]
-        sums = [sum(one[height].to_pylist()) for one in (table, self.rows)]
+        sums = [sum(side[height].to_pylist()) for side in (table, self.rows)]
         if not isclose(*sums, rel_tol=1e-6):
             yield "truth: the sum of a column changed"
 
@@ -118,21 +118,21 @@ def _smallest(table: pa.Table, names: list[str]) -> int:
 
 
 class _Run:
-    """A store, a source, a ledger, and a run that something happens to."""
+    """A store, a source, a ledger, and a run with a fault."""
 
-    def __init__(self, yard: Yard, folder: Path, rng: Random) -> None:
+    def __init__(self, workspace: Workspace, folder: Path, rng: Random) -> None:
         self.rng, self.result = rng, Result()
-        yard.objects()
+        workspace.objects()
         self.store: ExportStore = STORES[rng.choice(("disk", "s3", "s3", "iceberg", "iceberg"))](
             folder, rng
         )
-        self.source = _Source.made(folder / "in", rng)
+        self.source = _Source.generate(folder / "in", rng)
         self.ledger = folder / "ledger.duckdb"
-        ways = WAYS + (OF_S3 if self.store.kind == "s3" else ())
-        self.way = rng.choice(ways)
+        ways = FAULTS + (OF_S3 if self.store.kind == "s3" else ())
+        self.fault = rng.choice(ways)
 
     def order(self, k: int) -> dict[str, Any]:
-        """What a client shall run."""
+        """The command that a client runs."""
         columns = listed(self.source.quasi)
         words = [
             "anonymize",
@@ -173,71 +173,72 @@ class _Run:
         for k in (2, 3):
             outcome, seconds = self.undisturbed(k)
             if not outcome.ok:
-                raise RuntimeError(f"the undisturbed run failed: {outcome.said[:500]}")
+                raise RuntimeError(f"the undisturbed run failed: {outcome.messages[:500]}")
         if self.rng.random() < 0.3:
             self.store.remove()
         self.before, self.digest = self.store.everything(), self.store.digest()
         readers = StoreReaders(self.store)
         with readers.reading():
-            outcome = self.struck(seconds)
+            outcome = self.run_with_fault(seconds)
         table = self.store.table()
-        shown = None if table is None else digest_of(table)
+        digest = None if table is None else digest_of(table)
         self.result.answers = sum(readers.seen.values())
-        if self.way != "other":
-            self.result.add(self.way, readers.findings([self.digest, shown]))
-        self.result.add(self.way, oracle.told_values(outcome.said))
-        state = self.judge(outcome, table, shown)
-        self.result.outcome = f"{self.store.kind}, {self.way}: {state}"
+        if self.fault != "other":
+            self.result.add(self.fault, readers.findings([self.digest, digest]))
+        self.result.add(self.fault, oracle.leaked_values(outcome.messages))
+        state = self.judge(outcome, table, digest)
+        self.result.outcome = f"{self.store.kind}, {self.fault}: {state}"
         self.next_run(state)
 
     def theirs(self) -> list[str]:
-        """What another program wrote there meanwhile."""
+        """Digests of the tables that another program wrote during the run."""
         return getattr(self, "_theirs", [])
 
-    def struck(self, seconds: float) -> Outcome:
-        """A run of k = 5, and what happens to it."""
-        way, rng = self.way, self.rng
+    def run_with_fault(self, seconds: float) -> Outcome:
+        """Run with k = 5 and inject the fault."""
+        fault, rng = self.fault, self.rng
         moment = seconds * rng.uniform(0.02, 0.95)
-        k = self.source.rows.num_rows + 1 if way == "refused" else 5
+        k = self.source.rows.num_rows + 1 if fault == "refused" else 5
         with self.network() as proxy, client(self.order(k)) as running:
             go(running)
-            if way in SIGNALS:
+            if fault in SIGNALS:
                 time.sleep(moment)
-                running.signal(SIGNALS[way])
-            elif way == "other":
+                running.signal(SIGNALS[fault])
+            elif fault == "other":
                 time.sleep(moment)
                 self.store.put_other()
-                # Readers may have met a release before it, or their rows; both stand.
+                # Readers may have seen the previous release or the other program's rows; both are
+                # allowed.
                 self._theirs = [d for d in [self.store.digest()] if d is not None]
-            elif way == "stall" and proxy is not None:
+            elif fault == "stall" and proxy is not None:
                 while not proxy.was_cut.wait(0.05) and running.process.poll() is None:
                     pass
                 time.sleep(0.2)
-                told = time.monotonic()
+                signalled_at = time.monotonic()
                 running.signal(rng.choice((signal.SIGTERM, signal.SIGINT)))
                 outcome = ended(running)
-                if time.monotonic() - told > SECONDS_TOLD:
-                    spent = time.monotonic() - told
-                    self.result.add(way, [f"it ended {spent:.1f} s after the signal"])
+                if time.monotonic() - signalled_at > SECONDS_AFTER_SIGNAL:
+                    spent = time.monotonic() - signalled_at
+                    self.result.add(fault, [f"it ended {spent:.1f} s after the signal"])
                 return outcome
             return ended(running)
 
     @contextlib.contextmanager
     def network(self) -> Iterator[TcpProxy | None]:
-        """A network between client and object store that is cut, or stalls, at some place."""
-        if self.way not in ("cut", "stall"):
+        """A proxy between client and object store that cuts or stalls the connection."""
+        if self.fault not in ("cut", "stall"):
             yield None
             return
         at: bytes | int = self.rng.choice(
             (b"PUT /", b"PUT /", b"copy-source", b"DELETE /", self.rng.randint(500, 60_000))
         )
         how: Any = self.rng.choice(
-            ("before", "after") if self.way == "cut" else ("stall", "stall after")
+            ("before", "after") if self.fault == "cut" else ("stall", "stall after")
         )
         direct = os.environ["AWS_ENDPOINT_URL"]
         url = make_url(direct)
         assert url.port is not None
-        cut = Cut(how, at=at, down=self.way == "stall" or self.rng.random() < 0.5)
+        cut = Cut(how, at=at, down=self.fault == "stall" or self.rng.random() < 0.5)
         with TcpProxy(url.host or "", url.port, cut) as proxy:
             os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{proxy.port}"
             try:
@@ -248,44 +249,46 @@ class _Run:
     def entry(self) -> int | None:
         """The k of the ledger's current release."""
         with duckdb.connect(str(self.ledger)) as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 "SELECT k_requested FROM dbanon.release WHERE superseded_at IS NULL"
             ).fetchall()
-        return found[0][0] if len(found) == 1 else None
+        return rows[0][0] if len(rows) == 1 else None
 
-    def judge(self, outcome: Outcome, table: pa.Table | None, shown: str | None) -> str:
-        """What stands is the old or the new release, whole; the client and the ledger said so."""
-        found: list[str] = []
+    def judge(self, outcome: Outcome, table: pa.Table | None, digest: str | None) -> str:
+        """Require the complete old or new release, and a client and ledger that agree with it."""
+        findings: list[str] = []
         new = [*self.source.findings(table, 5)] if table is not None else ["nothing stands"]
-        state = "old" if shown == self.digest else "other" if shown in self.theirs() else "new"
+        state = "old" if digest == self.digest else "other" if digest in self.theirs() else "new"
         if state == "new" and new:
-            found += new
-        entry, said = self.entry(), outcome.said
-        pending = "could not get the place" in said
-        if self.way == "refused":
+            findings += new
+        entry, messages = self.entry(), outcome.messages
+        pending = "could not get the place" in messages
+        if self.fault == "refused":
             if state != "old" or self.store.everything() != self.before:
-                found.append("a refused release left something on the store")
+                findings.append("a refused release left something on the store")
             if outcome.code != "too_few_records":
-                found.append(f"{outcome.code} where too_few_records was due")
+                findings.append(f"{outcome.code} where too_few_records was due")
         if outcome.code == "hangs":
-            found.append("the client did not end")
-        known = {exit_code for exit_code, _ in documented_errors().values()} | {0, 130, 143}
+            findings.append("the client did not end")
+        exit_codes = {exit_code for exit_code, _ in documented_errors().values()} | {0, 130, 143}
         killed = outcome.exit_code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
-        if outcome.exit_code not in known and not killed:
-            found.append(f"exit code {outcome.exit_code} is not documented ({said.strip()[-200:]})")
+        if outcome.exit_code not in exit_codes and not killed:
+            findings.append(
+                f"exit code {outcome.exit_code} is not documented ({messages.strip()[-200:]})"
+            )
         if outcome.ok and not (state == "new" or pending or state == "other"):
-            found.append("exit code 0, and the new release does not stand")
-        unknown = "unknown" in said.lower() or "or after all was done" in said
+            findings.append("exit code 0, and the new release does not stand")
+        unknown = "unknown" in messages.lower() or "or after all was done" in messages
         if not outcome.ok and not killed and not unknown and entry == 5:
-            found.append(f"exit code {outcome.exit_code}, and the ledger has the release")
+            findings.append(f"exit code {outcome.exit_code}, and the ledger has the release")
         if state == "new" and entry != 5:
-            found.append("a release is shown that the ledger has not")
-        found += self.every_file()
-        self.result.add(self.way, found)
+            findings.append("a release is shown that the ledger has not")
+        findings += self.every_file()
+        self.result.add(self.fault, findings)
         return state + (", pending" if entry == 5 and state != "new" else "")
 
     def every_file(self) -> Iterator[str]:
-        """No file that the store holds, shown or not, says more than a release does."""
+        """No file in the store, visible or not, may reveal more than a release does."""
         released = {*self.source.quasi, self.source.site, "uid"}
         for name, table in self.store.tables().items():
             if set(table.column_names) == {"theirs"} or table.num_rows < 2:
@@ -294,45 +297,45 @@ class _Run:
                 yield "a file on the store has other columns than the release"
             elif name.startswith((".dbanon", "dbanon")) and _smallest(table, self.source.quasi) < 2:
                 yield "a file on the store has a class of one row"
-        if any(b"qzmark secret" in held for held in self.store.everything().values()):
+        if any(b"qzmark secret" in content for content in self.store.everything().values()):
             yield "a value that was not asked for is on the store"
 
     def next_run(self, state: str) -> None:
-        """It settles what was left, and leaves what one release is; what others wrote stays."""
+        """The next run cleans up, leaves exactly one release, and keeps what others wrote."""
         outcome, _ = self.undisturbed(7)
         if state.startswith("other"):
             if outcome.code != "output_exists":
-                self.result.add(self.way, [f"{outcome.code} where another's table stands"])
+                self.result.add(self.fault, [f"{outcome.code} where another's table stands"])
             self.store.remove()
             outcome, _ = self.undisturbed(7)
         if not outcome.ok:
-            self.result.add(self.way, [f"the next run failed: {outcome.said.strip()[:400]}"])
+            self.result.add(self.fault, [f"the next run failed: {outcome.messages.strip()[:400]}"])
             return
         table = self.store.table()
         assert table is not None
-        found = [*self.source.findings(table, 7)]
+        findings = [*self.source.findings(table, 7)]
         left = [name for name in self.store.everything() if name.startswith(".dbanon")]
-        known = self.known()
-        # Of an object nobody knows whether its run has ended: one that the ledger has not stays.
+        release_ids = self.release_ids()
+        # In an object store, an object that is not in the ledger may belong to a run in progress.
         if self.store.kind == "disk" and left:
-            found.append(f"{len(left)} files are left")
-        if any(release in name for name in left for release in known):
-            found.append("an object of a release is left beside it")
-        self.result.add(f"{self.way}, next run", found)
+            findings.append(f"{len(left)} files are left")
+        if any(release in name for name in left for release in release_ids):
+            findings.append("an object of a release is left beside it")
+        self.result.add(f"{self.fault}, next run", findings)
 
-    def known(self) -> list[str]:
+    def release_ids(self) -> list[str]:
         with duckdb.connect(str(self.ledger)) as connection:
-            found = connection.execute("SELECT release_id FROM dbanon.release").fetchall()
-        return [str(one) for (one,) in found]
+            rows = connection.execute("SELECT release_id FROM dbanon.release").fetchall()
+        return [str(release_id) for (release_id,) in rows]
 
 
-def run_export(seed: int, number: int, yard: Yard) -> Result:
-    """One export that something happens to, while a reader looks."""
+def run_export(seed: int, number: int, workspace: Workspace) -> Result:
+    """Run one export with a fault while a reader polls it."""
     rng = Random(f"export {seed} {number}")
-    folder = yard.folder / f"export {number}"
+    folder = workspace.folder / f"export {number}"
     folder.mkdir()
     try:
-        run = _Run(yard, folder, rng)
+        run = _Run(workspace, folder, rng)
         run.all()
         return run.result
     finally:

@@ -1,4 +1,4 @@
-"""Levels of privacy models of one class against its table, from their definitions alone."""
+"""The level of a privacy model in one class, computed from its definition alone."""
 
 from __future__ import annotations
 
@@ -14,58 +14,62 @@ AT_LEAST = ("distinct_l", "entropy_l")
 
 
 def in_order(values: Sequence[Any], numbers: bool) -> list[Any]:
-    """Numbers by size, other values as their texts go, NULL last."""
-    known = sorted({v for v in values if v is not None}, key=float if numbers else None)
-    return known + [None] * (None in values)
+    """Numbers by value, other values by their text, NULL last."""
+    ordered = sorted({v for v in values if v is not None}, key=float if numbers else None)
+    return ordered + [None] * (None in values)
 
 
 @dataclass(frozen=True)
 class Persons:
-    """How many persons there are, and how many of these have each value, some of them several."""
+    """The number of persons and, per value, the number of persons who have it."""
 
     n: int
     having: Counts
 
     @classmethod
-    def of(cls, held: Sequence[tuple[Any, Any]]) -> Persons:
-        """Of pairs of person and value."""
-        return cls(len({person for person, _ in held}), Counter(value for _, value in set(held)))
+    def of(cls, pairs: Sequence[tuple[Any, Any]]) -> Persons:
+        """Count pairs of person and value."""
+        return cls(len({person for person, _ in pairs}), Counter(value for _, value in set(pairs)))
 
     @classmethod
     def all_of(cls, classes: Sequence[Persons]) -> Persons:
-        """A person is one in each class."""
+        """Combine classes; no person is in two of them."""
         having: dict[Any, int] = {}
-        for one in classes:
-            for value, count in one.having.items():
+        for persons in classes:
+            for value, count in persons.having.items():
                 having[value] = having.get(value, 0) + count
-        return cls(sum(one.n for one in classes), having)
+        return cls(sum(persons.n for persons in classes), having)
 
     def falling(self) -> list[int]:
-        """Each person with one of their values, so that few values have as many as they can."""
-        found, left = [], self.n
+        """Give each person one of their values, so that few values have as many persons as
+        possible.
+        """
+        counts, left = [], self.n
         for count in sorted(self.having.values(), reverse=True):
-            found.append(min(count, left))
-            left -= found[-1]
-        return [count for count in found if count]
+            counts.append(min(count, left))
+            left -= counts[-1]
+        return [count for count in counts if count]
 
 
-def level(model: Mapping[str, Any], one: Persons, whole: Persons, numbers: bool = False) -> float:
-    """The level that a class keeps to; see "Models of persons" in docs/guarantees.md.
+def level(
+    model: Mapping[str, Any], persons: Persons, everyone: Persons, numbers: bool = False
+) -> float:
+    """The level that a class reaches; see "Models of persons" in docs/guarantees.md.
 
-    Where rows are counted, each is a person with one value.
+    If rows are counted, each row is a person with one value.
     """
-    q = {value: count / one.n for value, count in one.having.items()}
-    p = {value: count / whole.n for value, count in whole.having.items()}
+    q = {value: count / persons.n for value, count in persons.having.items()}
+    p = {value: count / everyone.n for value, count in everyone.having.items()}
     kind = model["kind"]
     if kind == "distinct_l":
-        return len(one.falling())
+        return len(persons.falling())
     if kind == "entropy_l":
-        shares = [count / one.n for count in one.falling()]
+        shares = [count / persons.n for count in persons.falling()]
         return exp(-sum(share * log(share) for share in shares))
     if kind == "recursive_cl":
-        falling = sorted(one.having.values(), reverse=True)
-        rest = one.n - sum(falling[: model.get("l", 2) - 1])
-        return falling[0] / rest if rest > 0 else inf
+        falling = sorted(persons.having.values(), reverse=True)
+        remainder = persons.n - sum(falling[: model.get("l", 2) - 1])
+        return falling[0] / remainder if remainder > 0 else inf
     if kind == "alpha_k":
         return max(q.values())
     if kind == "beta_likeness":
@@ -79,17 +83,17 @@ def level(model: Mapping[str, Any], one: Persons, whole: Persons, numbers: bool 
 
 
 def _moved(apart: Sequence[float]) -> float:
-    """The least that is moved between values in their order, and to having none.
+    """The minimum mass to move between ordered values, or to having no value.
 
-    By the dual: a height for each value, in steps of what neighbours are apart, at most a step
-    between neighbours and at most 1 from 0, which having none has.
+    Computed from the dual: a height for each value that differs by at most a step between
+    neighbours, and by at most 1 from 0, the height of having no value.
     """
     steps = max(len(apart) - 1, 1)
     heights = range(-steps, steps + 1)
     best = dict.fromkeys(heights, 0.0)
-    for place, share in enumerate(apart):
+    for index, share in enumerate(apart):
         before = best
-        reach = 1 if place else 0
+        reach = 1 if index else 0
         best = {
             height: share * height / steps
             + max(before[h] for h in range(height - reach, height + reach + 1) if h in before)
@@ -99,7 +103,7 @@ def _moved(apart: Sequence[float]) -> float:
 
 
 def keeps(model: Mapping[str, Any], reached: float, slack: float) -> bool:
-    """Whether a level is the one wanted, or a stronger one."""
+    """Whether a level meets the requested one."""
     if model["kind"] in AT_LEAST:
         return reached >= model["level"] - slack
     return reached <= model["level"] + slack
@@ -108,7 +112,7 @@ def keeps(model: Mapping[str, Any], reached: float, slack: float) -> bool:
 def levels_of(
     model: Mapping[str, Any], classes: Sequence[Sequence[Any]], numbers: bool, *, persons: bool
 ) -> list[float]:
-    """What each class reaches, of its values, or of its pairs of person and value."""
-    each = [Persons.of(held if persons else [*enumerate(held)]) for held in classes]
+    """The level of each class, given its values, or its pairs of person and value."""
+    each = [Persons.of(pairs if persons else [*enumerate(pairs)]) for pairs in classes]
     together = Persons.all_of(each)
-    return [level(model, one, together, numbers) for one in each]
+    return [level(model, persons, together, numbers) for persons in each]

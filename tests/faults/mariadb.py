@@ -1,7 +1,7 @@
-"""MariaDB under adversity: its own way to a release, with readers beside it all the while.
+"""MariaDB under adversity, with concurrent readers: its own procedure to publish a release.
 
-Tables and columns have odd names. What ends a run is a signal to the client, the end of the server
-or of a session, a server that answers nothing, another run, or a reader that keeps the old release.
+Tables and columns have odd names. The faults: a signal to the client, the end of the server or of a
+session, a stalled server, a concurrent run, or a reader that keeps the old release open.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from random import Random
 
 import pymysql
 
+from tests.faults.backends import Backend
 from tests.faults.cases import Case
 from tests.faults.doors import Outcome, split
-from tests.faults.kills import SIGNALS, Client, Struck, client, ended, go, order_of
-from tests.faults.mariadb_place import MariadbPlace
-from tests.faults.places import Place
+from tests.faults.kills import SIGNALS, Client, FaultTrial, client, ended, go, order_of
+from tests.faults.mariadb_backend import MariadbBackend
 from tests.faults.scenario import Result
 from tests.faults.tables import NASTY, Column, Table, quote
-from tests.faults.yard import Yard
+from tests.faults.workspace import Workspace
 from tests.mariadb_server import Readers
 
-# From the signal, behind a server that answers nothing: as of networks that stall.
-SECONDS_TOLD = 15.0
-WAYS = (
+# Time to exit after the signal when the server is stalled, as for stalled networks.
+SECONDS_AFTER_SIGNAL = 15.0
+FAULTS = (
     *SIGNALS,
     *SIGNALS,
     "crash",
@@ -46,24 +46,24 @@ _TEXTS = (
     "varchar(60) COLLATE utf8mb4_bin",
     "varchar(60) COLLATE utf8mb4_unicode_ci",
 )
-# To most collations these are fewer.
+# Most collations treat some of these as equal.
 _LABELS = ("qzmark a", "QZMARK A", "qzmark a ", "qzmark ä", "qzmark ss", "qzmark ß", "")
 
 
 def mariadb_case(seed: int, number: int, rng: Random) -> Case:
-    """A table of some thousand rows, whose names are odd."""
+    """A table of some thousand rows with odd names."""
     n = rng.randint(1500, 4000)
-    # The server's identifiers have three bytes a character at most.
+    # The server's identifiers have at most three bytes per character.
     odd = [name for name in NASTY if max(map(ord, name)) < 0x10000 and name == name.strip()]
     rng.shuffle(odd)
-    taken: set[str] = set()
+    used_names: set[str] = set()
 
     def name(plain: str) -> str:
-        found = odd.pop() if rng.random() < 0.6 else plain
-        while found.casefold() in taken:
-            found = odd.pop()
-        taken.add(found.casefold())
-        return found
+        chosen = odd.pop() if rng.random() < 0.6 else plain
+        while chosen.casefold() in used_names:
+            chosen = odd.pop()
+        used_names.add(chosen.casefold())
+        return chosen
 
     def column(plain: str, family: str, kind: str, values: Callable[[], str]) -> Column:
         return Column(name(plain), family, kind, tuple(values() for _ in range(n)))
@@ -82,7 +82,7 @@ def mariadb_case(seed: int, number: int, rng: Random) -> Case:
     table = Table(
         "app", rng.choice(("people", "select", 'peo"ple', "peo`ple", "p%s")), columns, "key", "uid"
     )
-    shown = rng.choice(_OUTPUTS)
+    output = rng.choice(_OUTPUTS)
     arguments = {
         "k": 5,
         "method": rng.choice(("mdav", "mdav", "gaa_cp", "mondrian")),
@@ -90,126 +90,132 @@ def mariadb_case(seed: int, number: int, rng: Random) -> Case:
         "nulls": "error",
         "sensitive": [columns[2].name],
         "keep": ["uid"],
-        "output": f"release.{quote(shown)}",
+        "output": f"release.{quote(output)}",
         "output_kind": "table",
     }
     return Case(seed, number, "mariadb", "command", None, table, arguments)
 
 
-def run_mariadb(seed: int, number: int, yard: Yard) -> Result:
-    """One run that something happens to, while readers look."""
+def run_mariadb(seed: int, number: int, workspace: Workspace) -> Result:
+    """Run one case with a fault while readers poll the output."""
     rng = Random(f"mariadb {seed} {number}")
-    way = rng.choice(WAYS)
+    fault = rng.choice(FAULTS)
     case = mariadb_case(seed, number, rng)
-    with Struck(case, yard, rng) as struck:
-        seconds = struck.prepare(old=way == "idle reader")
-        place = struck.place
-        assert isinstance(place, MariadbPlace)
+    with FaultTrial(case, workspace, rng) as trial:
+        seconds = trial.prepare(old=fault == "idle reader")
+        backend = trial.backend
+        assert isinstance(backend, MariadbBackend)
         readers = Readers(
-            place.server, '"release"', place.relation(*split(case.arguments["output"]))
+            backend.server, '"release"', backend.relation(*split(case.arguments["output"]))
         )
-        stood = [readers.digest()]
-        strike = _Strike(struck, way, rng)
-        more = {"idle reader": {"swap_timeout": 1}, "refused": {"k": len(struck.original) + 1}}
-        with readers.reading(), strike.around():
-            outcome = struck.strike(strike, seconds * rng.uniform(0.02, 0.8), **more.get(way, {}))
-            strike.over()
-            place.settle()
+        old_digest = readers.digest()
+        injector = _MariadbInjector(trial, fault, rng)
+        more = {"idle reader": {"swap_timeout": 1}, "refused": {"k": len(trial.original) + 1}}
+        with readers.reading(), injector.around():
+            outcome = trial.inject(
+                injector, seconds * rng.uniform(0.02, 0.8), **more.get(fault, {})
+            )
+            injector.over()
+            backend.settle()
             readers.wait()
-        shown = readers.digest()
-        struck.result.add(way, readers.findings([*stood, shown]))
-        struck.result.add(way, strike.findings(outcome, shown == stood[0]))
-        if way == "race":
-            outcome = next((one for one in (outcome, *strike.outcomes) if one.ok), outcome)
-        struck.judge(outcome, way)
+        digest_after = readers.digest()
+        trial.result.add(fault, readers.findings([old_digest, digest_after]))
+        trial.result.add(fault, injector.findings(outcome, digest_after == old_digest))
+        if fault == "race":
+            outcome = next(
+                (candidate for candidate in (outcome, *injector.outcomes) if candidate.ok), outcome
+            )
+        trial.judge(outcome, fault)
         answers = sum(readers.seen.values())
-        if not answers and stood != [None]:
-            struck.result.add(way, ["no reader had an answer"])
-        struck.result.outcome = f"{way}: {struck.state}"
-        struck.result.answers = answers
-        return struck.result
+        if not answers and old_digest is not None:
+            trial.result.add(fault, ["no reader had an answer"])
+        trial.result.outcome = f"{fault}: {trial.state}"
+        trial.result.answers = answers
+        return trial.result
 
 
-class _Strike:
-    """What happens to a run."""
+class _MariadbInjector:
+    """Injects a fault into a run."""
 
-    def __init__(self, struck: Struck, way: str, rng: Random) -> None:
-        assert isinstance(struck.place, MariadbPlace)
-        self.struck, self.place, self.way, self.rng = struck, struck.place, way, rng
+    def __init__(self, trial: FaultTrial, fault: str, rng: Random) -> None:
+        assert isinstance(trial.backend, MariadbBackend)
+        self.trial, self.backend, self.fault, self.rng = trial, trial.backend, fault, rng
         self.outcomes: list[Outcome] = []
         self.spent = 0.0
         self._other: threading.Thread | None = None
 
     @contextlib.contextmanager
     def around(self) -> Iterator[None]:
-        """A reader that keeps the old release for the block, where that is the way."""
-        if self.way != "idle reader":
+        """For the fault "idle reader", keep a reader of the old release open during the block."""
+        if self.fault != "idle reader":
             yield
             return
-        with contextlib.closing(self.place.server.connect(user="reader")) as reader:
+        with contextlib.closing(self.backend.server.connect(user="reader")) as reader:
             cursor = reader.cursor()
             cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
             cursor.execute("START TRANSACTION")
-            output = self.place.relation(*split(self.struck.case.arguments["output"]))
+            output = self.backend.relation(*split(self.trial.case.arguments["output"]))
             cursor.execute(f"SELECT count(*) FROM {output}")
             yield
 
-    def __call__(self, running: Client, place: Place, after: float) -> None:
-        way, server = self.way, self.place.server
-        if way == "race":
+    def __call__(self, running: Client, backend: Backend, after: float) -> None:
+        fault, server = self.fault, self.backend.server
+        if fault == "race":
             self._other = threading.Thread(target=self._race)
             self._other.start()
             return
-        if way in ("idle reader", "refused"):
+        if fault in ("idle reader", "refused"):
             return
         time.sleep(after)
-        if way in SIGNALS:
-            running.signal(SIGNALS[way])
-        elif way == "crash":
+        if fault in SIGNALS:
+            running.signal(SIGNALS[fault])
+        elif fault == "crash":
             server.crash()
             time.sleep(0.05)
             server.start()
-        elif way.startswith("KILL"):
-            for number in self.place.sessions():
-                # It may be over already.
+        elif fault.startswith("KILL"):
+            for number in self.backend.sessions():
+                # The session may have ended already.
                 with contextlib.suppress(pymysql.err.Error):
-                    self.place.execute(f"{way} {number}")
+                    self.backend.execute(f"{fault} {number}")
         else:
             self._stall(running)
 
     def _stall(self, running: Client) -> None:
-        process = self.place.server.process_id
+        process = self.backend.server.process_id
         os.kill(process, signal.SIGSTOP)
         try:
             time.sleep(0.2)
-            told = time.monotonic()
+            signalled_at = time.monotonic()
             running.signal(self.rng.choice((signal.SIGTERM, signal.SIGINT)))
             with contextlib.suppress(Exception):
                 running.process.wait(60)
-            self.spent = time.monotonic() - told
+            self.spent = time.monotonic() - signalled_at
         finally:
             os.kill(process, signal.SIGCONT)
 
     def _race(self) -> None:
-        order = order_of(self.struck.case, self.place, None, if_exists="replace")
+        order = order_of(self.trial.case, self.backend, None, if_exists="replace")
         with client(order) as running:
             go(running)
             self.outcomes.append(ended(running))
 
     def over(self) -> None:
-        """Wait for what goes on beside the run."""
+        """Wait for the concurrent run."""
         if self._other is not None:
             self._other.join()
 
     def findings(self, outcome: Outcome, old: bool) -> list[str]:
-        """What this way, and no other, must have come to."""
-        if self.spent > SECONDS_TOLD:
+        """Check what this fault in particular must lead to."""
+        if self.spent > SECONDS_AFTER_SIGNAL:
             return [f"it ended {self.spent:.1f} s after the signal"]
-        if self.way == "idle reader" and (outcome.code != "output_busy" or not old):
+        if self.fault == "idle reader" and (outcome.code != "output_busy" or not old):
             return [f"{outcome.code} where output_busy was due, the old release stands: {old}"]
-        if self.way == "refused" and (outcome.code != "too_few_records" or not old):
+        if self.fault == "refused" and (outcome.code != "too_few_records" or not old):
             return [f"{outcome.code} where too_few_records was due, nothing is shown: {old}"]
-        losers = [one for one in (outcome, *self.outcomes) if not one.ok]
-        if self.way == "race" and any(one.exit_code != 4 for one in losers):
+        losers = [
+            outcome_of_run for outcome_of_run in (outcome, *self.outcomes) if not outcome_of_run.ok
+        ]
+        if self.fault == "race" and any(loser.exit_code != 4 for loser in losers):
             return [f"the loser's exit code is {losers[0].exit_code}, not 4"]
         return []

@@ -1,4 +1,4 @@
-"""Released values against the values of the rows they stand for."""
+"""Compares released values with the values of the rows in their class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOMENT = re.compile(r"^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d(?:\.\d+)?))?(?:[
 
 
 def member_findings(case: Case, pairs: Pairs, generalized: bool) -> Iterator[str]:
-    """``pairs`` are a released row and the row of the source that it is."""
+    """Check ``pairs`` of a released row and its source row."""
     for name in case.arguments["quasi_identifiers"]:
         column = case.table.column(name)
         if column.extreme:
@@ -36,17 +36,17 @@ def member_findings(case: Case, pairs: Pairs, generalized: bool) -> Iterator[str
 def _class_findings(
     case: Case, column: Column, pairs: Pairs, names: Sequence[str]
 ) -> Iterator[str]:
-    """A mean is that of its members; a median or medoid is one of them."""
+    """A mean must be that of its class; a median or medoid must be one of the values."""
     classes: dict[Any, list[str | None]] = defaultdict(list)
     strata = [*names, *case.arguments.get("by", ())]
-    place = list(names).index(column.name)
+    index = list(names).index(column.name)
     for released, original in pairs:
         classes[tuple(released[name] for name in strata)].append(original[column.name])
     recoding = case.arguments.get("recoding", "mean")
     numbers = column.family in ("integer", "decimal", "float", "date", "timestamp")
     wrong = 0
     for key, members in classes.items():
-        value = key[place]
+        value = key[index]
         if (value is None) != (None in members) or (value is None and set(members) != {None}):
             yield f"truth: NULLs of a column of type {column.sql_type} are not where they were"
             return
@@ -54,32 +54,35 @@ def _class_findings(
             continue
         if recoding != "mean" or not numbers or case.arguments["method"] == "secure_kward":
             if case.arguments["method"] != "secure_kward" and value not in members:
-                known = {number(text) for text in members} if numbers else set()
-                wrong += not (numbers and _near_any(number(value), known, column))
+                member_numbers = {number(text) for text in members} if numbers else set()
+                wrong += not (numbers and _near_any(number(value), member_numbers, column))
             continue
-        mean, told = _mean([text for text in members if text is not None]), number(value)
-        if mean is None or told is None:
+        mean, released_number = _mean([text for text in members if text is not None]), number(value)
+        if mean is None or released_number is None:
             continue
-        wrong += abs(told - mean) > _rounding(column, value, mean)
+        wrong += abs(released_number - mean) > _rounding(column, value, mean)
     if wrong:
-        what = "the mean of its class" if recoding == "mean" and numbers else "a member's"
-        yield f"truth: {wrong} values of a column of type {column.sql_type} are not {what}"
+        expected = "the mean of its class" if recoding == "mean" and numbers else "a member's"
+        yield f"truth: {wrong} values of a column of type {column.sql_type} are not {expected}"
 
 
-def _near_any(value: Fraction | None, known: set[Fraction | None], column: Column) -> bool:
+def _near_any(value: Fraction | None, members: set[Fraction | None], column: Column) -> bool:
     return value is not None and any(
-        other is not None and abs(other - value) <= _rounding(column, "", other) for other in known
+        other is not None and abs(other - value) <= _rounding(column, "", other)
+        for other in members
     )
 
 
 def _rounding(column: Column, text: str, mean: Fraction) -> Fraction:
-    """Half a unit of the column's type, and what a float cannot hold."""
+    """The tolerance: half a unit of the column's type, plus what a float cannot represent."""
     if column.family == "integer" or column.family == "date":
         return Fraction(1, 2)
     if column.family == "timestamp":
-        # SQLite has no precision of its own: as many digits of a second as the values have.
-        whole = column.sql_type.endswith(("(0)", "_S", "DATETIME", "TIMESTAMP")) and "." not in text
-        return Fraction(1, 2) if whole else Fraction(1, 1000)
+        # SQLite has no precision; use as many digits of a second as the values have.
+        is_whole = (
+            column.sql_type.endswith(("(0)", "_S", "DATETIME", "TIMESTAMP")) and "." not in text
+        )
+        return Fraction(1, 2) if is_whole else Fraction(1, 1000)
     relative = Fraction(1, 10**5) if column.sql_type in ("real", "FLOAT") else Fraction(1, 10**11)
     room = abs(mean) * relative + Fraction(1, 10**12)
     if column.family == "decimal":
@@ -91,23 +94,23 @@ def _rounding(column: Column, text: str, mean: Fraction) -> Fraction:
 
 
 def _mean(values: Sequence[str]) -> Fraction | None:
-    known = [number(value) for value in values]
-    if not known or any(value is None for value in known):
+    numbers = [number(value) for value in values]
+    if not numbers or any(value is None for value in numbers):
         return None
-    return sum((value for value in known if value is not None), Fraction(0)) / len(known)
+    return sum((value for value in numbers if value is not None), Fraction(0)) / len(numbers)
 
 
 def number(text: str | None) -> Fraction | None:
-    """A number, a date in days, or an instant in seconds; None where it is none of them."""
+    """A number, a date in days, or an instant in seconds; None for anything else."""
     if text is None:
         return None
-    if found := _MOMENT.match(text):
-        days = date.fromisoformat(found[1]).toordinal()
-        if found[2] is None:
+    if match := _MOMENT.match(text):
+        days = date.fromisoformat(match[1]).toordinal()
+        if match[2] is None:
             return Fraction(days)
-        clock = datetime.strptime(found[2][:8], "%H:%M:%S")
+        clock = datetime.strptime(match[2][:8], "%H:%M:%S")
         seconds = clock.hour * 3600 + clock.minute * 60 + clock.second
-        return Fraction(days * 86400 + seconds) + Fraction("0" + found[2][8:] or "0")
+        return Fraction(days * 86400 + seconds) + Fraction("0" + match[2][8:] or "0")
     try:
         return Fraction(Decimal(text))
     except (InvalidOperation, ValueError, OverflowError):
@@ -115,7 +118,7 @@ def number(text: str | None) -> Fraction | None:
 
 
 def _label_findings(case: Case, column: Column, pairs: Pairs) -> Iterator[str]:
-    """A label, a range or a value in the middle holds what it was made of."""
+    """Whether a label, range or midpoint covers the original value."""
     name, arguments = column.name, case.arguments
     tree = arguments.get("hierarchies", {}).get(name)
     order = list(arguments.get("orders", {}).get(name, ())) or (
@@ -144,13 +147,13 @@ def _label_findings(case: Case, column: Column, pairs: Pairs) -> Iterator[str]:
 
 
 def _holds(label: str, value: str, order: list[str]) -> bool:
-    # The root has as many stars as tell it from every value.
+    # The root has enough stars to differ from every value.
     if (label and not label.strip("*")) or label.rstrip() == value.rstrip():
         return True
     if label[:1] in "[(" and label[-1:] in ")]":
         inner = label[1:-1]
         splits = [i for i in range(len(inner)) if inner[i] == ","]
-        # Range types put instants in quotes.
+        # Range types quote instants.
         marks = " " if order else '" '
         return any(
             _between(
@@ -162,8 +165,12 @@ def _holds(label: str, value: str, order: list[str]) -> bool:
             )
             for i in splits
         )
-    one, same = number(label), number(value)
-    return one is not None and same is not None and abs(one - same) <= _room(value, same)
+    label_number, same = number(label), number(value)
+    return (
+        label_number is not None
+        and same is not None
+        and abs(label_number - same) <= _room(value, same)
+    )
 
 
 def _between(value: str, low: str | None, high: str | None, order: list[str], closed: bool) -> bool:
@@ -176,16 +183,16 @@ def _between(value: str, low: str | None, high: str | None, order: list[str], cl
             and order.index(low) <= order.index(value) <= order.index(high)
         )
     numbers = [number(text) for text in (value, low, high)]
-    if any(found is None for found in numbers):
-        # Borders of instants are written in more than one way: not judged here.
+    if any(limit is None for limit in numbers):
+        # Bounds of instants have several spellings, so they are not checked.
         return True
-    here, first, last = (found for found in numbers if found is not None)
-    room = _room(value, here)
+    middle, first, last = (limit for limit in numbers if limit is not None)
+    room = _room(value, middle)
     if closed:
-        return first - room <= here <= last + room
-    return first - room <= here < last + room
+        return first - room <= middle <= last + room
+    return first - room <= middle < last + room
 
 
 def _room(text: str, value: Fraction) -> Fraction:
-    """A short float is shown with fewer digits than it has, where it stands as one of more."""
+    """A float4 is printed with fewer digits than it has."""
     return abs(value) / 10**6 if "." in text else Fraction(0)

@@ -1,6 +1,6 @@
-"""What must hold of a release: asked in SQL, or worked out on the rows that SQL gives.
+"""What must hold for a release, computed in SQL or from the rows that SQL returns.
 
-Nothing here comes from dbanon. Each check gives findings: sentences without values.
+Nothing here is imported from dbanon. Each check yields findings: sentences without values.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from math import isclose
 from operator import itemgetter
 from typing import Any
 
+from tests.faults.backends import Backend, Snapshot
 from tests.faults.cases import GENERALIZING, Case
 from tests.faults.doors import Outcome, split
 from tests.faults.expected import Row, counted
 from tests.faults.expected import groups as strata_of
 from tests.faults.levels import keeps, levels_of
 from tests.faults.members import member_findings
-from tests.faults.places import Place, Snapshot
 from tests.faults.tables import MARKS, NUMBERS, literal, quote
 
 LEDGER_COUNTS = ("rows_in", "rows_out", "suppressed", "classes", "smallest_class", "largest_class")
@@ -27,18 +27,18 @@ LEDGER_COUNTS = ("rows_in", "rows_out", "suppressed", "classes", "smallest_class
 
 @dataclass(frozen=True)
 class Published:
-    """A release as it stands: its rows as texts, and where it came from."""
+    """A release: its rows as texts, and its source."""
 
     case: Case
-    source: Place
-    place: Place
+    source: Backend
+    backend: Backend
     rows: list[Row]
     original: list[Row]
     outcome: Outcome
 
     @property
     def quasi_identifiers(self) -> list[str]:
-        """The columns that they were released as."""
+        """The names of the released columns."""
         return released_names(self.case)
 
     @property
@@ -47,7 +47,7 @@ class Published:
 
 
 def released_names(case: Case) -> list[str]:
-    """Quasi-identifiers as a release names them: ranges may take two columns."""
+    """The released quasi-identifiers; a range may take two columns."""
     arguments = case.arguments
     names = []
     for name in arguments["quasi_identifiers"]:
@@ -64,7 +64,7 @@ def _generalized(case: Case) -> bool:
 
 
 def _ranged(case: Case, name: str) -> bool:
-    """Whether ranges are released of a column, not labels."""
+    """Whether a column is released as ranges, not labels."""
     if name in case.arguments.get("hierarchies", {}):
         return False
     if name in case.arguments.get("orders", {}):
@@ -72,44 +72,45 @@ def _ranged(case: Case, name: str) -> bool:
     return case.table.column(name).family in (*NUMBERS, "enum")
 
 
-def read_rows(place: Place, relation: tuple[str, str]) -> list[Row]:
-    """All rows of a relation as texts, in the order in which the database gives them."""
-    names = [name for name, _ in place.columns(*relation)]
-    return [dict(zip(names, row, strict=True)) for row in place.read(*relation, names)]
+def read_rows(backend: Backend, relation: tuple[str, str]) -> list[Row]:
+    """All rows of a relation as texts, in the order in which the database returns them."""
+    names = [name for name, _ in backend.columns(*relation)]
+    return [dict(zip(names, row, strict=True)) for row in backend.read(*relation, names)]
 
 
 def check(published: Published) -> list[str]:
-    """Everything that is wrong with a release."""
-    found: list[str] = []
+    """All findings about a release."""
+    findings: list[str] = []
     for look in CHECKS:
-        found += look(published)
-    return found
+        findings += look(published)
+    return findings
 
 
 def columns_findings(p: Published) -> Iterator[str]:
     arguments = p.case.arguments
     named = [*arguments.get("by", ()), *arguments["sensitive"], *arguments["keep"]]
-    wanted = Counter([*p.quasi_identifiers, *named])
-    there = dict(p.place.columns(*p.output))
-    if Counter(list(there)) != wanted:
+    expected_names = Counter([*p.quasi_identifiers, *named])
+    column_types = dict(p.backend.columns(*p.output))
+    if Counter(list(column_types)) != expected_names:
         yield "columns: the release has others than were named"
     if p.case.target is not None:
         return
     before = dict(p.source.columns(p.case.table.schema, p.case.table.name))
-    kept = [name for name in named if there.get(name, before[name]) != before[name]]
-    if kept:
-        yield f"types: {len(kept)} kept columns changed their type"
+    changed = [name for name in named if column_types.get(name, before[name]) != before[name]]
+    if changed:
+        yield f"types: {len(changed)} kept columns changed their type"
     if _generalized(p.case):
         return
     for name in arguments["quasi_identifiers"]:
-        # A domain may become the type that it stands for.
-        same = there.get(name) == before[name] or "domain of" in before[name]
-        if not same and p.place.kind != "sqlite":
-            yield f"types: a quasi-identifier of type {before[name]} became {there.get(name)}"
+        # A domain may become its base type.
+        same = column_types.get(name) == before[name] or "domain of" in before[name]
+        if not same and p.backend.kind != "sqlite":
+            after = column_types.get(name)
+            yield f"types: a quasi-identifier of type {before[name]} became {after}"
 
 
 def k_findings(p: Published) -> Iterator[str]:
-    """k by GROUP BY, in which NULLs are equal, and again on what readers see."""
+    """Check k by GROUP BY, in which NULLs are equal, and again on the rows as read."""
     arguments = p.case.arguments
     by = list(arguments.get("by", ()))
     k = 1 if arguments.get("entity") else arguments["k"]
@@ -119,10 +120,11 @@ def k_findings(p: Published) -> Iterator[str]:
         sets = [[*p.quasi_identifiers, *by]]
     for names in sets:
         sql = (
-            f"SELECT min(n), count(*) FROM (SELECT count(*) AS n FROM {p.place.relation(*p.output)}"
+            "SELECT min(n), count(*) FROM (SELECT count(*) AS n"
+            f" FROM {p.backend.relation(*p.output)}"
             f" GROUP BY {', '.join(map(quote, names))}) AS classes"
         )
-        [(smallest, _)] = p.place.rows(sql)
+        [(smallest, _)] = p.backend.rows(sql)
         if smallest is None or smallest < k:
             yield f"k: a class of {smallest} rows by GROUP BY where k is {k}"
         seen = Counter(tuple(row.get(name) for name in names) for row in p.rows)
@@ -140,20 +142,20 @@ def count_findings(p: Published) -> Iterator[str]:
     open_to_choice = p.case.arguments.get("withhold_failing") or (
         p.case.arguments["method"] == "full_domain"
     )
-    known = sum(map(len, strata_of(p.original, p.case)))
-    if rows > known or (rows != known and not open_to_choice):
-        yield f"counts: {rows} rows released, {known} have what is needed"
+    complete_rows = sum(map(len, strata_of(p.original, p.case)))
+    if rows > complete_rows or (rows != complete_rows and not open_to_choice):
+        yield f"counts: {rows} rows released, {complete_rows} have what is needed"
     budget = p.case.arguments.get("max_suppression")
     if budget is not None and every and (every - rows) / every > budget + 1e-9:
         yield "counts: more withheld than allowed"
 
 
 def kept_findings(p: Published) -> Iterator[str]:
-    """Kept columns together have the source's values, as often, for the rows released."""
+    """Kept columns must have the same combinations as the source, equally often."""
     arguments = p.case.arguments
     names = [*arguments.get("by", ()), *arguments["sensitive"], *arguments["keep"]]
     if p.case.target is not None:
-        # Texts of other types differ between databases.
+        # Other types are printed differently by each database.
         names = [n for n in names if p.case.table.column(n).family in ("integer", "text", "enum")]
         if any(p.case.table.column(n).sql_type.startswith("char(") for n in names):
             return
@@ -168,37 +170,39 @@ def kept_findings(p: Published) -> Iterator[str]:
         yield "kept: rows of the source are missing"
 
 
-def _follows(places: list[int]) -> bool:
-    """Whether these places ascend or descend nearly all the way."""
-    n = len(places)
-    ranks = {value: i for i, value in enumerate(sorted(places))}
-    apart = sum((ranks[value] - i) ** 2 for i, value in enumerate(places))
+def _follows(backends: list[int]) -> bool:
+    """Whether nearly all these positions ascend or descend."""
+    n = len(backends)
+    ranks = {value: i for i, value in enumerate(sorted(backends))}
+    apart = sum((ranks[value] - i) ** 2 for i, value in enumerate(backends))
     return abs(1 - 6 * apart / (n * (n * n - 1))) > 0.9
 
 
 def order_findings(p: Published) -> Iterator[str]:
-    """Rows must not stand in the source's order; small tables may by chance."""
+    """Rows must not be in the source's order; small tables may be by chance."""
     unique = p.case.table.unique
     if unique not in p.case.arguments["keep"] or len(p.rows) < 30:
         return
-    place = {row[unique]: i for i, row in enumerate(p.original)}
-    order = [place[row[unique]] for row in p.rows if row[unique] in place]
-    # Rows of one class stand together, and may be neighbours for what they are.
+    position_of = {row[unique]: i for i, row in enumerate(p.original)}
+    order = [position_of[row[unique]] for row in p.rows if row[unique] in position_of]
+    # Rows of one class share values, so their neighbours say nothing about order.
     names = [*p.quasi_identifiers, *p.case.arguments.get("by", ())]
-    classes = [tuple(row.get(name) for name in names) for row in p.rows if row[unique] in place]
+    classes = [
+        tuple(row.get(name) for name in names) for row in p.rows if row[unique] in position_of
+    ]
     pairs = [
         abs(a - b) == 1
-        for (a, one), (b, other) in pairwise(zip(order, classes, strict=True))
-        if one != other
+        for (a, label), (b, other) in pairwise(zip(order, classes, strict=True))
+        if label != other
     ]
     near = sum(pairs)
     if len(pairs) >= 12 and near > len(pairs) / 2:
         yield f"order: {near} of {len(pairs)} rows stand beside their neighbours of the source"
-    # A few classes stand in the source's order by chance, also those that are released alike; the
-    # rows of a large one do not.
+    # A few classes may be in the source's order by chance, as may classes with equal labels; the
+    # rows of a large class may not.
     parts = [order] if len(pairs) >= 12 else []
     parts += [
-        [place for place, _ in block]
+        [position for position, _ in block]
         for _, block in groupby(zip(order, classes, strict=True), key=itemgetter(1))
     ]
     if any(len(part) >= 20 and _follows(part) for part in parts):
@@ -227,7 +231,7 @@ def model_findings(p: Published) -> Iterator[str]:
 
 
 def _persons(p: Published) -> dict[str | None, str | None] | None:
-    """Whose row a released one is, where a kept column tells it."""
+    """The person in a released row, if a kept column identifies the row."""
     unique, entity = p.case.table.unique, p.case.arguments["entity"]
     if unique is None or unique not in p.case.arguments["keep"]:
         return None
@@ -235,12 +239,12 @@ def _persons(p: Published) -> dict[str | None, str | None] | None:
 
 
 def entity_findings(p: Published) -> Iterator[str]:
-    """Persons of each class, where a kept column tells whose row a released one is."""
+    """Count the persons in each class, if a kept column identifies the rows."""
     arguments = p.case.arguments
     unique, entity = p.case.table.unique, arguments.get("entity")
     if entity is None:
         return
-    if entity in dict(p.place.columns(*p.output)):
+    if entity in dict(p.backend.columns(*p.output)):
         yield "entity: the column is released"
     if unique not in arguments["keep"]:
         return
@@ -256,32 +260,32 @@ def entity_findings(p: Published) -> Iterator[str]:
 
 
 def ledger_findings(p: Published) -> Iterator[str]:
-    """The newest row of the ledger says what is there."""
+    """The newest ledger entry must describe the release."""
     schema, name = p.output
-    shown = f"AND output_schema = {literal(schema)}"
-    if p.place.kind == "sqlite":
-        schema, name, shown = "", f"{schema}_{name}", ""
+    schema_filter = f"AND output_schema = {literal(schema)}"
+    if p.backend.kind == "sqlite":
+        schema, name, schema_filter = "", f"{schema}_{name}", ""
     columns = ", ".join((*LEDGER_COUNTS, "k_requested", "k_achieved"))
-    found = p.place.rows(
-        f"SELECT {columns} FROM {p.place.relation('dbanon', 'release')} WHERE output_name ="
-        f" {literal(name)} {shown} AND superseded_at IS NULL"
+    entries = p.backend.rows(
+        f"SELECT {columns} FROM {p.backend.relation('dbanon', 'release')} WHERE output_name ="
+        f" {literal(name)} {schema_filter} AND superseded_at IS NULL"
     )
-    if len(found) != 1:
-        yield f"ledger: {len(found)} rows are current for the output"
+    if len(entries) != 1:
+        yield f"ledger: {len(entries)} rows are current for the output"
         return
-    told = dict(zip((*LEDGER_COUNTS, "k_requested", "k_achieved"), found[0], strict=True))
-    if (told["rows_in"], told["rows_out"]) != (len(p.original), len(p.rows)):
+    entry = dict(zip((*LEDGER_COUNTS, "k_requested", "k_achieved"), entries[0], strict=True))
+    if (entry["rows_in"], entry["rows_out"]) != (len(p.original), len(p.rows)):
         yield "ledger: rows in or out are not what is there"
-    if told["k_requested"] != p.case.arguments["k"] or told["k_achieved"] < told["k_requested"]:
+    if entry["k_requested"] != p.case.arguments["k"] or entry["k_achieved"] < entry["k_requested"]:
         yield "ledger: k is not what was asked for"
     if p.case.arguments.get("guarantee") == "per_attribute":
         return
     names = [*p.quasi_identifiers, *p.case.arguments.get("by", ())]
-    [(smallest, largest, classes)] = p.place.rows(
+    [(smallest, largest, classes)] = p.backend.rows(
         "SELECT min(n), max(n), count(*) FROM (SELECT count(*) AS n FROM"
-        f" {p.place.relation(*p.output)} GROUP BY {', '.join(map(quote, names))}) AS x"
+        f" {p.backend.relation(*p.output)} GROUP BY {', '.join(map(quote, names))}) AS x"
     )
-    if (told["smallest_class"], told["largest_class"], told["classes"]) != (
+    if (entry["smallest_class"], entry["largest_class"], entry["classes"]) != (
         smallest,
         largest,
         classes,
@@ -290,7 +294,7 @@ def ledger_findings(p: Published) -> Iterator[str]:
 
 
 def total_findings(p: Published) -> Iterator[str]:
-    """Means keep the sum of a column, but for the rounding of each row."""
+    """Means preserve the sum of a column up to the rounding of each row."""
     case = p.case
     if _generalized(case) or case.arguments.get("recoding") or case.target is not None:
         return
@@ -316,7 +320,7 @@ def _unit(sql_type: str, rows: list[Row], name: str) -> float:
 
 
 def truth_findings(p: Published) -> Iterator[str]:
-    """Each released value against the rows that it stands for, where a kept column tells them."""
+    """Compare released values with their source rows, if a kept column identifies them."""
     unique = p.case.table.unique
     if unique not in p.case.arguments["keep"] or p.case.target is not None:
         return
@@ -340,18 +344,18 @@ CHECKS: tuple[Callable[[Published], Iterator[str]], ...] = (
 
 
 def left_over(
-    case: Case, door: str, place: Place, before: Snapshot, after: Snapshot, replaced: bool
+    case: Case, door: str, backend: Backend, before: Snapshot, after: Snapshot, replaced: bool
 ) -> list[str]:
-    """What a release left beside itself."""
+    """Report anything that a run left besides the release."""
     schema, name = split(case.arguments["output"])
-    prefix = f"{schema}_" if place.kind == "sqlite" else ""
-    home = "" if place.kind == "sqlite" else schema
+    prefix = f"{schema}_" if backend.kind == "sqlite" else ""
+    home = "" if backend.kind == "sqlite" else schema
     allowed = {(home, prefix + name)}
     if door == "sql":
         allowed.add((home, f"{name}_summary"))
-    ledger = ("", "dbanon_") if place.kind == "sqlite" else ("dbanon", "")
-    shown = place.rows(f"SELECT relation_name FROM {place.relation('dbanon', 'release')}")
-    allowed |= {(home, relation) for (relation,) in shown}
+    ledger = ("", "dbanon_") if backend.kind == "sqlite" else ("dbanon", "")
+    ledger_rows = backend.rows(f"SELECT relation_name FROM {backend.relation('dbanon', 'release')}")
+    allowed |= {(home, relation) for (relation,) in ledger_rows}
     new = {
         key
         for key in after.relations.keys() - before.relations
@@ -359,17 +363,23 @@ def left_over(
         and not (key[0] == ledger[0] and key[1].startswith(ledger[1]))
         and not key[1].startswith("sqlite_autoindex_dbanon")
     }
-    found = [f"left over: {len(new)} relations, such as {sorted(new)[0]}"] if new else []
-    gone = before.relations.keys() - after.relations
-    if gone and not replaced:
-        found.append(f"left over: {len(gone)} relations are gone")
-    schemas = {thing[1] for thing in after.things - before.things if thing[0] == "schema"}
+    findings = [f"left over: {len(new)} relations, such as {sorted(new)[0]}"] if new else []
+    removed = before.relations.keys() - after.relations
+    if removed and not replaced:
+        findings.append(f"left over: {len(removed)} relations are gone")
+    schemas = {
+        thing[1] for thing in after.catalog_objects - before.catalog_objects if thing[0] == "schema"
+    }
     if schemas - {schema, "dbanon"}:
-        found.append("left over: a schema")
-    others = {thing[0] for thing in after.things - before.things} - {"schema", "column", "type"}
+        findings.append("left over: a schema")
+    others = {thing[0] for thing in after.catalog_objects - before.catalog_objects} - {
+        "schema",
+        "column",
+        "type",
+    }
     if others:
-        found.append(f"left over: {sorted(others)}")
-    found += [f"left over: {held}" for held in after.held]
+        findings.append(f"left over: {sorted(others)}")
+    findings += [f"left over: {lock}" for lock in after.locks]
     changed = [
         key
         for key in before.contents.keys() & after.contents
@@ -378,11 +388,11 @@ def left_over(
         and not (key[0] == ledger[0] and key[1].startswith(ledger[1]))
     ]
     if changed:
-        found.append(f"left over: rows of {changed} changed")
-    return found
+        findings.append(f"left over: rows of {changed} changed")
+    return findings
 
 
-def told_values(said: str) -> list[str]:
-    """Values of the data in what was said: what kind of them, and how often."""
-    found = MARKS.findall(said)
-    return [f"leak: {len(found)} values, such as {found[0]}"] if found else []
+def leaked_values(messages: str) -> list[str]:
+    """Report values of the data in messages: how many, and of which kind."""
+    marks = MARKS.findall(messages)
+    return [f"leak: {len(marks)} values, such as {marks[0]}"] if marks else []

@@ -1,4 +1,4 @@
-"""One case from beginning to end: made, run, asked about, run again, tampered with."""
+"""One case from beginning to end: release, verify, repeat, replace, tamper."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from random import Random
 from typing import Any
 
 from tests.faults import doors, expected, oracle
+from tests.faults.backends import Backend, PostgresqlBackend, Snapshot
 from tests.faults.cases import Case
 from tests.faults.doors import Outcome, split
-from tests.faults.places import Place, PostgresqlPlace, Snapshot
 from tests.faults.tables import quote
-from tests.faults.yard import Yard, documented_errors
+from tests.faults.workspace import Workspace, documented_errors
 
-# Rows of these may change by a run that fails: it is recorded there.
+# A failed run may change the rows of these tables: it is recorded there.
 RUNS = (("dbanon", "run"), ("", "dbanon_run"), ("dbanon", "publication"))
 
 
 @dataclass
 class Result:
-    """What a case came to: released, or refused with a code."""
+    """The result of a case: released, or refused with a code."""
 
     findings: list[str] = field(default_factory=list)
     outcome: str = ""
     answers: int = 0
-    """Of readers beside the run."""
+    """Queries by readers that ran concurrently."""
 
-    def add(self, stage: str, found: list[str]) -> None:
-        self.findings += [f"{stage}: {text}" for text in found]
+    def add(self, stage: str, findings: list[str]) -> None:
+        self.findings += [f"{stage}: {text}" for text in findings]
 
 
-def call(case: Case, place: Place, target: Place | None, **more: Any) -> Outcome:
-    """The case's call at its door."""
+def call(case: Case, backend: Backend, target: Backend | None, **more: Any) -> Outcome:
+    """Run the case through its interface."""
     arguments = {**case.arguments, **more}
     table = (case.table.schema, case.table.name)
     if case.door == "sql":
-        assert isinstance(place, PostgresqlPlace)
-        return doors.by_sql(place, table, arguments)
-    shown = ".".join(quote(part) for part in table)
+        assert isinstance(backend, PostgresqlBackend)
+        return doors.by_sql(backend, table, arguments)
+    source = ".".join(quote(part) for part in table)
     if target is not None:
         arguments["target"] = target.url
     if case.door == "command":
         try:
-            return doors.run_command(doors.command_line(place.url, shown, arguments))
+            return doors.run_command(doors.command_line(backend.url, source, arguments))
         except doors.NotExpressibleError:
             pass
-    return doors.by_python(place, shown, arguments)
+    return doors.by_python(backend, source, arguments)
 
 
-def run_case(case: Case, yard: Yard) -> Result:
-    """Run a case with everything that follows from it."""
+def run_case(case: Case, workspace: Workspace) -> Result:
+    """Run a case and all follow-up stages."""
     result = Result()
     rng = Random(f"scenario {case.seed} {case.number}")
     with ExitStack() as stack:
         functions = case.door == "sql" or rng.random() < 0.5
-        place = stack.enter_context(yard.place(case.database, functions))
-        there = place
+        backend = stack.enter_context(workspace.backend(case.database, functions))
+        sink = backend
         if case.target is not None:
-            there = stack.enter_context(yard.place(case.target, functions))
-        place.load(case.table)
+            sink = stack.enter_context(workspace.backend(case.target, functions))
+        backend.load(case.table)
         if case.door == "sql":
-            there.make_schema(split(case.arguments["output"])[0])
-        original = oracle.read_rows(place, (case.table.schema, case.table.name))
-        run = _Run(case, place, there, original, rng, result)
-        with yard.server.capture_log() as log:
+            sink.make_schema(split(case.arguments["output"])[0])
+        original = oracle.read_rows(backend, (case.table.schema, case.table.name))
+        run = _Run(case, backend, sink, original, rng, result)
+        with workspace.server.capture_log() as log:
             run.all()
-        result.add("log", [f"{text} (server's log)" for text in oracle.told_values(log.text)])
+        result.add("log", [f"{text} (server's log)" for text in oracle.leaked_values(log.text)])
     return result
 
 
@@ -75,15 +75,15 @@ class _Run:
     def __init__(
         self,
         case: Case,
-        place: Place,
-        there: Place,
+        backend: Backend,
+        sink: Backend,
         original: list[expected.Row],
         rng: Random,
         result: Result,
     ) -> None:
-        self.case, self.place, self.there = case, place, there
+        self.case, self.backend, self.sink = case, backend, sink
         self.original, self.rng, self.result = original, rng, result
-        self.target = there if there is not place else None
+        self.target = sink if sink is not backend else None
 
     def all(self) -> None:
         outcome = self.first()
@@ -100,9 +100,9 @@ class _Run:
     def first(self) -> Outcome:
         case, result = self.case, self.result
         before = self.snapshots()
-        outcome = call(case, self.place, self.target)
+        outcome = call(case, self.backend, self.target)
         after = self.snapshots()
-        result.add("run", oracle.told_values(outcome.said))
+        result.add("run", oracle.leaked_values(outcome.messages))
         must, may = expected.due(case, self.original)
         if not outcome.ok:
             code = outcome.code or outcome.sqlstate
@@ -116,67 +116,76 @@ class _Run:
         result.add("release", self.findings(outcome, case))
         result.add(
             "release",
-            oracle.left_over(case, case.door, self.there, before[-1], after[-1], False),
+            oracle.left_over(case, case.door, self.sink, before[-1], after[-1], False),
         )
         if self.target is not None:
             result.add("source", changes(before[:1], after[:1]))
         return outcome
 
     def findings(self, outcome: Outcome, case: Case) -> list[str]:
-        rows = oracle.read_rows(self.there, split(case.arguments["output"]))
-        published = oracle.Published(case, self.place, self.there, rows, self.original, outcome)
+        rows = oracle.read_rows(self.sink, split(case.arguments["output"]))
+        published = oracle.Published(case, self.backend, self.sink, rows, self.original, outcome)
         return oracle.check(published)
 
     def snapshots(self) -> list[Snapshot]:
-        places = [self.place] if self.target is None else [self.place, self.target]
-        return [place.snapshot() for place in places]
+        backends = [self.backend] if self.target is None else [self.backend, self.target]
+        return [backend.snapshot() for backend in backends]
 
     def verified(self, stage: str) -> None:
         output = self.case.arguments["output"]
         for door in {"command", self.case.door} - {"python"}:
-            if door == "sql" and not isinstance(self.there, PostgresqlPlace):
+            if door == "sql" and not isinstance(self.sink, PostgresqlBackend):
                 continue
-            found = doors.verify(self.there, door, output)
-            if not found.ok:
-                self.result.add(stage, [f"{found.code or found.sqlstate} at door {door}"])
-            self.result.add(stage, oracle.told_values(found.said))
+            verdict = doors.verify(self.sink, door, output)
+            if not verdict.ok:
+                self.result.add(stage, [f"{verdict.code or verdict.sqlstate} at door {door}"])
+            self.result.add(stage, oracle.leaked_values(verdict.messages))
 
     def again(self) -> None:
-        """A second run without ``replace`` is refused and changes nothing."""
+        """A second run without ``replace`` must be refused and change nothing."""
         before = self.snapshots()
-        outcome = call(self.case, self.place, self.target)
-        found = refusal_findings(outcome, self.case.door, {"output_exists"}, set())
-        self.result.add("again", found if not outcome.ok else ["the output was replaced unasked"])
+        outcome = call(self.case, self.backend, self.target)
+        findings = refusal_findings(outcome, self.case.door, {"output_exists"}, set())
+        self.result.add(
+            "again", findings if not outcome.ok else ["the output was replaced unasked"]
+        )
         self.result.add("again", changes(before, self.snapshots()))
 
     def replaced(self) -> None:
-        """A replacement is a release like the first; what it replaced is gone or collected."""
+        """Check a replacement like a first release; the old one must be dropped or collected."""
         before = self.snapshots()
         case = replace(self.case, arguments={**self.case.arguments, "k": 2})
         if case.arguments.get("block_size"):
             case.arguments["block_size"] = max(case.arguments["block_size"], 4)
-        outcome = call(case, self.place, self.target, if_exists="replace")
+        outcome = call(case, self.backend, self.target, if_exists="replace")
         if not outcome.ok:
             must, may = expected.due(case, self.original)
-            found = refusal_findings(outcome, case.door, must, may)
-            self.result.add("replace", found + changes(before, self.snapshots()))
+            findings = refusal_findings(outcome, case.door, must, may)
+            self.result.add("replace", findings + changes(before, self.snapshots()))
             return
         self.result.add("replace", self.findings(outcome, case))
         self.result.add(
             "replace",
-            oracle.left_over(case, case.door, self.there, before[-1], self.there.snapshot(), True),
+            oracle.left_over(
+                case,
+                case.door,
+                self.sink,
+                before[-1],
+                self.sink.snapshot(),
+                True,
+            ),
         )
         self.case = case
-        doors.collect_garbage(self.there)
+        doors.collect_garbage(self.sink)
         self.verified("replace, gc")
-        wanted = 1 + (case.arguments["output_kind"] == "view") + (case.door == "sql")
+        expected_count = 1 + (case.arguments["output_kind"] == "view") + (case.door == "sql")
         home = split(case.arguments["output"])[0]
-        there = [name for schema, name in self.there.snapshot().relations if schema == home]
-        if self.there.kind != "sqlite" and len(there) != wanted:
-            self.result.add("gc", [f"{len(there)} relations are left, not {wanted}"])
+        outputs = [name for schema, name in self.sink.snapshot().relations if schema == home]
+        if self.sink.kind != "sqlite" and len(outputs) != expected_count:
+            self.result.add("gc", [f"{len(outputs)} relations are left, not {expected_count}"])
 
     def withheld(self) -> None:
-        """What a withheld record holds changes nothing that is released."""
+        """The values of a withheld record must not affect the release."""
         case = self.case
         names = case.arguments["quasi_identifiers"]
         if case.arguments["nulls"] != "suppress" or case.table.shape == "view":
@@ -185,7 +194,7 @@ class _Run:
             None in (row[name] for name in names) for row in self.original
         ):
             return
-        relation = self.place.relation(case.table.schema, case.table.name)
+        relation = self.backend.relation(case.table.schema, case.table.name)
         holes = " OR ".join(f"{quote(name)} IS NULL" for name in names)
         changed = [
             f"{quote(name)} = CASE WHEN {quote(name)} IS NULL THEN NULL ELSE 100 END"
@@ -196,25 +205,25 @@ class _Run:
             return
         output = split(case.arguments["output"])
         columns = [*oracle.released_names(case), *case.arguments.get("by", ())]
-        before = Counter(self.place.read(*output, columns))
-        self.place.execute(f"UPDATE {relation} SET {', '.join(changed)} WHERE {holes}")
-        outcome = call(case, self.place, None, if_exists="replace")
-        self.original = oracle.read_rows(self.place, (case.table.schema, case.table.name))
+        before = Counter(self.backend.read(*output, columns))
+        self.backend.execute(f"UPDATE {relation} SET {', '.join(changed)} WHERE {holes}")
+        outcome = call(case, self.backend, None, if_exists="replace")
+        self.original = oracle.read_rows(self.backend, (case.table.schema, case.table.name))
         if not outcome.ok:
             self.result.add("withheld", [f"refused: {outcome.code or outcome.sqlstate}"])
-        elif Counter(self.place.read(*output, columns)) != before:
+        elif Counter(self.backend.read(*output, columns)) != before:
             self.result.add("withheld", ["a withheld record's values changed what is released"])
 
     def tampered(self) -> None:
-        """``verify`` does not pass a release that somebody changed."""
+        """``verify`` must reject a release that was modified."""
         case = self.case
         output = split(case.arguments["output"])
         if case.arguments["output_kind"] == "view":
             return
-        relation = self.there.relation(*output)
-        columns = self.there.columns(*output)
-        kept = [*case.arguments["sensitive"], *case.arguments["keep"]]
-        texts = [name for name in kept if case.table.column(name).family in ("text", "integer")]
+        relation = self.sink.relation(*output)
+        columns = self.sink.columns(*output)
+        copied = [*case.arguments["sensitive"], *case.arguments["keep"]]
+        texts = [name for name in copied if case.table.column(name).family in ("text", "integer")]
         ways = {
             "a column was added": f"ALTER TABLE {relation} ADD COLUMN told_more VARCHAR(9)",
             "rows were deleted": f"DELETE FROM {relation}",
@@ -227,63 +236,65 @@ class _Run:
         ways["a quasi-identifier was renamed"] = (
             f"ALTER TABLE {relation} RENAME COLUMN {quote(first)} TO renamed_away"
         )
-        what = self.rng.choice(sorted(ways))
-        if what.startswith("a kept") and not any(
-            row[texts[0]] is not None for row in oracle.read_rows(self.there, output)
+        change = self.rng.choice(sorted(ways))
+        if change.startswith("a kept") and not any(
+            row[texts[0]] is not None for row in oracle.read_rows(self.sink, output)
         ):
             return
         assert first in names
-        self.there.execute(ways[what])
+        self.sink.execute(ways[change])
         door = self.rng.choice(sorted({"command", self.case.door} - {"python"}))
         if self.target is not None and door == "sql":
             return
-        found = doors.verify(self.there, door, case.arguments["output"])
-        if found.ok:
-            self.result.add("tampered", [f"verify passed: {what}"])
-        elif found.code == doors.UNEXPECTED or (found.sqlstate or "").startswith("XX"):
-            self.result.add("tampered", [f"unexpected from verify: {what}"])
+        verdict = doors.verify(self.sink, door, case.arguments["output"])
+        if verdict.ok:
+            self.result.add("tampered", [f"verify passed: {change}"])
+        elif verdict.code == doors.UNEXPECTED or (verdict.sqlstate or "").startswith("XX"):
+            self.result.add("tampered", [f"unexpected from verify: {change}"])
 
 
 def refusal_findings(outcome: Outcome, door: str, must: set[str], may: set[str]) -> list[str]:
-    """What is wrong with a refusal: its code, exit code and SQLSTATE, and whether it was due."""
-    known = documented_errors()
+    """Check a refusal: its code, exit code and SQLSTATE, and whether it was expected."""
+    documented = documented_errors()
     allowed = must or may
     if door == "sql":
-        states = {known[code][1] for code in allowed if code in known}
-        if outcome.sqlstate not in {sqlstate for _, sqlstate in known.values()}:
-            return [f"SQLSTATE {outcome.sqlstate} is not documented ({_place(outcome)})"]
+        states = {documented[code][1] for code in allowed if code in documented}
+        if outcome.sqlstate not in {sqlstate for _, sqlstate in documented.values()}:
+            return [f"SQLSTATE {outcome.sqlstate} is not documented ({first_line(outcome)})"]
         return [] if outcome.sqlstate in states | _also(must, may) else [_undue(outcome, allowed)]
-    if outcome.code not in known:
-        return [f"error {outcome.code} is not documented ({_place(outcome)})"]
-    exit_code, sqlstate = known[outcome.code]
-    found = []
+    if outcome.code not in documented:
+        return [f"error {outcome.code} is not documented ({first_line(outcome)})"]
+    exit_code, sqlstate = documented[outcome.code]
+    findings = []
     if outcome.exit_code != exit_code or outcome.sqlstate not in (None, sqlstate):
-        found.append(f"{outcome.code}: exit code or SQLSTATE are not those documented")
+        findings.append(f"{outcome.code}: exit code or SQLSTATE are not those documented")
     if outcome.code not in must | may:
-        found.append(_undue(outcome, allowed))
-    return found
+        findings.append(_undue(outcome, allowed))
+    return findings
 
 
 def _also(must: set[str], may: set[str]) -> set[str]:
-    known = documented_errors()
-    return {known[code][1] for code in must | may if code in known}
+    documented = documented_errors()
+    return {documented[code][1] for code in must | may if code in documented}
 
 
 def _undue(outcome: Outcome, allowed: set[str]) -> str:
-    wanted = " or ".join(sorted(allowed)) or "a release"
-    return f"{outcome.code or outcome.sqlstate} where {wanted} was due ({_place(outcome)})"
+    expected_codes = " or ".join(sorted(allowed)) or "a release"
+    return (
+        f"{outcome.code or outcome.sqlstate} where {expected_codes} was due ({first_line(outcome)})"
+    )
 
 
-def _place(outcome: Outcome) -> str:
-    """The first line of what was said, which holds no value, or a leak is found as well."""
-    lines = [line for line in outcome.said.splitlines() if line.strip(" {}[],")]
-    told = [line for line in lines if '"message"' in line] or lines
-    return told[0].strip()[:200] if told else "nothing was said"
+def first_line(outcome: Outcome) -> str:
+    """The first line of the messages; if it contains a value, the leak is reported as well."""
+    lines = [line for line in outcome.messages.splitlines() if line.strip(" {}[],")]
+    messages = [line for line in lines if '"message"' in line] or lines
+    return messages[0].strip()[:200] if messages else "nothing was said"
 
 
 def changes(before: list[Snapshot], after: list[Snapshot]) -> list[str]:
-    """What a run that failed left or changed; that it failed may be recorded."""
-    found = []
+    """Report what a failed run left or changed; its own record is allowed."""
+    findings = []
     for old, new in zip(before, after, strict=True):
-        found += [f"left behind: {text}" for text in old.differences(new, ignore=RUNS)]
-    return found[:3]
+        findings += [f"left behind: {text}" for text in old.differences(new, ignore=RUNS)]
+    return findings[:3]

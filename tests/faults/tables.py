@@ -1,4 +1,4 @@
-"""Random tables: columns of all types, nasty names, NULLs, duplicates, all from one ``Random``."""
+"""Random tables from one ``Random``: all column types, nasty names, NULLs, duplicates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-# Found in a message or log, this tells a value of a column. Random identifiers and fractions have
+# A match in a message or log reveals a value of a column. Random identifiers and fractions contain
 # such digits by chance, after other digits, a point, a dash or a letter.
 MARKS = re.compile(r"qzmark|(?<![\w.-])-?73173\d*|1737-07", re.IGNORECASE)
 
 NUMBERS = ("integer", "decimal", "float", "date", "timestamp")
 CATEGORIES = ("enum", "text", "boolean", "uuid")
 
-# What other integers hold is as if they had 32 bits.
+# Other integers hold values of 32 bits.
 LIMITS: dict[str, tuple[int, int]] = {
     "TINYINT": (-128, 127), "SMALLINT": (-32768, 32767), "UINTEGER": (0, 2**32 - 1),
     "UBIGINT": (0, 2**64 - 1), "HUGEINT": (-(2**100), 2**100),
@@ -31,7 +31,7 @@ NASTY = (
     "$1", "?", "--", "a;b", "back\\slash", "a,b", "null", "NULL", "count(*)", "user", "a=b", "*",
     "v0", "q0", "code", "xmin_", "value", "table", "группа", "名前", "e\u0301", "size", "d0", "t",
 )  # fmt: skip
-# PostgreSQL has them as columns of the system's in every table; elsewhere they are ordinary names.
+# PostgreSQL has system columns with these names in every table; elsewhere they are ordinary.
 SYSTEM_NAMES = ("ctid", "xmin", "tableoid", "cmax")
 
 TYPES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -83,10 +83,10 @@ OTHER_VALUES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column and its values as text, as every database reads them; None is NULL.
+    """A column and its values as text that every database can parse; None is NULL.
 
-    ``levels`` are all values that a category may take, in the order of an enum. ``extreme`` marks
-    values at the ends of a type, which may be refused.
+    ``levels`` are the possible values of a category, in the order of an enum. ``extreme`` marks
+    values at the limits of a type, which may be refused.
     """
 
     name: str
@@ -98,14 +98,14 @@ class Column:
     setup: tuple[str, ...] = ()
 
     def holes(self, rng: Random, share: float) -> Column:
-        """The column with about this share of its values NULL, at least one."""
+        """Replace about this share of the values by NULL, at least one."""
         if not self.values:
             return self
-        one = rng.randrange(len(self.values))
+        hole = rng.randrange(len(self.values))
         return replace(
             self,
             values=tuple(
-                None if i == one or rng.random() < share else value
+                None if i == hole or rng.random() < share else value
                 for i, value in enumerate(self.values)
             ),
         )
@@ -113,17 +113,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, and what is read of it: itself, or a view of it."""
+    """A table, and the relation that is read: the table itself, or a view of it."""
 
     schema: str
     name: str
     columns: tuple[Column, ...]
     shape: str = "plain"
-    """``plain``, ``key``, ``view``, ``partitioned`` or ``dropped`` (a column was)."""
+    """``plain``, ``key``, ``view``, ``partitioned`` or ``dropped`` (a column was dropped)."""
     unique: str | None = None
-    """The name of a column that tells every row from every other."""
+    """The name of a column with unique values."""
     more: tuple[str, ...] = field(default=())
-    """Statements that make what goes with it, such as a hierarchy's table."""
+    """Statements that create related objects, such as a hierarchy's table."""
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -142,7 +142,7 @@ def literal(value: str | None) -> str:
 
 
 class Names:
-    """Names that differ from one another in every database, whatever it makes of their case."""
+    """Names that stay distinct in every database, however it folds case."""
 
     def __init__(self, rng: Random, database: str) -> None:
         self._rng = rng
@@ -164,14 +164,14 @@ class Names:
 def random_column(
     rng: Random, database: str, name: str, family: str, n: int, few: bool = False
 ) -> Column:
-    """A column of n values without NULL; ``few`` different ones, where a stratum is wanted."""
+    """A column of n values without NULL; ``few`` distinct ones if it is to define strata."""
     sql_type = rng.choice(TYPES[database][family])
     setup: tuple[str, ...] = ()
     if family in ("enum", "text"):
         return _category(rng, database, name, family, sql_type, n, few)
     if family == "other":
-        made = _other(rng, database, sql_type)
-        return Column(name, family, sql_type, tuple(rng.choice(made) for _ in range(n)))
+        candidates = _other(rng, database, sql_type)
+        return Column(name, family, sql_type, tuple(rng.choice(candidates) for _ in range(n)))
     if sql_type.startswith("DOMAIN "):
         base, sql_type = sql_type[7:], f"app.{quote('domain of ' + name[:10])}"
         setup = (f"CREATE DOMAIN {sql_type} AS {base} CHECK (VALUE > -1000000000)",)
@@ -204,12 +204,15 @@ def entity_column(rng: Random, database: str, name: str, n: int) -> Column:
     persons = max(1, n // rng.choice((1, 2, 3)))
     if family == "integer":
         kind = {"postgresql": "bigint", "duckdb": "BIGINT", "sqlite": "INTEGER"}[database]
-        known = [str(7317300 + i) for i in range(persons)]
+        persons_values = [str(7317300 + i) for i in range(persons)]
     elif family == "uuid":
-        kind, known = TYPES[database]["uuid"][0], [_uuid(rng) for _ in range(persons)]
+        kind, persons_values = TYPES[database]["uuid"][0], [_uuid(rng) for _ in range(persons)]
     else:
-        kind, known = TYPES[database]["text"][0], [f"qzmark person {i}" for i in range(persons)]
-    return Column(name, family, kind, tuple(rng.choice(known) for _ in range(n)))
+        kind, persons_values = (
+            TYPES[database]["text"][0],
+            [f"qzmark person {i}" for i in range(persons)],
+        )
+    return Column(name, family, kind, tuple(rng.choice(persons_values) for _ in range(n)))
 
 
 def _category(
@@ -261,11 +264,11 @@ def _integer(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
 
 
 def _decimal(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
-    whole = sql_type.endswith(",0)")
-    digits = 0 if whole else rng.choice((0, 1, 2))
-    top = rng.choice((9, 9999, 731739) if not whole else (9, 9999))
+    is_whole = sql_type.endswith(",0)")
+    digits = 0 if is_whole else rng.choice((0, 1, 2))
+    top = rng.choice((9, 9999, 731739) if not is_whole else (9, 9999))
     if not sql_type.endswith(")") and rng.random() < 0.5:
-        # Without a scale each value has its own.
+        # Without a declared scale each value has its own.
         return lambda: str(Decimal(rng.randint(-top, top)).scaleb(-rng.choice((0, 1, 2, 3))))
     return lambda: str(Decimal(rng.randint(-top, top)).scaleb(-digits))
 
@@ -290,12 +293,12 @@ def _date(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
 
 def _timestamp(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
     start = rng.choice((datetime(1737, 7, 1), datetime(1999, 3, 1), datetime(2024, 3, 30)))
-    whole = rng.random() < 0.5 or sql_type.endswith(("(0)", "_S"))
+    is_whole = rng.random() < 0.5 or sql_type.endswith(("(0)", "_S"))
     span = rng.choice((3600, 86400 * 40, 86400 * 9000))
 
     def draw() -> str:
         moment = start + timedelta(seconds=rng.randint(0, span))
-        if not whole:
+        if not is_whole:
             moment += timedelta(milliseconds=rng.randint(0, 999))
         return moment.isoformat(sep=" ")
 
@@ -323,8 +326,8 @@ _FAMILIES: dict[str, Callable[[Random, str, str], Callable[[], str]]] = {
 
 def _other(rng: Random, database: str, sql_type: str) -> Sequence[str]:
     key = sql_type.lower().replace("jsonb", "json")
-    found = OTHER_VALUES["array" if key.endswith("[]") else key]
-    return found[database] if isinstance(found, dict) else found
+    values = OTHER_VALUES["array" if key.endswith("[]") else key]
+    return values[database] if isinstance(values, dict) else values
 
 
 def _extremes(database: str, family: str, sql_type: str) -> tuple[str, ...]:

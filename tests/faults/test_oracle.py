@@ -1,4 +1,4 @@
-"""The campaign's own generator and oracle: a release that is broken by hand is found out."""
+"""Tests of the campaign's generator and oracle: the oracle detects releases broken by hand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from tests.faults import doors, expected, oracle
 from tests.faults.__main__ import chosen_tasks, main
+from tests.faults.backends import Backend, DuckdbBackend, SqliteBackend
 from tests.faults.campaign import Tally, Task
 from tests.faults.cases import GENERALIZING, POINTS, Case, random_case
 from tests.faults.levels import Persons, keeps, level
-from tests.faults.places import DuckdbPlace, Place, SqlitePlace
 from tests.faults.scenario import changes, refusal_findings
 from tests.faults.tables import Column, Table
 
@@ -31,7 +31,7 @@ def _case(kind: str, **arguments: Any) -> Case:
         Column("ill", "text", text, tuple(f"qzmark {i % 3}" for i in range(N))),
         Column("person", "integer", "INTEGER", tuple(str(i // 2) for i in range(N))),
     )
-    given = {
+    defaults = {
         "k": 4,
         "method": "mdav",
         "quasi_identifiers": ["age", "size"],
@@ -42,26 +42,28 @@ def _case(kind: str, **arguments: Any) -> Case:
         "output_kind": "table",
     }
     table = Table("app", "people", columns, "plain", "uid")
-    return Case(1, 1, kind, "python", None, table, given | arguments)
+    return Case(1, 1, kind, "python", None, table, defaults | arguments)
 
 
 @pytest.fixture(params=["duckdb", "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    made: Place = DuckdbPlace(tmp_path) if request.param == "duckdb" else SqlitePlace(tmp_path)
-    return made
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    backend: Backend = (
+        DuckdbBackend(tmp_path) if request.param == "duckdb" else SqliteBackend(tmp_path)
+    )
+    return backend
 
 
-def publish(place: Place, **arguments: Any) -> Callable[[], list[str]]:
-    """Make a release; what is given back asks the oracle of it."""
-    case = _case(place.kind, **arguments)
-    place.load(case.table)
-    original = oracle.read_rows(place, ("app", "people"))
-    outcome = doors.by_python(place, "app.people", case.arguments)
-    assert outcome.ok, outcome.said
+def publish(backend: Backend, **arguments: Any) -> Callable[[], list[str]]:
+    """Make a release; the returned function asks the oracle about it."""
+    case = _case(backend.kind, **arguments)
+    backend.load(case.table)
+    original = oracle.read_rows(backend, ("app", "people"))
+    outcome = doors.by_python(backend, "app.people", case.arguments)
+    assert outcome.ok, outcome.messages
 
     def findings() -> list[str]:
-        rows = oracle.read_rows(place, ("release", "people"))
-        return oracle.check(oracle.Published(case, place, place, rows, original, outcome))
+        rows = oracle.read_rows(backend, ("release", "people"))
+        return oracle.check(oracle.Published(case, backend, backend, rows, original, outcome))
 
     return findings
 
@@ -76,26 +78,26 @@ BREAKS = {
 }
 
 
-def test_a_broken_release_is_found_out(place: Place) -> None:
-    findings = publish(place)
+def test_a_broken_release_is_detected(backend: Backend) -> None:
+    findings = publish(backend)
     assert findings() == []
     names = {
-        "r": place.relation("release", "people"),
-        "ledger": place.relation("dbanon", "release"),
+        "r": backend.relation("release", "people"),
+        "ledger": backend.relation("dbanon", "release"),
     }
-    assert isinstance(place, (DuckdbPlace, SqlitePlace))
-    whole = place.path.read_bytes()
-    for what, statement in BREAKS.items():
-        place.execute(statement.format(**names))
-        assert what in {text.partition(":")[0] for text in findings()}
-        place.path.write_bytes(whole)
+    assert isinstance(backend, (DuckdbBackend, SqliteBackend))
+    original = backend.path.read_bytes()
+    for check, statement in BREAKS.items():
+        backend.execute(statement.format(**names))
+        assert check in {text.partition(":")[0] for text in findings()}
+        backend.path.write_bytes(original)
     assert findings() == []
 
 
-def test_rows_in_the_order_of_the_source_are_found_out(place: Place) -> None:
-    findings = publish(place)
-    relation = place.relation("release", "people")
-    place.execute(
+def test_rows_in_the_order_of_the_source_are_detected(backend: Backend) -> None:
+    findings = publish(backend)
+    relation = backend.relation("release", "people")
+    backend.execute(
         f"CREATE TABLE held AS SELECT * FROM {relation}",
         f"DELETE FROM {relation}",
         f"INSERT INTO {relation} SELECT * FROM held ORDER BY uid",
@@ -103,35 +105,35 @@ def test_rows_in_the_order_of_the_source_are_found_out(place: Place) -> None:
     assert "order" in {text.partition(":")[0] for text in findings()}
 
 
-def test_persons_and_models_are_counted(place: Place) -> None:
+def test_persons_and_models_are_counted(backend: Backend) -> None:
     models = [{"kind": "distinct_l", "attribute": "ill", "level": 2}]
-    findings = publish(place, entity="person", models=models, method="gaa_cp")
+    findings = publish(backend, entity="person", models=models, method="gaa_cp")
     assert findings() == []
-    place.execute(f"UPDATE {place.relation('release', 'people')} SET ill = 'qzmark 0'")
+    backend.execute(f"UPDATE {backend.relation('release', 'people')} SET ill = 'qzmark 0'")
     assert {"kept", "model"} <= {text.partition(":")[0] for text in findings()}
 
 
-def test_too_few_persons_are_found_out(place: Place) -> None:
-    """Classes of four rows hold fewer than four persons, who have two rows each."""
-    findings = publish(place, method="mondrian", k=2, entity="person")
+def test_too_few_persons_are_detected(backend: Backend) -> None:
+    """A class of four rows has fewer than four persons if each has two rows."""
+    findings = publish(backend, method="mondrian", k=2, entity="person")
     assert findings() == []
-    half = "uid / 2" if place.kind == "sqlite" else "uid // 2"
-    place.execute(f"UPDATE {place.relation('release', 'people')} SET age = {half}, size = 0")
+    half = "uid / 2" if backend.kind == "sqlite" else "uid // 2"
+    backend.execute(f"UPDATE {backend.relation('release', 'people')} SET age = {half}, size = 0")
     assert "entity" in {text.partition(":")[0] for text in findings()}
 
 
-def test_what_a_refusal_leaves_is_found(place: Place) -> None:
-    publish(place)
-    before = place.snapshot()
-    assert changes([before], [place.snapshot()]) == []
-    place.execute("CREATE TABLE staging (a INTEGER)")
-    with_it = place.snapshot()
+def test_leftovers_of_a_refusal_are_detected(backend: Backend) -> None:
+    publish(backend)
+    before = backend.snapshot()
+    assert changes([before], [backend.snapshot()]) == []
+    backend.execute("CREATE TABLE staging (a INTEGER)")
+    with_it = backend.snapshot()
     assert any("staging" in text for text in changes([before], [with_it]))
-    place.execute("INSERT INTO staging VALUES (1)")
-    assert any("rows of" in text for text in changes([with_it], [place.snapshot()]))
+    backend.execute("INSERT INTO staging VALUES (1)")
+    assert any("rows of" in text for text in changes([with_it], [backend.snapshot()]))
 
 
-def test_refusals_are_due_or_not() -> None:
+def test_unexpected_refusals_are_reported() -> None:
     case = _case("duckdb", k=61)
     rows = [
         dict(zip([c.name for c in case.table.columns], row, strict=True))
@@ -150,10 +152,10 @@ def test_refusals_are_due_or_not() -> None:
 
 def test_levels_by_hand() -> None:
     """Two classes of four values: 3, 1, 0, 0 and 1, 1, 1, 1."""
-    one, two = Persons(4, {"a": 3, "b": 1}), Persons(4, {"a": 1, "b": 1, "c": 1, "d": 1})
-    whole = Persons.all_of([one, two])
+    first, two = Persons(4, {"a": 3, "b": 1}), Persons(4, {"a": 1, "b": 1, "c": 1, "d": 1})
+    everyone = Persons.all_of([first, two])
     levels = {
-        kind: level({"kind": kind, "l": 2}, one, whole)
+        kind: level({"kind": kind, "l": 2}, first, everyone)
         for kind in ("distinct_l", "recursive_cl", "alpha_k", "t_closeness", "beta_likeness")
     }
     assert levels == {
@@ -164,32 +166,34 @@ def test_levels_by_hand() -> None:
         "beta_likeness": 0.5,
     }
     ordered = {"kind": "t_closeness", "distance": "ordered", "level": 5 / 24}
-    assert level(ordered, one, whole) == pytest.approx(5 / 24)
+    assert level(ordered, first, everyone) == pytest.approx(5 / 24)
     assert keeps(ordered, 5 / 24, 1e-9)
-    assert not keeps({"kind": "entropy_l", "level": 3}, level({"kind": "entropy_l"}, one, whole), 0)
-    # Of what it holds, "a" is 3/4 beside 1/2 of all, "b" as much as there.
-    assert level({"kind": "delta_disclosure"}, one, whole) == pytest.approx(log(1.5))
-    assert level({"kind": "entropy_l"}, two, whole) == pytest.approx(4)
+    assert not keeps(
+        {"kind": "entropy_l", "level": 3}, level({"kind": "entropy_l"}, first, everyone), 0
+    )
+    # In the class "a" is 3/4, in the table 1/2; "b" has the same ratio.
+    assert level({"kind": "delta_disclosure"}, first, everyone) == pytest.approx(log(1.5))
+    assert level({"kind": "entropy_l"}, two, everyone) == pytest.approx(4)
 
 
 def test_levels_in_persons_by_hand() -> None:
-    """Three have the flu, one a cough, asthma and gastritis: docs/guarantees.md."""
-    held = [(0, "flu"), (1, "flu"), (2, "flu"), (3, "cough"), (3, "asthma"), (3, "gastritis")]
+    """Three persons have the flu; one has a cough, asthma and gastritis: docs/guarantees.md."""
+    pairs = [(0, "flu"), (1, "flu"), (2, "flu"), (3, "cough"), (3, "asthma"), (3, "gastritis")]
     levels = {
-        kind: level({"kind": kind, "l": 2}, Persons.of(held), Persons.of(held))
+        kind: level({"kind": kind, "l": 2}, Persons.of(pairs), Persons.of(pairs))
         for kind in ("distinct_l", "recursive_cl", "alpha_k", "entropy_l")
     }
     assert levels.pop("entropy_l") == pytest.approx(1.75, abs=0.005)
     assert levels == {"distinct_l": 2, "recursive_cl": 3, "alpha_k": 0.75}
-    # Everybody has both in the class, and half of them in the table: half moves to having none.
+    # In the class everyone has both values, in the table half do: half the mass moves to no value.
     both, half = [(0, "a"), (0, "b")], [(0, "a"), (0, "b"), (1, "a")]
     for distance in ("equal", "ordered"):
         model = {"kind": "t_closeness", "distance": distance}
         assert level(model, Persons.of(both), Persons.of(half)) == pytest.approx(0.5)
 
 
-def test_models_are_due_in_persons() -> None:
-    """Each of 30 persons has two of three illnesses, which a third of the rows have each."""
+def test_models_count_persons() -> None:
+    """Each of 30 persons has two of three illnesses; each illness is a third of the rows."""
     models = [{"kind": "alpha_k", "attribute": "ill", "level": 0.5}]
     case = _case("duckdb", models=models)
     names = [column.name for column in case.table.columns]
@@ -200,14 +204,14 @@ def test_models_are_due_in_persons() -> None:
     assert "model_infeasible" in expected.due(of_persons, rows)[0]
 
 
-def test_cases_come_from_seed_and_number_alone() -> None:
+def test_seed_and_number_determine_a_case() -> None:
     assert random_case(5, 3) == random_case(5, 3)
     assert random_case(5, 3) != random_case(6, 3)
     methods = {random_case(1, number).arguments["method"] for number in range(300)}
     assert methods == {*POINTS, *GENERALIZING}
 
 
-def test_every_method_of_the_registry_is_drawn() -> None:
+def test_every_registered_method_is_sampled() -> None:
     from dbanon.methods import METHODS
 
     assert {*POINTS, *GENERALIZING} == set(METHODS)
@@ -232,7 +236,7 @@ def test_help_runs_no_campaign(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FAULTS_SEED" in capsys.readouterr().out
 
 
-def test_a_row_that_is_withheld_needs_no_person() -> None:
+def test_a_withheld_row_needs_no_person() -> None:
     case = _case("duckdb", entity="person", nulls="suppress", max_suppression=1.0)
     names = [column.name for column in case.table.columns]
     values = zip(*(column.values for column in case.table.columns), strict=True)

@@ -18,7 +18,7 @@ from tests.postgres_server import throwaway_server
 
 
 @contextmanager
-def _place(needs_server: bool) -> Iterator[Open]:
+def _environment(needs_server: bool) -> Iterator[Open]:
     folder = Path(tempfile.mkdtemp(prefix="dbanon-golden-"))
     folder.chmod(0o755)
     try:
@@ -41,32 +41,39 @@ def main() -> int:
     parser.add_argument("what", choices=["record", "diff", "show"])
     parser.add_argument("--door", action="append", choices=DOORS)
     parser.add_argument("--case", default="", help="only cases whose name has this text")
-    given = parser.parse_args()
-    doors = given.door or list(DOORS)
+    parsed = parser.parse_args()
+    doors = parsed.door or list(DOORS)
     different = 0
-    with _place(not IN_POSTGRESQL.isdisjoint(doors)) as place:
+    with _environment(not IN_POSTGRESQL.isdisjoint(doors)) as environment:
         for name in doors:
-            with opened(name, place) as door:
-                answers = {c: a for c, a in door.answers() if given.case in c}
-            if given.what == "show":
+            with opened(name, environment) as door:
+                answers = {c: a for c, a in door.answers() if parsed.case in c}
+            if parsed.what == "show":
                 print(
                     json.dumps(
-                        {c: records.masked_answer(a, place.folders) for c, a in answers.items()},
+                        {
+                            c: records.masked_answer(a, environment.folders)
+                            for c, a in answers.items()
+                        },
                         indent=1,
                         ensure_ascii=False,
                         default=str,
                     )
                 )
                 continue
-            cases = {c: records.recorded(a, place.folders) for c, a in answers.items()}
-            if given.what == "record":
+            cases = {c: records.recorded(a, environment.folders) for c, a in answers.items()}
+            if parsed.what == "record":
                 path = records.save(name, cases)
                 print(f"{name}: {len(cases)} cases, {path.stat().st_size // 1024} KB")
                 continue
-            before = {c: k for c, k in records.load(name).items() if given.case in c}
-            found = list(records.differences(name, before, cases))
-            different += len(found)
-            print("\n".join([*found, f"{name}: {len(cases)} cases, {len(found)} differences"]))
+            before = {c: k for c, k in records.load(name).items() if parsed.case in c}
+            differences = list(records.differences(name, before, cases))
+            different += len(differences)
+            print(
+                "\n".join(
+                    [*differences, f"{name}: {len(cases)} cases, {len(differences)} differences"]
+                )
+            )
     return 1 if different else 0
 
 

@@ -1,7 +1,7 @@
-"""Methods and options that no record knows yet: the test leaves them out.
+"""Methods and options that no record contains yet: the test leaves them out.
 
-What was there has to answer as it did, and an addition changes none of it. ``python -m
-tests.golden diff`` shows additions, and ``record`` records them with all else.
+Existing results must stay the same when something is added. ``python -m tests.golden diff`` shows
+additions, and ``record`` records them.
 """
 
 from __future__ import annotations
@@ -21,43 +21,45 @@ _COMMAND = "anonymize"
 
 
 class Additions:
-    """What was added since the doors were recorded."""
+    """Methods and options added since the interfaces were recorded."""
 
     @cached_property
     def methods(self) -> frozenset[str]:
-        """Names of methods; the record of arrays has a case for each that it knows."""
+        """Names of methods; the record of arrays has a case for each."""
         recorded = {case.partition(" ")[2] for case in records.load("arrays")}
         return frozenset(dbanon.METHODS) - recorded
 
     @cached_property
     def options(self) -> frozenset[str]:
-        """Names of options; the record of commands has a field for each that it knows."""
+        """Names of options; the record of commands has a field for each."""
         recorded = records.load("cli")[f"dbanon {_COMMAND}"]
         current = {str(parameter.name) for parameter in COMMAND.commands[_COMMAND].params}
         return frozenset(current) - set(recorded)
 
     def cases(self, cases: Mapping[str, Any]) -> dict[str, Any]:
-        """The cases but those of a method that was added."""
-        return {case: given for case, given in cases.items() if not self._is_of_method(case)}
+        """The cases without those of an added method."""
+        return {
+            case: arguments for case, arguments in cases.items() if not self._is_of_method(case)
+        }
 
     def answer(self, case: str, answer: Answer) -> Answer:
-        """The answer without options that were added, where they have their defaults.
+        """The result without added options at their defaults.
 
-        A backend of PostgreSQL has lists of its own of methods.
+        A PostgreSQL backend has its own lists of methods.
         """
-        found = {field: self._without_options(field, value) for field, value in answer.items()}
-        if isinstance(hint := found.get("refused.hint"), str):
+        fields = {field: self._without_options(field, value) for field, value in answer.items()}
+        if isinstance(hint := fields.get("refused.hint"), str):
             for method in self.methods:
                 hint = hint.replace(f", {method}", "")
-            found["refused.hint"] = hint
+            fields["refused.hint"] = hint
         if case.startswith("dbanon "):
             for option in self.options:
-                found.pop(option, None)
-        return found
+                fields.pop(option, None)
+        return fields
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """No list of methods has those that were added."""
+        """Remove added methods from all lists of methods."""
         recorded = {n: m for n, m in dbanon.METHODS.items() if n not in self.methods}
         with mock.patch.dict(dbanon.METHODS, recorded, clear=True):
             yield
@@ -66,14 +68,14 @@ class Additions:
         return bool(self.methods & set(re.findall(r"\w+", case)))
 
     def _without_options(self, field: str, value: Any) -> Any:
-        """Arguments of a release are a mapping, or one for each row of the ledger.
+        """A release's arguments are a mapping, or one for each ledger row.
 
         Manuals of SQL functions have a line for each option.
         """
         if field == "comment" and isinstance(value, str):
             lines = value.split("\n")
             return "\n".join(
-                one for one in lines if one.partition(":")[0].strip() not in self.options
+                line for line in lines if line.partition(":")[0].strip() not in self.options
             )
         if not field.endswith("arguments") or not self.options:
             return value

@@ -1,4 +1,4 @@
-"""The doors in one form: each asks its cases, and gives each answer as flat plain values."""
+"""The interfaces in a common form: each runs its cases and returns flat plain values."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ from psycopg.types.json import Jsonb
 import dbanon
 from tests.golden import tables
 from tests.golden.cases import TREES, Arguments, all_cases
-from tests.golden.doors import Answer, asked, with_models
+from tests.golden.doors import Answer, answer_of, with_models
 from tests.postgres_server import conninfo
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
 
 OUTPUT = "release.people"
-# Of jobs of files; and the arguments once more, with what differs from server to server.
+# Only used by jobs of files; and a copy of the arguments with server-dependent values.
 _NOT_COMPARED = ("job", "source_types", "fingerprint", "source_counts", "request")
 _LEDGER = ("release", "release_column", "run")
 
 
 class Door(ABC):
-    """A door with the tables of ``tables`` behind it."""
+    """An interface with the tables of ``tables``."""
 
     name: ClassVar[str]
-    # Arguments that the door has no word for: cases with them are not asked.
+    # Arguments that the interface lacks: cases with them are skipped.
     without: ClassVar[frozenset[str]] = frozenset()
 
     def cases(self) -> dict[str, Arguments]:
-        """The cases that this door can be asked."""
+        """The cases that this interface supports."""
         return {
-            name: given for name, given in all_cases().items() if self.without.isdisjoint(given)
+            name: arguments
+            for name, arguments in all_cases().items()
+            if self.without.isdisjoint(arguments)
         }
 
     def answers(self) -> Iterator[tuple[str, Answer]]:
-        """Each case with its answer."""
-        for name, given in self.cases().items():
-            yield name, self.answer(given)
+        """Each case with its result."""
+        for name, arguments in self.cases().items():
+            yield name, self.answer(arguments)
 
     @abstractmethod
-    def answer(self, given: Arguments) -> Answer: ...
+    def answer(self, arguments: Arguments) -> Answer: ...
 
 
 def load(database: Database) -> None:
-    """Make the tables, and store a hierarchy by name."""
+    """Create the tables, and store a hierarchy by name."""
     columns = {name: database.types[kind] for name, kind in tables.COLUMNS.items()}
     database.load("people", columns, tables.rows())
-    # The first case finds what the others do: a report says so where its schema was created.
+    # Give the first case the same state as the others: a report says if it created the schema.
     database.make_schema("release")
     text = database.types["text"]
     database.load("ref.town", {"child": text, "parent": text}, tables.town_edges())
@@ -60,7 +62,7 @@ def load(database: Database) -> None:
 
 
 def clear(database: Database) -> None:
-    """Drop what a case wrote, and forget it."""
+    """Drop everything that a case wrote."""
     if isinstance(database, SqliteDatabase):
         for kind in ("view", "table"):
             names = database.rows(
@@ -76,14 +78,14 @@ def clear(database: Database) -> None:
 
 
 def ledger_tables(database: Database) -> list[str]:
-    """The ledger's tables that there are, but for hierarchies and the revision."""
-    found = {name for _, name in database.relations()}
+    """The existing tables of the ledger, except hierarchies and the revision."""
+    relations = {name for _, name in database.relations()}
     prefix = "dbanon_" if isinstance(database, SqliteDatabase) else ""
-    return [table for table in _LEDGER if prefix + table in found]
+    return [table for table in _LEDGER if prefix + table in relations]
 
 
 def columns_of(database: Database, table: str) -> list[str]:
-    """The names of the columns of a ledger's table."""
+    """The column names of a ledger table."""
     if isinstance(database, SqliteDatabase):
         query = f"SELECT name FROM pragma_table_info('dbanon_{table}') ORDER BY cid"
     else:
@@ -95,23 +97,23 @@ def columns_of(database: Database, table: str) -> list[str]:
 
 
 def written(database: Database) -> Answer:
-    """The released rows as a multiset, and the rows of the ledger by column."""
+    """The released rows as a multiset, and the ledger's rows by column."""
     rows = database.rows(f"SELECT * FROM {database.relation(OUTPUT)}")
     answer: Answer = {"released": sorted(repr(row) for row in rows)}
-    # Identifiers are by chance: releases come in the order in which they were made.
-    made = database.rows(
+    # Identifiers are random: sort releases by the order of their creation.
+    releases = database.rows(
         f"SELECT release_id FROM {database.ledger()} ORDER BY CAST(created_at AS VARCHAR)"
     )
-    ranks = {str(release): rank for rank, (release,) in enumerate(made)}
+    ranks = {str(release): rank for rank, (release,) in enumerate(releases)}
     for table in ledger_tables(database):
         names = columns_of(database, table)
-        found = [dict(zip(names, row, strict=True)) for row in database.ledger_rows(table)]
-        found.sort(
+        entries = [dict(zip(names, row, strict=True)) for row in database.ledger_rows(table)]
+        entries.sort(
             key=lambda row: (ranks.get(str(row["release_id"]), -1), int(row.get("position") or 0))
         )
-        # No case is a job of a file, of whose runs alone some say anything: test_job_*.py.
+        # Only runs of job files use these; test_job_*.py covers them.
         for name in (name for name in names if name not in _NOT_COMPARED):
-            answer[f"{table}.{name}"] = [_plain(row[name]) for row in found]
+            answer[f"{table}.{name}"] = [_plain(row[name]) for row in entries]
     return answer
 
 
@@ -138,14 +140,14 @@ class Client(Door):
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def answer(self, given: Arguments) -> Answer:
+    def answer(self, arguments: Arguments) -> Answer:
         def work() -> Answer:
-            call = {"table": "people", "output": OUTPUT} | with_models(given)
+            call = {"table": "people", "output": OUTPUT} | with_models(arguments)
             report = dbanon.anonymize(self.database.url, **call)
             return report_of(report) | written(self.database)
 
         try:
-            return asked(work)
+            return answer_of(work)
         finally:
             clear(self.database)
 
@@ -155,7 +157,7 @@ class Duckdb(Client):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(DuckdbDatabase(folder / "golden.duckdb"))
-        # A file that is open already opens in a tenth of the time.
+        # Opening a file again takes a tenth of the time while it is open elsewhere.
         self.held = duckdb.connect(str(folder / "golden.duckdb"))
         load(self.database)
 
@@ -180,28 +182,28 @@ _ARGUMENTS = ("entity", "keep", "sensitive", "hierarchies", "max_suppression", "
 
 
 class Backend:
-    """A connection to a database that has the functions, and what it is told by notices."""
+    """A connection to a database that has the functions, and the notices it received."""
 
     def __init__(self, url: str) -> None:
         self.notices: list[str] = []
         self.connection: psycopg.Connection[Any] = psycopg.connect(conninfo(url), autocommit=True)
         self.connection.add_notice_handler(
-            lambda told: self.notices.append(f"{told.severity} {told.message_primary}")
+            lambda notice: self.notices.append(f"{notice.severity} {notice.message_primary}")
         )
 
     def rows(self, query: sql.Composable, values: Sequence[Any]) -> list[Answer]:
-        """The rows by column, or the error as plain values in one."""
+        """The rows by column, or the error as plain values."""
         self.notices.clear()
         try:
             done = self.connection.execute(query, values)
         except psycopg.Error as error:
-            found = error.diag
+            diagnostics = error.diag
             return [
                 {
-                    "refused.sqlstate": found.sqlstate,
-                    "refused.message": found.message_primary,
-                    "refused.detail": found.message_detail,
-                    "refused.hint": found.message_hint,
+                    "refused.sqlstate": diagnostics.sqlstate,
+                    "refused.message": diagnostics.message_primary,
+                    "refused.detail": diagnostics.message_detail,
+                    "refused.hint": diagnostics.message_hint,
                 }
             ]
         names = [column.name for column in done.description or ()]
@@ -221,20 +223,20 @@ class SqlCall(Door):
         self.database = PostgresqlDatabase(url)
         self.backend = Backend(url)
 
-    def answer(self, given: Arguments) -> Answer:
-        arguments = {name: value for name, value in given.items() if name in _ARGUMENTS}
+    def answer(self, case: Arguments) -> Answer:
+        arguments = {name: value for name, value in case.items() if name in _ARGUMENTS}
         options = {
             name: value
-            for name, value in given.items()
+            for name, value in case.items()
             if name not in (*_ARGUMENTS, "method", "quasi_identifiers", "k", "options")
-        } | given.get("options", {})
+        } | case.get("options", {})
         call = {
-            "quasi_identifiers": given["quasi_identifiers"],
-            "k": given["k"],
+            "quasi_identifiers": case["quasi_identifiers"],
+            "k": case["k"],
             "options": Jsonb(options),
         } | {n: Jsonb(v) if n == "hierarchies" else v for n, v in arguments.items()}
         query = sql.SQL("SELECT * FROM dbanon.{}('public.people', 'release.people', {})").format(
-            sql.Identifier(given.get("method", "mdav")),
+            sql.Identifier(case.get("method", "mdav")),
             sql.SQL(", ").join(
                 sql.SQL("{} => {}").format(sql.Identifier(name), _placeholder(name))
                 for name in call
@@ -268,15 +270,22 @@ class Classes(Door):
     def __init__(self, url: str) -> None:
         self.backend = Backend(url)
 
-    def answer(self, given: Arguments) -> Answer:
+    def answer(self, arguments: Arguments) -> Answer:
         main = ("method", "quasi_identifiers", "k", "options")
-        options = {n: v for n, v in given.items() if n not in main} | given.get("options", {})
-        found = self.backend.rows(
-            sql.SQL("SELECT * FROM dbanon.classes('public.people', %s, %s::text[], %s, %s)"),
-            [given.get("method", "mdav"), given["quasi_identifiers"], given["k"], Jsonb(options)],
+        options = {n: v for n, v in arguments.items() if n not in main} | arguments.get(
+            "options", {}
         )
-        if found and "row_key" not in found[0]:
-            return found[0]
-        # Without a primary key the row's address is the key: the table is written once.
-        keys = [json.dumps(row["row_key"]) for row in found]
-        return {"labels": [row["class"] for row in found], "keys": keys}
+        rows = self.backend.rows(
+            sql.SQL("SELECT * FROM dbanon.classes('public.people', %s, %s::text[], %s, %s)"),
+            [
+                arguments.get("method", "mdav"),
+                arguments["quasi_identifiers"],
+                arguments["k"],
+                Jsonb(options),
+            ],
+        )
+        if rows and "row_key" not in rows[0]:
+            return rows[0]
+        # Without a primary key the row address is the key; the table is written only once.
+        keys = [json.dumps(row["row_key"]) for row in rows]
+        return {"labels": [row["class"] for row in rows], "keys": keys}

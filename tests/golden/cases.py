@@ -1,4 +1,4 @@
-"""What is asked: arguments as ``dbanon.anonymize`` has them, models as plain values."""
+"""The cases: arguments of ``dbanon.anonymize``, with models as plain values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TREES: Arguments = {
     "age": {"intervals": [5, 10, 20]},
 }
 
-# What differs from methods that put rows of numbers into classes. A method that is named nowhere
-# here is asked as one of those.
+# Methods that differ from those which group rows of numbers into classes. Methods without an entry
+# here are called like these.
 _MIXED_METHODS = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
 _OF_ONE_LINE = ("optimal_univariate", "individual_ranking")
-_OWN: dict[str, Arguments] = {
+_BY_METHOD: dict[str, Arguments] = {
     "optimal_univariate": {"quasi_identifiers": ["income"]},
     "individual_ranking": {"guarantee": "per_attribute"},
     "genetic": {"options": {"population": 10, "generations": 15}, "seed": 7},
@@ -31,16 +31,16 @@ _OWN: dict[str, Arguments] = {
 
 
 def of_method(method: str, recoding: str | None = None) -> Arguments:
-    """A call of this method on columns that it takes."""
+    """A call of this method with columns that it supports."""
     by_kind = recoding == "representative" and method not in _OF_ONE_LINE
     mixed = by_kind or (method in _MIXED_METHODS and recoding in (None, "generalization"))
-    given: Arguments = {"method": method, "k": 4}
-    given["quasi_identifiers"] = [*MIXED, "weight"] if by_kind else MIXED if mixed else NUMBERS
+    arguments: Arguments = {"method": method, "k": 4}
+    arguments["quasi_identifiers"] = [*MIXED, "weight"] if by_kind else MIXED if mixed else NUMBERS
     if mixed:
-        given["hierarchies"] = TREES
+        arguments["hierarchies"] = TREES
     if recoding is not None:
-        given["recoding"] = recoding
-    return given | _OWN.get(method, {})
+        arguments["recoding"] = recoding
+    return arguments | _BY_METHOD.get(method, {})
 
 
 def _model(kind: str, level: float, **more: Any) -> Arguments:
@@ -212,14 +212,14 @@ _REFUSED: dict[str, Arguments] = {
 
 
 def all_cases() -> dict[str, Arguments]:
-    """Every case by name, with all that is not the door's own."""
+    """All cases by name, except those of a single interface."""
     cases = {
         f"{method}/{recoding or 'own'}": of_method(method, recoding)
         for method in METHODS
         for recoding in (None, *RECODINGS)
     }
     more = _VARIANTS | _GENERALIZED | _PROTECTED
-    cases |= {f"with {name}": given for name, given in more.items()}
-    cases |= {f"refused {name}": given for name, given in _REFUSED.items()}
+    cases |= {f"with {name}": arguments for name, arguments in more.items()}
+    cases |= {f"refused {name}": arguments for name, arguments in _REFUSED.items()}
     base: Arguments = {"quasi_identifiers": NUMBERS, "k": 4}
-    return {name: base | given for name, given in cases.items()}
+    return {name: base | arguments for name, arguments in cases.items()}

@@ -1,4 +1,4 @@
-"""All that the golden test takes from dbanon: public names, and the command."""
+"""Everything that the golden test imports from dbanon: public names, and the command."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RECODINGS = next(
 
 
 def command(*arguments: str) -> Answer:
-    """What the command answers: exit code and what it prints."""
+    """The result of the command: exit code and output."""
     done = CliRunner().invoke(COMMAND, list(arguments), env={"COLUMNS": "200"})
     return {"exit": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
 
 
-def asked(work: Callable[[], Answer]) -> Answer:
-    """The answer, or the refusal as plain values; and the warnings that came with it."""
+def answer_of(work: Callable[[], Answer]) -> Answer:
+    """The result, or the refusal as plain values, with the warnings."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
@@ -43,18 +43,18 @@ def asked(work: Callable[[], Answer]) -> Answer:
             answer["refused.exit"] = error.exit_code
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             answer = {"failed": f"{type(error).__name__}: {error}"}
-    told = sorted(
+    messages = sorted(
         f"{warning.category.__name__}: {warning.message}"
         for warning in heard
-        # Resources and deprecations are of other packages, and come at any time.
+        # Resource and deprecation warnings come from other packages, at any time.
         if not issubclass(warning.category, (ResourceWarning, DeprecationWarning))
     )
-    return answer | ({"warnings": told} if told else {})
+    return answer | ({"warnings": messages} if messages else {})
 
 
-def with_models(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with models as Python has them."""
-    found = dict(given)
-    if "models" in found:
-        found["models"] = [dbanon.Model(**model) for model in found["models"]]
-    return found
+def with_models(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with models as Python objects."""
+    converted = dict(arguments)
+    if "models" in converted:
+        converted["models"] = [dbanon.Model(**model) for model in converted["models"]]
+    return converted

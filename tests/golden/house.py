@@ -1,4 +1,4 @@
-"""Where the doors stand: a folder, and a database with dbanon's functions."""
+"""The environment of the interfaces: a folder, and a database with dbanon's functions."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
 
 IN_POSTGRESQL = frozenset({"postgresql", "sql", "classes", "surface"})
-# The base of others' records comes first.
+# The base of other records comes first.
 DOORS = ("duckdb", "arrays", "frame", "sqlite", "cli", "postgresql", "sql", "classes", "surface")
 
 
 class Answering(Protocol):
-    """What every door does here."""
+    """The methods that every interface has."""
 
     def answers(self) -> Iterator[tuple[str, Answer]]: ...
 
 
 @dataclass(frozen=True)
 class Open:
-    """A folder for files, and a database as ``installed`` makes it, if needed."""
+    """A folder for files, and, if needed, a database as ``installed`` creates it."""
 
     folder: Path
     url: str | None = None
     package: Path | None = None
-    """Where the functions of the database have dbanon from."""
+    """The directory from which the database's functions import dbanon."""
 
     @property
     def folders(self) -> list[Path]:
-        """Those whose paths are of this run alone."""
+        """Folders whose paths belong to this run only."""
         return [self.folder] if self.package is None else [self.folder, self.package]
 
 
@@ -45,26 +45,26 @@ class Open:
 def installed(server: Server, package: Path) -> Iterator[str]:
     """A database with the tables and all functions: its URL as superuser."""
     with server.database() as url:
-        told = command("install", url, "--python-path", str(package))
-        assert told["exit"] == 0, told
+        installation = command("install", url, "--python-path", str(package))
+        assert installation["exit"] == 0, installation
         load(PostgresqlDatabase(url))
         yield url
 
 
 @contextmanager
-def opened(name: str, place: Open) -> Iterator[Answering]:
-    """The door of this name."""
+def opened(name: str, environment: Open) -> Iterator[Answering]:
+    """Open the interface with this name."""
     if name in IN_POSTGRESQL:
-        assert place.url is not None
+        assert environment.url is not None
         door = {"postgresql": Postgresql, "sql": SqlCall, "classes": Classes, "surface": Surface}[
             name
-        ](place.url)
+        ](environment.url)
         try:
             yield door
         finally:
             if isinstance(door, (SqlCall, Classes)):
                 door.backend.close()
     elif name in ("duckdb", "sqlite", "cli"):
-        yield {"duckdb": Duckdb, "sqlite": Sqlite, "cli": Commands}[name](place.folder)
+        yield {"duckdb": Duckdb, "sqlite": Sqlite, "cli": Commands}[name](environment.folder)
     else:
         yield {"frame": Frame, "arrays": Arrays}[name]()

@@ -1,4 +1,4 @@
-"""The doors without a database: data frames and arrays."""
+"""The interfaces without a database: data frames and arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dbanon
 from tests.golden import tables
 from tests.golden.answers import Door, report_of
 from tests.golden.cases import NUMBERS, Arguments, of_method
-from tests.golden.doors import METHODS, Answer, asked, with_models
+from tests.golden.doors import METHODS, Answer, answer_of, with_models
 
 
 class Frame(Door):
@@ -26,23 +26,23 @@ class Frame(Door):
     def __init__(self) -> None:
         self.frame = frame()
 
-    def answer(self, given: Arguments) -> Answer:
+    def answer(self, arguments: Arguments) -> Answer:
         def work() -> Answer:
-            released, report = dbanon.anonymize_frame(self.frame, **with_models(given))
+            released, report = dbanon.anonymize_frame(self.frame, **with_models(arguments))
             rows = sorted(repr(row) for row in released.itertuples(index=False, name=None))
             types = {str(name): str(kind) for name, kind in released.dtypes.items()}
             return report_of(report) | {"released": rows, "types": types}
 
-        return asked(work)
+        return answer_of(work)
 
 
 def frame() -> pd.DataFrame:
     """The table of people as a data frame."""
-    made = pd.DataFrame(tables.rows(), columns=list(tables.COLUMNS))
-    made["born"] = pd.to_datetime(made["born"])
-    made["income"] = made["income"].astype(float)
-    made["size"] = pd.Categorical(made["size"], categories=tables.SIZES, ordered=True)
-    return made
+    table = pd.DataFrame(tables.rows(), columns=list(tables.COLUMNS))
+    table["born"] = pd.to_datetime(table["born"])
+    table["income"] = table["income"].astype(float)
+    table["size"] = pd.Categorical(table["size"], categories=tables.SIZES, ordered=True)
+    return table
 
 
 class Arrays(Door):
@@ -62,19 +62,19 @@ class Arrays(Door):
             f"array {method}": of_method(method) | {"quasi_identifiers": NUMBERS, "array": True}
             for method in METHODS
         }
-        for given in arrays.values():
+        for arguments in arrays.values():
             for name in ("hierarchies", *self.without):
-                given.pop(name, None)
+                arguments.pop(name, None)
         # Arrays have no budget for withheld rows.
         arrays["array full_domain"]["options"] = {}
-        own = {f"frame {method}": of_method(method) for method in METHODS}
-        for given in own.values():
+        frame_cases = {f"frame {method}": of_method(method) for method in METHODS}
+        for arguments in frame_cases.values():
             for name in self.without:
-                given.pop(name, None)
-        return arrays | own | super().cases()
+                arguments.pop(name, None)
+        return arrays | frame_cases | super().cases()
 
-    def answer(self, given: Arguments) -> Answer:
-        call = dict(given)
+    def answer(self, arguments: Arguments) -> Answer:
+        call = dict(arguments)
         names = call.pop("quasi_identifiers")
         as_array = call.pop("array", False)
 
@@ -85,38 +85,38 @@ class Arrays(Door):
                 if call["method"] == "optimal_univariate":
                     data = data[:, :1]
             k = call.pop("k")
-            found = dbanon.partition(data, k, **(call.pop("options", {}) | call))
-            return _classes(found) | self._losses(data, found, call)
+            partition = dbanon.partition(data, k, **(call.pop("options", {}) | call))
+            return _classes(partition) | self._losses(data, partition, call)
 
-        return asked(work)
+        return answer_of(work)
 
-    def _losses(self, data: Any, found: Any, call: Mapping[str, Any]) -> Answer:
-        if not isinstance(found, dbanon.Partition):
+    def _losses(self, data: Any, partition: Any, call: Mapping[str, Any]) -> Answer:
+        if not isinstance(partition, dbanon.Partition):
             return {}
         more = {n: call[n] for n in ("orders",) if n in call}
         trees = {"hierarchies": call["hierarchies"]} if "hierarchies" in call else {}
         answer = {}
         for name, loss in (
-            ("information_loss", lambda: dbanon.information_loss(data, found, **more)),
+            ("information_loss", lambda: dbanon.information_loss(data, partition, **more)),
             (
                 "generalization_loss",
-                lambda: dbanon.generalization_loss(data, found, **more, **trees),
+                lambda: dbanon.generalization_loss(data, partition, **more, **trees),
             ),
         ):
-            told = asked(lambda loss=loss: {"value": loss()})  # type: ignore[misc]
-            answer |= {f"{name}.{key}": value for key, value in told.items()}
+            result = answer_of(lambda loss=loss: {"value": loss()})  # type: ignore[misc]
+            answer |= {f"{name}.{key}": value for key, value in result.items()}
         return answer
 
 
-def _classes(found: Any) -> Answer:
-    """Labels and all that a result says beside them."""
-    answer: Answer = {"kind": type(found).__name__}
+def _classes(partition: Any) -> Answer:
+    """Labels, and the other fields of a result."""
+    answer: Answer = {"kind": type(partition).__name__}
     for name in ("labels", "levels", "n_classes", "n_suppressed"):
-        if hasattr(found, name):
-            value = getattr(found, name)
+        if hasattr(partition, name):
+            value = getattr(partition, name)
             answer[name] = np.asarray(value).tolist() if name == "labels" else _plain_mapping(value)
-    if hasattr(found, "partitions"):
-        answer["labels"] = [part.labels.tolist() for part in found.partitions]
+    if hasattr(partition, "partitions"):
+        answer["labels"] = [part.labels.tolist() for part in partition.partitions]
     return answer
 
 

@@ -1,7 +1,8 @@
-"""Recorded answers: masked, made compact, compared field by field.
+"""Recorded results: masked, made compact, compared field by field.
 
-A record holds, for each field, the value that most cases share, and for each case what differs from
-that. Long values stand as their beginning and a hash: ``python -m tests.golden show`` prints them.
+A record holds, for each field, the value that most cases share, and for each case the values that
+differ. Long values are stored as their beginning and a hash: ``python -m tests.golden show`` prints
+them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ FOLDER = Path(__file__).parent / "recorded"
 ABSENT = "(absent)"
 LONGEST = 56
 
-# Doors whose record tells only what differs from that of another.
+# Interfaces whose record contains only differences from another one's.
 BASES = dict.fromkeys(("sqlite", "postgresql", "sql", "frame"), "duckdb")
 
-# Fields that no two runs share: only whether there is a value is recorded.
+# Fields that always differ between runs: only whether there is a value is recorded.
 _MASKED = re.compile(
     r"(^|\.)(release_id|run_id|created_at|finished_at|started_at|superseded_at|seconds|elapsed"
     r"|dbanon_version|published_by|run_by|application|server_version|class_signature|entity_hash"
@@ -40,7 +41,7 @@ _TEXTS = (
 
 
 def _masked(value: Any, folders: Sequence[Path]) -> Any:
-    """The value without what differs between two runs that do the same."""
+    """The value without parts that differ between equal runs."""
     if isinstance(value, Mapping):
         return {
             str(name): (
@@ -51,7 +52,7 @@ def _masked(value: Any, folders: Sequence[Path]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_masked(part, folders) for part in value]
     if isinstance(value, str):
-        # Of a folder within another the longer path is the one that is meant.
+        # For nested folders replace the longest path first.
         for folder in sorted(map(str, folders), key=len, reverse=True):
             value = re.sub(re.escape(folder) + r"(?![\w.-])", "FOLDER", value)
         for pattern, word in _TEXTS:
@@ -60,24 +61,24 @@ def _masked(value: Any, folders: Sequence[Path]) -> Any:
 
 
 def _longest(field: str) -> int:
-    # Rights are read, not compared only.
+    # Rights are reviewed by people, not only compared.
     return 4 * LONGEST if field.startswith("rights.") else LONGEST
 
 
 def compact(value: Any, longest: int = LONGEST) -> str:
-    """The value as text, a long one as its beginning and a hash."""
+    """The value as text; a long one as its beginning and a hash."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     if len(text) <= longest:
         return text
-    told = hashlib.sha256(text.encode()).hexdigest()[:12]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     size = f"{len(value)} items, " if isinstance(value, (list, dict)) else ""
-    return f"{text[: longest // 2]}… {size}sha256 {told}"
+    return f"{text[: longest // 2]}… {size}sha256 {digest}"
 
 
 def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
-    """The answer without what differs between two runs that do the same.
+    """The result without parts that differ between equal runs.
 
-    Of paths those of the run's own ``folders`` are masked, and nothing else that has a slash.
+    Only paths in the run's own ``folders`` are masked, not everything with a slash.
     """
     masked = {}
     for field, value in answer.items():
@@ -89,35 +90,35 @@ def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
 
 
 def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
-    """What is kept of an answer."""
+    """The recorded fields of a result."""
     plain = masked_answer(answer, folders)
-    kept = {
+    fields = {
         field: _repeated(field, value, plain) or compact(value, _longest(field))
         for field, value in plain.items()
     }
-    # Few rows say more than a hash of all.
+    # A few rows say more than a hash of all.
     if "released" in plain:
-        kept["released.first"] = compact(plain["released"][:1])
-    return kept
+        fields["released.first"] = compact(plain["released"][:1])
+    return fields
 
 
-# The first of these that has a field tells it; the others say that they repeat it.
+# The first of these with a field records it; the others refer to it.
 _TELLERS = ("report", "result", "release", "summary")
 
 
 def _repeated(field: str, value: Any, answer: Answer) -> str | None:
-    """Which part of the answer says the same already."""
+    """Which part of the result already has the same value."""
     part, _, name = field.partition(".")
     if part in _TELLERS:
         for teller in _TELLERS[: _TELLERS.index(part)]:
-            told = f"{teller}.{name}"
-            if told in answer and _one(answer[told]) == _one(value):
+            key = f"{teller}.{name}"
+            if key in answer and _as_text(answer[key]) == _as_text(value):
                 return f"as in {teller}"
     return None
 
 
-def _one(value: Any) -> str:
-    """The value alone, as text: of one row, as DuckDB's ledger is read."""
+def _as_text(value: Any) -> str:
+    """The value as text, for a single row as read from DuckDB's ledger."""
     return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
 
 
@@ -126,25 +127,27 @@ def _is_refusal(fields: Mapping[str, str]) -> bool:
 
 
 def _of_base(name: str, *, refused: bool) -> Cases:
-    """The cases of the door that this one is told by, of one kind."""
+    """The cases of one kind of the interface on which this one is based."""
     base = load(BASES[name]) if name in BASES else {}
-    return {case: kept for case, kept in base.items() if _is_refusal(kept) is refused}
+    return {case: fields for case, fields in base.items() if _is_refusal(fields) is refused}
 
 
 def _common(cases: Cases, base: Cases) -> dict[str, str]:
-    """The values that say more about a field than the base's record does."""
-    found = {}
-    for field in sorted({field for kept in (*cases.values(), *base.values()) for field in kept}):
-        values = {case: kept.get(field, ABSENT) for case, kept in cases.items()}
+    """Values that the base's record does not contain."""
+    shared = {}
+    for field in sorted(
+        {field for fields in (*cases.values(), *base.values()) for field in fields}
+    ):
+        values = {case: fields.get(field, ABSENT) for case, fields in cases.items()}
         [(value, times)] = Counter(values.values()).most_common(1)
         by_base = sum(base.get(case, {}).get(field, ABSENT) == v for case, v in values.items())
         if (times > by_base and value != ABSENT) or (times >= by_base and base):
-            found[field] = value
-    return found
+            shared[field] = value
+    return shared
 
 
 def save(name: str, cases: Cases) -> Path:
-    """Write the record of a door; those that are told as differences from it are told anew."""
+    """Write an interface's record, and the records based on it."""
     others = {
         other: load(other)
         for other, base in BASES.items()
@@ -152,22 +155,22 @@ def save(name: str, cases: Cases) -> Path:
     }
     parts = []
     for title, refused in _KINDS:
-        mine = {case: kept for case, kept in cases.items() if _is_refusal(kept) is refused}
+        mine = {case: fields for case, fields in cases.items() if _is_refusal(fields) is refused}
         base = _of_base(name, refused=refused)
         common = _common(mine, base) if mine else {}
         parts.append(_lines(f"common to {title}", common))
-        for case, kept in mine.items():
+        for case, fields in mine.items():
             default = {**base.get(case, {}), **common}
-            own = {
-                field: kept.get(field, ABSENT)
-                for field in sorted({*kept, *default})
-                if kept.get(field, ABSENT) != default.get(field, ABSENT)
+            differing = {
+                field: fields.get(field, ABSENT)
+                for field in sorted({*fields, *default})
+                if fields.get(field, ABSENT) != default.get(field, ABSENT)
             }
-            parts.append(_lines(f"{title}: {case}", own))
-    # A field a line: a difference is one line of a diff.
+            parts.append(_lines(f"{title}: {case}", differing))
+    # One field per line, so that a difference is one line of a diff.
     _path(name).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-    for other, kept in others.items():
-        save(other, kept)
+    for other, fields in others.items():
+        save(other, fields)
     return _path(name)
 
 
@@ -194,20 +197,20 @@ def load(name: str) -> Cases:
     ------
     FileNotFoundError : it was never recorded.
     """
-    kept = json.loads(_path(name).read_text(encoding="utf-8"))
+    document = json.loads(_path(name).read_text(encoding="utf-8"))
     cases: Cases = {}
     for title, refused in _KINDS:
         base = _of_base(name, refused=refused)
-        common = kept.pop(f"common to {title}")
+        common = document.pop(f"common to {title}")
         start = f"{title}: "
-        for case in (key.removeprefix(start) for key in kept if key.startswith(start)):
-            whole = {**base.get(case, {}), **common, **kept[start + case]}
-            cases[case] = {field: value for field, value in whole.items() if value != ABSENT}
+        for case in (key.removeprefix(start) for key in document if key.startswith(start)):
+            complete = {**base.get(case, {}), **common, **document[start + case]}
+            cases[case] = {field: value for field, value in complete.items() if value != ABSENT}
     return cases
 
 
 def differences(name: str, before: Cases, now: Cases) -> Iterator[str]:
-    """Every difference in a line."""
+    """All differences, one per line."""
     for case in [*before, *(case for case in now if case not in before)]:
         if case not in now:
             yield f"{name} / {case}: is not asked any more"

@@ -1,4 +1,4 @@
-"""What can be seen of the doors themselves: commands with their answers, and the SQL surface."""
+"""The visible surface of the interfaces: commands with their output, and the SQL objects."""
 
 from __future__ import annotations
 
@@ -20,19 +20,29 @@ from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 def options(group: click.Group, path: str = "dbanon") -> Iterator[tuple[str, Answer]]:
     """Every command with the names, types and defaults of its parameters, and its help."""
-    for name, made in sorted(group.commands.items()):
+    for name, subcommand in sorted(group.commands.items()):
         title = f"{path} {name}"
-        # As every Python has it: 3.13 takes a docstring's indentation away, earlier ones leave it.
-        answer: Answer = {"help": inspect.cleandoc(made.help or "")}
-        for parameter in made.params:
+        # Independent of the Python version: 3.13 strips a docstring's indentation, earlier ones do
+        # not.
+        answer: Answer = {"help": inspect.cleandoc(subcommand.help or "")}
+        for parameter in subcommand.params:
             plain = parameter.to_info_dict()
-            kept = ("opts", "required", "nargs", "multiple", "default", "is_flag", "help", "envvar")
-            told = {key: _plain(plain[key]) for key in kept if key in plain}
-            told["type"] = _plain(plain["type"])
-            answer[str(parameter.name)] = told
+            names = (
+                "opts",
+                "required",
+                "nargs",
+                "multiple",
+                "default",
+                "is_flag",
+                "help",
+                "envvar",
+            )
+            attributes = {key: _plain(plain[key]) for key in names if key in plain}
+            attributes["type"] = _plain(plain["type"])
+            answer[str(parameter.name)] = attributes
         yield title, answer
-        if isinstance(made, click.Group):
-            yield from options(made, title)
+        if isinstance(subcommand, click.Group):
+            yield from options(subcommand, title)
 
 
 def _plain(value: Any) -> Any:
@@ -46,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 class Commands:
-    """The command line: its options, and the answers of some commands on a DuckDB file."""
+    """The command line: its options, and the output of some commands on a DuckDB file."""
 
     name: ClassVar[str] = "cli"
 
@@ -59,7 +69,7 @@ class Commands:
         (folder / "sizes.txt").write_text("".join(size + "\n" for size in SIZES))
 
     def answers(self) -> Iterator[tuple[str, Answer]]:
-        """Each command with its answer."""
+        """Each command with its result."""
         yield from options(COMMAND)
         for name, line in self._lines().items():
             yield name, _printed(*line)
@@ -74,45 +84,55 @@ class Commands:
 
     def _lines(self) -> dict[str, list[str]]:
         url, tree = self.database.url, str(self.folder / "education.csv")
-        shown = ["--format", "json"]
+        as_json = ["--format", "json"]
         column = ["--table", "people", "--column", "education"]
         return {
-            "methods": ["methods", *shown],
-            "check a tree": ["hierarchy", "check", tree, *shown],
-            "check a column": ["hierarchy", "check", tree, url, *column, *shown],
+            "methods": ["methods", *as_json],
+            "check a tree": ["hierarchy", "check", tree, *as_json],
+            "check a column": ["hierarchy", "check", tree, url, *column, *as_json],
             "check values": [
-                *("hierarchy", "check", tree, url, "--table", "people", "--column", "town", *shown),
+                *(
+                    "hierarchy",
+                    "check",
+                    tree,
+                    url,
+                    "--table",
+                    "people",
+                    "--column",
+                    "town",
+                    *as_json,
+                ),
             ],
             "check a broken tree": [
-                *("hierarchy", "check", str(self.folder / "broken.csv"), *shown),
+                *("hierarchy", "check", str(self.folder / "broken.csv"), *as_json),
             ],
-            "store": ["hierarchy", "store", url, "tree", tree, *shown],
-            "list": ["hierarchy", "list", url, *shown],
+            "store": ["hierarchy", "store", url, "tree", tree, *as_json],
+            "list": ["hierarchy", "list", url, *as_json],
             "show": ["hierarchy", "show", url, "tree"],
             "suggest": ["hierarchy", "suggest", url, *column],
-            "drop": ["hierarchy", "drop", url, "tree", *shown],
-            "drop what is not there": ["hierarchy", "drop", url, "tree", *shown],
-            "verify nothing": ["verify", url, "release.people", *shown],
+            "drop": ["hierarchy", "drop", url, "tree", *as_json],
+            "drop what is not there": ["hierarchy", "drop", url, "tree", *as_json],
+            "verify nothing": ["verify", url, "release.people", *as_json],
             "verify a table": [
-                *("verify", url, "people", "--quasi-identifiers", "sex,town", "--k", "2", *shown),
+                *("verify", url, "people", "--quasi-identifiers", "sex,town", "--k", "2", *as_json),
             ],
-            "no store": ["verify", "oracle://host/name", "people", *shown],
+            "no store": ["verify", "oracle://host/name", "people", *as_json],
             "no command": ["anonymise"],
         }
 
     def _later(self) -> dict[str, list[str]]:
-        url, shown = self.database.url, ["--format", "json"]
+        url, as_json = self.database.url, ["--format", "json"]
         return {
-            "verify": ["verify", url, OUTPUT, *shown],
-            "verify with k": ["verify", url, OUTPUT, "--k", "30", *shown],
-            "gc": ["gc", url, "--keep-last", "0", *shown],
-            "gc again": ["gc", url, *shown],
+            "verify": ["verify", url, OUTPUT, *as_json],
+            "verify with k": ["verify", url, OUTPUT, "--k", "30", *as_json],
+            "gc": ["gc", url, "--keep-last", "0", *as_json],
+            "gc again": ["gc", url, *as_json],
         }
 
     def _call(self, more: list[str]) -> list[str]:
         url = self.database.url
-        given = ["anonymize", url, "--table", "people", "--output", OUTPUT, "--format", "json"]
-        return given + [part.replace("FOLDER", str(self.folder)) for part in more]
+        arguments = ["anonymize", url, "--table", "people", "--output", OUTPUT, "--format", "json"]
+        return arguments + [part.replace("FOLDER", str(self.folder)) for part in more]
 
     def _anonymize(self, more: list[str], *, keep: bool = False) -> Answer:
         answer = _printed(*self._call(more))
@@ -206,22 +226,22 @@ _ANONYMIZE: dict[str, list[str]] = {
 
 
 def _printed(*line: str) -> Answer:
-    """What a command prints, JSON by its first keys."""
-    told = command(*line)
-    answer: Answer = {"exit": told["exit"], "stderr": told["stderr"]}
+    """A command's output, with JSON by its first keys."""
+    result = command(*line)
+    answer: Answer = {"exit": result["exit"], "stderr": result["stderr"]}
     try:
-        found = json.loads(told["stdout"])
+        printed = json.loads(result["stdout"])
     except ValueError:
-        return answer | {"stdout": told["stdout"]}
-    if not isinstance(found, dict):
-        return answer | {"json": found}
-    return answer | {f"json.{name}": value for name, value in found.items()}
+        return answer | {"stdout": result["stdout"]}
+    if not isinstance(printed, dict):
+        return answer | {"json": printed}
+    return answer | {f"json.{name}": value for name, value in printed.items()}
 
 
 def _rights_sql(acl: str, kind: str, owner: str) -> str:
-    """Everybody's rights on an object, those by default too, as rows of a JSON array.
+    """All rights on an object, including default ones, as rows of a JSON array.
 
-    Owners have MAINTAIN on their tables from PostgreSQL 17 on, by default; nobody else has it.
+    From PostgreSQL 17 on owners have MAINTAIN on their tables by default; others lack it.
     """
     return f"""(
         SELECT json_agg(json_build_array(
@@ -232,7 +252,7 @@ def _rights_sql(acl: str, kind: str, owner: str) -> str:
 
 
 def rights(entries: list[list[Any]]) -> Answer:
-    """A field for each grantee: the privileges and who granted them."""
+    """A field for each grantee: the privileges and their grantors."""
     by_grantor: dict[tuple[str, str], list[str]] = {}
     for grantee, privilege, may_grant, grantor in entries:
         option = " WITH GRANT OPTION" if may_grant else ""
@@ -305,7 +325,7 @@ _RIGHTS = {
 
 
 class Surface:
-    """Signatures, rights and comments of all that is installed in PostgreSQL."""
+    """Signatures, rights and comments of everything installed in PostgreSQL."""
 
     name: ClassVar[str] = "surface"
 
@@ -313,7 +333,7 @@ class Surface:
         self.database = PostgresqlDatabase(url)
 
     def answers(self) -> Iterator[tuple[str, Answer]]:
-        """Each object with what can be seen of it."""
+        """Each object with its visible properties."""
         import psycopg
         from psycopg.rows import dict_row
 

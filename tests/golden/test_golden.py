@@ -1,4 +1,4 @@
-"""Every door answers as it did when ``recorded/`` was written."""
+"""All interfaces give the results in ``recorded/``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.prerequisites import skip_or_fail
 
 @pytest.fixture(scope="module")
 def golden_database(local_pg_server: Server) -> Iterator[tuple[str, Path]]:
-    """A database with the tables and all functions: its URL, and where they have dbanon from."""
+    """A database with the tables and all functions: its URL, and from where they import dbanon."""
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
@@ -39,40 +39,43 @@ def golden_database(local_pg_server: Server) -> Iterator[tuple[str, Path]]:
         shutil.rmtree(folder)
 
 
-# What is asked is the same at these doors and at that of SQLite, which is asked all of it. Each of
-# these is asked a fourth, and together they are asked all; in a campaign each of them is.
+# These interfaces have the same cases as SQLite, which runs all of them. Each of these runs a
+# fourth, and together they run all; in a campaign each runs all.
 IN_TURN = ("duckdb", "frame", "postgresql", "sql")
 
 
-def compare(name: str, place: Open) -> None:
-    known, additions = records.load(name), Additions()
-    with additions.left_out(), opened(name, place) as door:
+def compare(name: str, environment: Open) -> None:
+    recorded, additions = records.load(name), Additions()
+    with additions.left_out(), opened(name, environment) as door:
         if name in IN_TURN and not CAMPAIGN:
             assert isinstance(door, Door)
             cases = additions.cases(door.cases())
-            assert set(cases) == set(known)
+            assert set(cases) == set(recorded)
             turn = {case for case in cases if crc32(case.encode()) % 4 == IN_TURN.index(name)}
-            known = {case: answer for case, answer in known.items() if case in turn}
-            asked = {case: given for case, given in cases.items() if case in turn}
-            door.cases = lambda: asked  # type: ignore[method-assign]
+            recorded = {case: answer for case, answer in recorded.items() if case in turn}
+            selected = {case: arguments for case, arguments in cases.items() if case in turn}
+            door.cases = lambda: selected  # type: ignore[method-assign]
         now = {
-            case: records.recorded(additions.answer(case, answer), place.folders)
+            case: records.recorded(additions.answer(case, answer), environment.folders)
             for case, answer in door.answers()
         }
-    found = list(records.differences(name, known, additions.cases(now)))
-    assert not found, "\n".join(
-        [*found[:40], f"{len(found)} differences: python -m tests.golden diff --door {name}"]
+    differences = list(records.differences(name, recorded, additions.cases(now)))
+    assert not differences, "\n".join(
+        [
+            *differences[:40],
+            f"{len(differences)} differences: python -m tests.golden diff --door {name}",
+        ]
     )
 
 
 @pytest.mark.parametrize("name", [name for name in DOORS if name not in IN_POSTGRESQL])
-def test_a_door_answers_as_recorded(name: str, tmp_path: Path) -> None:
+def test_a_door_gives_the_recorded_results(name: str, tmp_path: Path) -> None:
     compare(name, Open(tmp_path))
 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("name", [name for name in DOORS if name in IN_POSTGRESQL])
-def test_a_door_in_postgresql_answers_as_recorded(
+def test_a_door_in_postgresql_gives_the_recorded_results(
     name: str, golden_database: tuple[str, Path], tmp_path: Path
 ) -> None:
     compare(name, Open(tmp_path, *golden_database))
@@ -104,16 +107,16 @@ def test_a_grant_more_or_less_is_a_difference(
         return list(records.differences("surface", records.load("surface"), now))
 
     for privilege, grantee, changed in grants:
-        found = differences_after(f"GRANT {privilege} TO {grantee}")
-        assert len(found) == 1, found
-        assert found[0].startswith(f"surface / {changed}")
+        differences = differences_after(f"GRANT {privilege} TO {grantee}")
+        assert len(differences) == 1, differences
+        assert differences[0].startswith(f"surface / {changed}")
         assert differences_after(f"REVOKE {privilege} FROM {grantee}") == []
-    own = "SELECT ON dbanon.release"
-    [missing] = differences_after(f"REVOKE {own} FROM dbanon_runner")
+    grant = "SELECT ON dbanon.release"
+    [missing] = differences_after(f"REVOKE {grant} FROM dbanon_runner")
     assert missing.startswith("surface / relation release / rights.dbanon_runner: ")
-    [more] = differences_after(f"GRANT {own} TO dbanon_runner WITH GRANT OPTION")
+    [more] = differences_after(f"GRANT {grant} TO dbanon_runner WITH GRANT OPTION")
     assert "WITH GRANT OPTION" in more
-    assert differences_after(f"REVOKE GRANT OPTION FOR {own} FROM dbanon_runner") == []
+    assert differences_after(f"REVOKE GRANT OPTION FOR {grant} FROM dbanon_runner") == []
 
 
 def test_a_run_masks_its_own_folders_and_no_other_slash(tmp_path: Path) -> None:
@@ -125,12 +128,12 @@ def test_a_run_masks_its_own_folders_and_no_other_slash(tmp_path: Path) -> None:
         "{a=X/postgres,b=X/postgres}": "{a=X/postgres,b=X/postgres}",
         "year/month, /etc/hosts": "year/month, /etc/hosts",
     }
-    place = Open(tmp_path, None, tmp_path / "site")
-    masked = records.masked_answer({"texts": list(texts)}, place.folders)
+    environment = Open(tmp_path, None, tmp_path / "site")
+    masked = records.masked_answer({"texts": list(texts)}, environment.folders)
     assert masked == {"texts": list(texts.values())}
 
 
-def test_a_difference_is_told_by_door_case_and_field() -> None:
+def test_a_difference_is_reported_by_door_case_and_field() -> None:
     before = {"one": {"labels": "[0]", "rows": "1"}, "gone": {}}
     now = {"one": {"labels": "[1]", "rows": "1"}, "new": {}}
     assert list(records.differences("door", before, now)) == [
@@ -146,7 +149,7 @@ def test_long_values_differ_by_their_hash() -> None:
     assert len(records.compact(long)) < 120
 
 
-def test_additions_are_left_out_and_nothing_else() -> None:
+def test_only_additions_are_left_out() -> None:
     additions = Additions()
     vars(additions).update(methods=frozenset({"fresh"}), options=frozenset({"note"}))
     cases = dict.fromkeys(["fresh/own", "array fresh", "function fresh(k integer)", "fresher/own"])

@@ -1,4 +1,4 @@
-"""What runs a server: binaries that are installed here, or Docker."""
+"""Ways to run a server: locally installed binaries, or Docker."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ CONTAINER_IMAGE = "postgres:16"
 
 
 def _base(settings: Mapping[str, str]) -> str:
-    """Where a cluster goes: into memory, where there is enough, if its files need not last."""
-    # A database is copied and dropped for most tests: a thousand files, five times as fast there.
-    if settings.get("fsync") == "off" and (found := memory()):
-        return str(found)
-    # A socket's path may have 107 bytes; some temporary directories alone are longer than that.
+    """The parent directory of a cluster: in memory if it fits and need not last."""
+    # Most tests copy and drop a database of a thousand files, which is five times as fast in
+    # memory.
+    if settings.get("fsync") == "off" and (memory_folder := memory()):
+        return str(memory_folder)
+    # A socket's path is limited to 107 bytes; some temporary directories alone are longer.
     return tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
 
 
@@ -59,7 +60,7 @@ class LocalServer(Server):
         self._account = server_account()
         self.settings = dict(settings)
         self.environment: dict[str, str] = {}
-        """Of the server's processes, beside what all have; as `settings`, from the next start."""
+        """Additional environment variables of the server, from the next start on, as `settings`."""
         self._process: subprocess.Popen[bytes] | None = None
         self.host = "127.0.0.1"
         self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=_base(self.settings)))
@@ -81,7 +82,7 @@ class LocalServer(Server):
         if self._account:
             for path in (self.directory, password_file, self.log_path):
                 shutil.chown(path, self._account, pwd.getpwnam(self._account).pw_gid)
-        made = subprocess.run(
+        process = subprocess.run(
             [
                 *(self.binaries / "initdb", "--no-sync", "--encoding=UTF8"),
                 "--locale=C.UTF-8" if sys.platform == "linux" else "--no-locale",
@@ -97,8 +98,8 @@ class LocalServer(Server):
             **self.as_account(),
         )
         password_file.unlink()
-        if made.returncode != 0:
-            raise NoServerError(f"initdb ended with {made.returncode}: {made.stderr.strip()}")
+        if process.returncode != 0:
+            raise NoServerError(f"initdb ended with {process.returncode}: {process.stderr.strip()}")
 
     def as_account(self) -> dict[str, Any]:
         """Arguments of subprocess functions: the server refuses to run as root."""
@@ -114,7 +115,7 @@ class LocalServer(Server):
         }
 
     def _first_start(self) -> None:
-        # Another process may take the free port before the server does: then another port.
+        # Another process may take the free port before the server does; then try another one.
         for attempt in range(3):
             self.port = free_port()
             try:
@@ -133,7 +134,7 @@ class LocalServer(Server):
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(self.socket_directory),
-            # The log is read by tests: one language, and not redirected to another file.
+            # Tests read the log: one language, and not redirected to another file.
             "lc_messages": "C",
             "logging_collector": "off",
         }
@@ -158,7 +159,7 @@ class LocalServer(Server):
 
     @property
     def process_id(self) -> int | None:
-        """Of the server's first process, the parent of all sessions; None when it does not run."""
+        """The process id of the postmaster, the parent of all sessions, or None."""
         return self._process.pid if self._process else None
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
@@ -171,7 +172,7 @@ class LocalServer(Server):
                     f"the server did not start; its log:\n{self.log_text()[-2000:]}"
                 )
             # Unlike trying to connect, this leaves no "database system is starting up" in the log.
-            # The process id tells this start's file from one that a crash left behind.
+            # The process id distinguishes this start's file from one left by a crash.
             with contextlib.suppress(FileNotFoundError):
                 lines = pid_file.read_text().splitlines()
                 if len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready":
@@ -205,7 +206,7 @@ class LocalServer(Server):
             return log.read().decode(errors="replace")
 
     def log_size(self) -> int:
-        # Logs of plans are long: what others have logged is not read.
+        # Logged plans are long: do not read those of others.
         return self.log_path.stat().st_size
 
     log_path: Path
@@ -220,14 +221,14 @@ class ContainerServer(Server):
         super().__init__()
         if not docker_answers():
             raise NoServerError("no Docker daemon answers")
-        # Imported here: it is slow, and not needed where no Docker daemon answers.
+        # Imported lazily: it is slow, and unnecessary without a Docker daemon.
         from testcontainers.core.container import DockerContainer
 
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self._container: DockerContainer = (
             DockerContainer(CONTAINER_IMAGE)
             .with_env("POSTGRES_PASSWORD", self.password)
-            # A chosen port: Docker would give another one after each restart.
+            # A fixed port: Docker would choose another one after each restart.
             .with_bind_ports(5432, free_port())
             .with_command(["postgres", *options])
         )

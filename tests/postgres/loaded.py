@@ -1,9 +1,9 @@
-"""Servers whose backends begin with Python, numpy and dbanon loaded, as they are forked.
+"""Servers whose backends are forked with Python, numpy and dbanon loaded.
 
-A backend that first calls a function of dbanon's in PL/Python loads them, which takes it a quarter
-of a second: ten times as long as the call of a small table. Here the server's first process has
-done it. Each backend is a new one all the same, with modules as they are when just imported, and
-runs what the functions do to import them. Tests of that are marked ``own_python``.
+The first PL/Python call of dbanon in a backend loads them, which takes a quarter of a second, ten
+times as long as a call on a small table. Here the postmaster has already loaded them. Each backend
+is still new, with freshly imported modules, and runs the functions' own import code. Tests of
+loading are marked ``own_python``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.postgres.kept import close_kept
+from tests.postgres.connection_pool import close_idle
 from tests.postgres.kinds import LocalServer
 from tests.postgres.server import Server
 from tests.postgres.tools import NoServerError
@@ -22,7 +22,7 @@ from tests.postgres.warm import close_warm
 _SOURCE = Path(__file__).with_suffix(".c")
 _SETTING = "shared_preload_libraries"
 
-# The path is as it was: functions put theirs there themselves. Threads do not outlive a fork.
+# The path is unchanged: functions add their own entries. Threads do not survive a fork.
 _PRELOADED = """
 import gc, sys
 sys.path[:0] = {places!r}
@@ -37,12 +37,12 @@ gc.freeze()
 
 
 def load(server: Server, package: Path, opendp: Path | None = None) -> None:
-    """Start the server again, unless it runs so, with the package loaded, and OpenDP.
+    """Restart the server with the package and OpenDP preloaded, unless it runs so already.
 
-    Without, where it cannot be. The library that loads them goes beside the package, where the
-    server's account may look.
+    Runs without if that is impossible. The library that loads them is put next to the package,
+    where the server's account can read it.
     """
-    places = [str(place) for place in (package, opendp) if place is not None]
+    places = [str(package_path) for package_path in (package, opendp) if package_path is not None]
     preloaded = _PRELOADED.format(places=places, private=opendp is not None, count=len(places))
     if not isinstance(server, LocalServer) or server.environment.get("PRELOADED") == preloaded:
         return
@@ -60,7 +60,7 @@ def load(server: Server, package: Path, opendp: Path | None = None) -> None:
 
 
 def unload(server: Server) -> None:
-    """Start the server again as any other; its databases and roles stay."""
+    """Restart the server without preloading; its databases and roles stay."""
     if isinstance(server, LocalServer) and server.environment:
         _stop(server)
         _forget(server)
@@ -78,7 +78,7 @@ def _compiled(library: Path) -> bool:
 
 
 def _stop(server: LocalServer) -> None:
-    close_kept()
+    close_idle()
     close_warm()
     server.stop()
 

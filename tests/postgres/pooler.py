@@ -1,4 +1,4 @@
-"""pgbouncer in front of a server, as Debian has it."""
+"""pgbouncer in front of a server, as Debian packages it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pgbouncer(
         "server_round_robin": 1,
         **more,
     }
-    # Several are used in turn: what one transaction leaves, the next one of a client does not find.
+    # Several are used in turn: a client's next transaction does not see what the last one left.
     server_of = f"host={server.host} port={server.port} user={SUPERUSER} password={server.password}"
     lines = ["[databases]", f"* = {server_of}", "[pgbouncer]"]
     (folder / "pgbouncer.ini").write_text(
@@ -78,7 +78,7 @@ def pgbouncer(
 
 
 def through(url: str, port: int) -> str:
-    """A URL of the server, by way of a pooler."""
+    """A URL of the server through the pooler."""
     return make_url(url).set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
 
 

@@ -1,4 +1,4 @@
-"""A running server, whatever runs it."""
+"""A running server, independent of how it is run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-from tests.postgres.kept import close_kept, kept
+from tests.postgres.connection_pool import close_idle, pooled
 from tests.postgres.tools import (
     binary,
     conninfo,
@@ -47,7 +47,7 @@ class Log:
 
 
 class Server(ABC):
-    """A running server; `host`, `port`, `version` (major) and URLs stay the same over restarts."""
+    """A running server; `host`, `port`, `version` (major) and URLs survive restarts."""
 
     host: str
     port: int
@@ -55,39 +55,39 @@ class Server(ABC):
     log_path: Path | None = None
     """The log file; None in a container, where `log_text` asks Docker."""
     is_local: bool
-    """Whether the server runs on this machine, where it can import this environment's packages."""
+    """Whether the server runs locally and can import this environment's packages."""
 
     def __init__(self) -> None:
         self.password = secrets.token_urlsafe(16)
 
     @abstractmethod
     def start(self) -> None:
-        """Start after `stop` or `crash`, and wait until connections are accepted."""
+        """Start after `stop` or `crash`, and wait until it accepts connections."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Shut down in order: sessions are ended, a checkpoint is written."""
+        """Shut down in order: end sessions, write a checkpoint."""
 
     @abstractmethod
     def crash(self) -> None:
-        """End at once without a checkpoint; the next start recovers from the write-ahead log."""
+        """Stop at once without a checkpoint; the next start recovers from the write-ahead log."""
 
     @abstractmethod
     def remove(self) -> None:
-        """Stop and delete everything."""
+        """Stop the server and delete its data."""
 
     @abstractmethod
     def log_text(self, start: int = 0) -> str:
-        """All that was logged since the server was made, or since `log_size` was `start`."""
+        """Everything logged since the server was created, or since `log_size` was `start`."""
 
     def log_size(self) -> int:
-        """How much was logged until now."""
+        """The current size of the log."""
         return len(self.log_text())
 
     def url(
         self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None
     ) -> str:
-        """SQLAlchemy URL, with the superuser's password unless told."""
+        """SQLAlchemy URL, for the superuser by default."""
         return URL.create(
             "postgresql+psycopg",
             username=user,
@@ -104,10 +104,13 @@ class Server(ABC):
     def execute(
         self, statement: str | sql.Composed, *parameters: Any, url: str | None = None
     ) -> list[tuple[Any, ...]]:
-        """Run one statement in a connection as new (autocommit) and return its rows, if any."""
-        # psycopg's types want literal text, against injection; here it is the callers' own.
+        """Run one statement in a connection in its initial state (autocommit) and return
+        its rows.
+        """
+        # psycopg's types require literal text, against injection; here callers write the
+        # statements.
         query: Any = statement
-        with kept(conninfo(url or self.superuser_url)) as connection:
+        with pooled(conninfo(url or self.superuser_url)) as connection:
             cursor = connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description is not None else []
 
@@ -116,7 +119,7 @@ class Server(ABC):
     ) -> subprocess.CompletedProcess[str]:
         """Run a script (statements and backslash commands) through psql, unaligned, tuples only.
 
-        The first error stops it; with `check` that raises, psql's messages in the exception's text.
+        The first error stops it; with `check` it raises, with psql's messages in the exception.
         """
         command = [binary("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"]
         done = subprocess.run(
@@ -132,9 +135,9 @@ class Server(ABC):
         return done
 
     def create_database(self, name: str | None = None, *, template: str = "template1") -> str:
-        """Copy `template`, to which nobody may be connected, and return the new database's URL."""
+        """Copy `template`, which must have no connections, and return the new database's URL."""
         name = name or f"test_{secrets.token_hex(6)}"
-        close_kept(template)
+        close_idle(template)
         self.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                 sql.Identifier(name), sql.Identifier(template)
@@ -143,15 +146,15 @@ class Server(ABC):
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database together with the sessions in it."""
-        close_kept(name)
+        """Drop a database together with its sessions."""
+        close_idle(name)
         self.execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
         )
 
     @contextlib.contextmanager
     def database(self, *, template: str = "template1") -> Iterator[str]:
-        """URL of a fresh database; it and all roles made meanwhile are dropped afterwards."""
+        """URL of a new database; it and all roles created meanwhile are dropped afterwards."""
         with self.roles_dropped():
             url = self.create_database(template=template)
             try:
@@ -161,21 +164,21 @@ class Server(ABC):
 
     @contextlib.contextmanager
     def roles_dropped(self, url: str | None = None) -> Iterator[None]:
-        """Drop all roles made meanwhile; with `url` also what they have in that database."""
+        """Drop all roles created meanwhile; with `url` also what they own in that database."""
         roles = self._roles()
         try:
             yield
         finally:
-            # Roles belong to the whole server: left behind, they would be seen by the next test.
+            # Roles belong to the server: the next test would see those left behind.
             for role in map(sql.Identifier, self._roles() - roles):
                 if url is not None:
                     self.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role), url=url)
                 self.execute(sql.SQL("DROP ROLE {}").format(role))
 
     def create_role(self, name: str, *, url: str, options: str = "") -> str:
-        """Make a role that may log in, and return its URL for the database of `url`.
+        """Create a role that may log in, and return its URL for the database of `url`.
 
-        `options` are words of CREATE ROLE, such as `"CREATEDB IN ROLE dbanon_runner"`.
+        `options` are options of CREATE ROLE, such as `"CREATEDB IN ROLE dbanon_runner"`.
         """
         password = secrets.token_urlsafe(16)
         self.execute(
@@ -186,18 +189,18 @@ class Server(ABC):
 
     @contextlib.contextmanager
     def capture_log(self, *, statements: bool = False) -> Iterator[Log]:
-        """What the server logs inside the block, once it has logged values of a control.
+        """Capture what the server logs inside the block, after checking that it logs a control's
+        values.
 
-        That is every statement that fails; with `statements` all, with their bind parameters. Tests
-        that look for a value in vain have the control's word that it would be there, whatever
-        the server's version calls it.
+        By default it logs failing statements, with `statements` all, with their bind parameters.
+        The control shows that a value would be in the log, so that tests can rely on its absence.
         """
         with self.settings_changed(_ALL_STATEMENTS if statements else {}):
             self.require_values_logged(bind_parameters=statements)
             yield Log(self)
 
     def require_values_logged(self, *, bind_parameters: bool) -> None:
-        """Fail unless the log shows the values of a control, whatever the server's wording is."""
+        """Fail unless the log shows the values of a control, whatever the server's version."""
         start = self.log_size()
         # The statement has the message's value in two halves: only the message joins them.
         with contextlib.suppress(psycopg.errors.InvalidTextRepresentation):
@@ -212,7 +215,7 @@ class Server(ABC):
 
     @contextlib.contextmanager
     def settings_changed(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Have these settings of the server within the block, for new sessions."""
+        """Apply server settings during the block, for new sessions."""
         if not settings:
             yield
             return

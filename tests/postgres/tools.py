@@ -1,4 +1,4 @@
-"""What is on this machine to run a PostgreSQL server with, and forms of its URL."""
+"""Finds local programs to run a PostgreSQL server, and converts URLs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from urllib.parse import urlsplit
 from psycopg import sql
 from sqlalchemy import make_url
 
-# Where .ci/prepare.sh unpacks programs that the machine does not have.
+# The directory where .ci/prepare.sh unpacks missing programs.
 UNPACKED = Path(os.environ.get("DBANON_TEST_PROGRAMS") or "/opt/dbanon-tests") / "postgresql"
 
 
 class NoServerError(RuntimeError):
-    """No PostgreSQL server can be started here; the message says why."""
+    """No PostgreSQL server can be started; the message says why."""
 
 
 def find_server_binaries() -> Path:
     """The folder of initdb and postgres.
 
-    That of DBANON_TEST_BINARIES, else what .ci/prepare.sh unpacked, else pg_config's, else Debian's
-    newest, else one on PATH.
+    Checked in order: DBANON_TEST_BINARIES, the folder of .ci/prepare.sh, pg_config's, Debian's
+    newest, PATH.
     """
     candidates = []
     if named := os.environ.get("DBANON_TEST_BINARIES"):
         candidates.append(Path(named))
-    # They are there only if the machine's own server lacks PL/Python or pg_cron.
+    # They exist only if the machine's own server lacks PL/Python or pg_cron.
     candidates += _debian_binaries(UNPACKED / "usr/lib/postgresql")
     if pg_config := shutil.which("pg_config"):
-        told = subprocess.run(
+        output = subprocess.run(
             [pg_config, "--bindir"],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        candidates.append(Path(told.stdout.strip()))
+        candidates.append(Path(output.stdout.strip()))
     candidates += _debian_binaries(Path("/usr/lib/postgresql"))
     if initdb := shutil.which("initdb"):
         candidates.append(Path(initdb).resolve().parent)
@@ -53,18 +53,18 @@ def find_server_binaries() -> Path:
 
 
 def _debian_binaries(folder: Path) -> list[Path]:
-    """The folders of programs below a folder as Debian's /usr/lib/postgresql, newest first."""
+    """Program folders below a folder like Debian's /usr/lib/postgresql, newest first."""
     binaries = [path for path in folder.glob("*/bin") if path.parent.name.isdigit()]
     return sorted(binaries, key=lambda path: int(path.parent.name), reverse=True)
 
 
 def conninfo(url: str) -> str:
-    """The URL as libpq and psycopg write it."""
+    """The URL in the form of libpq and psycopg."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def libpq_environment(url: str) -> dict[str, str]:
-    """The URL as environment variables of libpq, for psql, pg_dump and the like."""
+    """The URL as environment variables of libpq, for psql, pg_dump and others."""
     parts = make_url(url)
     return {
         "PGHOST": parts.host or "",
@@ -76,7 +76,8 @@ def libpq_environment(url: str) -> dict[str, str]:
 
 
 def literal_sql(text: str) -> sql.SQL:
-    # psycopg's types want literal text; words of CREATE ROLE are not values and cannot be quoted.
+    # psycopg's types require literal text; options of CREATE ROLE are not values and cannot be
+    # quoted.
     words: Any = text
     return sql.SQL(words)
 
@@ -86,8 +87,8 @@ def binary(name: str) -> str:
         path = find_server_binaries() / name
         if path.exists():
             return str(path)
-    if found := shutil.which(name):
-        return found
+    if on_path := shutil.which(name):
+        return on_path
     raise NoServerError(f"{name} is not installed")
 
 
@@ -101,7 +102,7 @@ def server_account() -> str | None:
 
 
 def ends_with_us() -> list[str]:
-    """A prefix that shuts the server down when this process is killed and cannot do it any more."""
+    """A command prefix that stops the server if this process is killed."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "INT", "--"] if setpriv else []
 
@@ -113,7 +114,7 @@ def free_port() -> int:
 
 
 def docker_answers() -> bool:
-    # Not by Docker's own client: it waits for long, and leaves its socket open when nobody answers.
+    # Docker's own client waits long, and leaves its socket open if there is no daemon.
     parts = urlsplit(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
     try:
         if parts.scheme == "unix":

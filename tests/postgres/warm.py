@@ -1,8 +1,8 @@
-"""Backends that serve one connection of dbanon after another, as a pooler's in session mode do.
+"""Backends that serve several connections of dbanon in turn, like a pooler in session mode.
 
-To begin a backend and to fill its caches of the catalog takes a server half the time of a small
-run. What a session leaves is gone with ROLLBACK and DISCARD ALL. What a backend reads when it
-begins, such as settings of its database, it has read: tests of that are marked ``own_backends``.
+Starting a backend and filling its catalog caches takes half the time of a small run. ROLLBACK and
+DISCARD ALL reset a session. A backend does not read again what it reads at its start, such as
+settings of its database; tests of that are marked ``own_backends``.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from sqlalchemy import make_url
 
 _MOST = 4
 _connect = psycopg.connect
-_kept: dict[str, list[PGconn]] = {}
+_idle: dict[str, list[PGconn]] = {}
 _lock = threading.Lock()
 
 
 class _Connection(psycopg.Connection[Any]):
-    """One whose backend serves the next one that asks with the same words."""
+    """A connection whose backend is reused for the same connection parameters."""
 
-    _asked = ""
+    _key = ""
 
     def close(self) -> None:
         backend = self.pgconn
         if not self.closed and _is_as_new(backend):
             with _lock:
-                kept = _kept.setdefault(self._asked, [])
-                if len(kept) < _MOST:
-                    kept.append(backend)
+                pool = _idle.setdefault(self._key, [])
+                if len(pool) < _MOST:
+                    pool.append(backend)
                     self.pgconn = _closed()
         super().close()
 
 
 @contextmanager
 def warm(url: str) -> Iterator[None]:
-    """Within the block dbanon's own connections to a database have backends that served others.
+    """During the block dbanon's own connections to a database reuse backends.
 
-    Connections that tests open themselves, other databases' and other roles' are as ever.
+    Connections opened by tests, or to other databases or with other roles, are not affected.
     """
     parts = make_url(url)
-    wanted = {
+    required = {
         "host": parts.host,
         "port": parts.port,
         "dbname": parts.database,
@@ -56,28 +56,28 @@ def warm(url: str) -> Iterator[None]:
         "password": parts.password,
     }
 
-    def connect(*words: Any, **asked: Any) -> Any:
-        # SQLAlchemy asks so. Behind a proxy it is another port.
-        if words or any(asked.get(name) != value for name, value in wanted.items()):
-            return _connect(*words, **asked)
-        context = asked.get("context")
-        said = {name: value for name, value in os.environ.items() if name.startswith("PG")}
-        key = repr(sorted((said | asked | {"context": None}).items()))
+    def connect(*words: Any, **parameters: Any) -> Any:
+        # The parameters that SQLAlchemy uses. A proxy has another port.
+        if words or any(parameters.get(name) != value for name, value in required.items()):
+            return _connect(*words, **parameters)
+        context = parameters.get("context")
+        variables = {name: value for name, value in os.environ.items() if name.startswith("PG")}
+        key = repr(sorted((variables | parameters | {"context": None}).items()))
         with _lock:
-            kept = _kept.setdefault(key, [])
-            backend = kept.pop() if kept else None
+            pool = _idle.setdefault(key, [])
+            backend = pool.pop() if pool else None
         if backend is not None and not _is_as_new(backend):
             backend.finish()
             backend = None
         if backend is None:
-            found = _Connection.connect(**asked)
+            connection = _Connection.connect(**parameters)
         else:
-            found = _Connection(backend)
-            found.prepare_threshold = asked.get("prepare_threshold", 5)
+            connection = _Connection(backend)
+            connection.prepare_threshold = parameters.get("prepare_threshold", 5)
             if context is not None:
-                found._adapters = AdaptersMap(context.adapters)
-        found._asked = key
-        return found
+                connection._adapters = AdaptersMap(context.adapters)
+        connection._key = key
+        return connection
 
     psycopg.connect = connect
     try:
@@ -87,15 +87,15 @@ def warm(url: str) -> Iterator[None]:
 
 
 def close_warm() -> None:
-    """End all that wait for a next one."""
+    """Close all idle backends."""
     with _lock:
-        for kept in _kept.values():
-            while kept:
-                kept.pop().finish()
+        for pool in _idle.values():
+            while pool:
+                pool.pop().finish()
 
 
 def _is_as_new(backend: PGconn) -> bool:
-    # As the server does with what a client leaves open.
+    # As the server does when a client disconnects.
     if backend.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
         backend.exec_(b"ROLLBACK")
     if backend.transaction_status != TransactionStatus.IDLE:
@@ -104,7 +104,7 @@ def _is_as_new(backend: PGconn) -> bool:
 
 
 def _closed() -> PGconn:
-    """What a connection leads to that has handed its backend on."""
+    """The underlying connection of a connection object that has given its backend back."""
     closed: PGconn = psycopg.pq.PGconn.connect_start(b"host=/nowhere")
     closed.finish()
     return closed

@@ -1,6 +1,6 @@
-"""Runs in Airflow's environment: the DAGs as Airflow reads them, each task as a worker runs it.
+"""Runs in Airflow's environment: parses the DAGs, and runs each task as a worker would.
 
-``airflow_child.py FILE DIRECTORY``: prints, as JSON on the last line, what became of each task.
+``airflow_child.py FILE DIRECTORY`` prints the result of each task as JSON on the last line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 
 def became(task: Any) -> Any:
-    """What a worker would make of a run of the task, and what goes to XCom."""
+    """The state that a worker would record for a run of the task, and its XCom value."""
     try:
         return ["done", task.execute({"params": {}})]
     except AirflowSkipException:
@@ -37,9 +37,9 @@ def main(file: Path, programs: Path) -> None:
     assert described.loader is not None
     dags = util.module_from_spec(described)
     described.loader.exec_module(dags)
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for dag in (dags.by_command, dags.in_python):
-        told[dag.dag_id] = {
+        results[dag.dag_id] = {
             "schedule": dag.schedule,
             "catchup": dag.catchup,
             "tasks": [[task.task_id, task.retries] for task in dag.tasks],
@@ -48,12 +48,12 @@ def main(file: Path, programs: Path) -> None:
     [command] = dags.by_command.tasks
     for folder in sorted(programs.iterdir()):
         os.environ["PATH"] = f"{folder}:{path}"
-        told[folder.name] = became(command)
+        results[folder.name] = became(command)
     [called] = dags.in_python.tasks
-    told["python"] = became(called)
+    results["python"] = became(called)
     os.environ["DBANON_SOURCE"] = "duckdb:////nowhere/clinic.duckdb"
-    told["python, a wrong source"] = became(called)
-    print(json.dumps(told))
+    results["python, a wrong source"] = became(called)
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -15,19 +15,19 @@ import duckdb
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "schedule"
 
-# What the examples call dbanon.
+# The name of dbanon in the examples.
 PROGRAM = Path(sys.executable).with_name("dbanon")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A directory that stands for the one that an example names, with a table to release."""
+class Site:
+    """A directory in place of the one in an example, with a table to release."""
 
     folder: Path
 
     @classmethod
-    def make(cls, folder: Path) -> Place:
-        """job.yaml and a clinic."""
+    def make(cls, folder: Path) -> Site:
+        """Create job.yaml and a clinic."""
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy2(EXAMPLES / "job.yaml", folder)
         with duckdb.connect(str(folder / "clinic.duckdb")) as clinic:
@@ -46,11 +46,11 @@ class Place:
         return f"duckdb:///{self.folder / 'clinic.duckdb'}"
 
     def released(self) -> int:
-        """How many releases there are, by files and by the ledger, which must agree."""
+        """The number of releases, by files and by the ledger, which must agree."""
         files = len(list(self.folder.rglob("patients/*.parquet")))
         with duckdb.connect(str(self.folder / "clinic.duckdb"), read_only=True) as clinic:
-            known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dbanon'"
-            [(tables,)] = clinic.execute(known).fetchall()
+            ledger_tables = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dbanon'"
+            [(tables,)] = clinic.execute(ledger_tables).fetchall()
             entries = 0
             if tables:
                 [(entries,)] = clinic.execute("SELECT count(*) FROM dbanon.release").fetchall()
@@ -59,13 +59,13 @@ class Place:
 
 
 def run(
-    command: str, place: Place, environment: Mapping[str, str]
+    command: str, site: Site, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a line as a scheduler does: by sh, with hardly any environment."""
+    """Run a line as a scheduler does: with sh and hardly any environment."""
     return subprocess.run(
         ["/bin/sh", "-c", command],
         cwd="/",
-        env={"PATH": "/usr/bin:/bin", "HOME": str(place.folder), **environment},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(site.folder), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -73,7 +73,7 @@ def run(
 
 
 def answers(folder: Path, code: int) -> Path:
-    """A directory with a program ``dbanon`` that only ends with a code."""
+    """A directory with a program ``dbanon`` that only exits with a code."""
     folder.mkdir(exist_ok=True)
     program = folder / "dbanon"
     program.write_text(f"#!/bin/sh\nexit {code}\n")
@@ -82,7 +82,7 @@ def answers(folder: Path, code: int) -> Path:
 
 
 def linked(folder: Path) -> Path:
-    """A directory with the real one and nothing beside it."""
+    """A directory with only the real program."""
     folder.mkdir(exist_ok=True)
     os.symlink(PROGRAM, folder / "dbanon")
     return folder

@@ -10,7 +10,7 @@ from tests.prerequisites import skip_optional
 
 @pytest.fixture
 def scheduler(request: pytest.FixtureRequest) -> Path:
-    """The directory of the programs of the environment that the test's mark names."""
+    """The program directory of the environment in the test's mark."""
     [name] = request.node.get_closest_marker("scheduler").args
     if (folder := os.environ.get("DBANON_SCHEDULERS")) is None:
         skip_optional("`make schedules` runs it")

@@ -1,4 +1,4 @@
-"""The DAGs of the example, read by Airflow, and their tasks run: `make schedules`."""
+"""The example's DAGs, parsed by Airflow, and their tasks run: `make schedules`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.schedules.commands import EXAMPLES, Place, answers, linked
+from tests.schedules.commands import EXAMPLES, Site, answers, linked
 
 DAGS = "airflow_dag.py"
 
 
 @pytest.fixture
 def airflow(tmp_path: Path, scheduler: Path) -> dict[str, str]:
-    """The environment of a worker that has nothing but the job file's variables."""
+    """The environment of a worker with only the job file's variables."""
     return {
         "PATH": f"{scheduler}:/usr/bin:/bin",
         "HOME": str(tmp_path),
@@ -27,22 +27,22 @@ def airflow(tmp_path: Path, scheduler: Path) -> dict[str, str]:
 
 
 @pytest.mark.scheduler("airflow")
-def test_airflow_reads_the_dags_and_retries_what_a_retry_may_help(
+def test_airflow_parses_the_dags_and_retries_when_useful(
     tmp_path: Path, scheduler: Path, airflow: dict[str, str], backend_path: Path
 ) -> None:
-    place = Place.make(tmp_path / "srv")
+    site = Site.make(tmp_path / "srv")
     text = (EXAMPLES / DAGS).read_text()
     file = tmp_path / "dags" / DAGS
     file.parent.mkdir()
-    file.write_text(text.replace("/srv/dbanon/", f"{place.folder}/"))
+    file.write_text(text.replace("/srv/dbanon/", f"{site.folder}/"))
     programs = tmp_path / "programs"
     programs.mkdir()
     for code in (3, 4, 7, 8, 99):
         answers(programs / str(code), code)
     linked(programs / "real")
     environment = airflow | {
-        "DBANON_SOURCE": place.source,
-        "DBANON_OUT": str(place.folder / "out"),
+        "DBANON_SOURCE": site.source,
+        "DBANON_OUT": str(site.folder / "out"),
         "PYTHONPATH": str(backend_path),
     }
     child = Path(__file__).with_name("airflow_child.py")
@@ -55,14 +55,14 @@ def test_airflow_reads_the_dags_and_retries_what_a_retry_may_help(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     for name in ("dbanon_command", "dbanon_python"):
-        assert told[name] == {
+        assert results[name] == {
             "schedule": "0 3 1 * *",
             "catchup": False,
             "tasks": [["release", 2]],
         }
-    states = {code: told[str(code)][0] for code in (3, 4, 7, 8, 99)}
+    states = {code: results[str(code)][0] for code in (3, 4, 7, 8, 99)}
     assert states == {
         3: "failed",
         4: "tried again",
@@ -70,12 +70,12 @@ def test_airflow_reads_the_dags_and_retries_what_a_retry_may_help(
         8: "failed",
         99: "skipped",
     }
-    assert told["real"][0] == "done", told["real"]
-    state, report = told["python"]
+    assert results["real"][0] == "done", results["real"]
+    state, report = results["python"]
     assert state == "done", report
     assert report["k_achieved"] >= 5
-    assert told["python, a wrong source"][0] == "failed"
-    assert place.released() == 2
+    assert results["python, a wrong source"][0] == "failed"
+    assert site.released() == 2
 
 
 @pytest.mark.scheduler("airflow")
@@ -95,4 +95,4 @@ def test_airflow_lists_the_dags_without_an_error(
         )
         assert done.returncode == 0, done.stdout + done.stderr
     listed = json.loads(done.stdout[done.stdout.index("[{") :])
-    assert {one["dag_id"] for one in listed} == {"dbanon_command", "dbanon_python"}
+    assert {dag["dag_id"] for dag in listed} == {"dbanon_command", "dbanon_python"}

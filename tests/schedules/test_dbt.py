@@ -1,4 +1,4 @@
-"""dbt runs the example's project on DuckDB and PostgreSQL: what releases, and what does not."""
+"""dbt runs the example project on DuckDB and PostgreSQL: which commands release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbanon.doors import install
 from tests.postgres_server import Server, libpq_environment
 from tests.schedules.commands import EXAMPLES
 
-# One text for both databases.
+# The same text for both databases.
 STAYS = (
     "CREATE SCHEMA hospital",
     "CREATE TABLE hospital.stay AS SELECT 20 + g * 37 % 60 AS age, g * 7919 % 60000 AS income,"
@@ -30,7 +30,7 @@ STAYS = (
 
 @dataclass
 class Project:
-    """A copy of the example's project with a database of its own."""
+    """A copy of the example project with its own database."""
 
     folder: Path
     target: str
@@ -40,7 +40,7 @@ class Project:
     url: str = ""
 
     def dbt(self, *words: str, fails: bool = False) -> str:
-        """What it prints."""
+        """The output of a dbt command."""
         done = subprocess.run(
             [
                 self.programs / "dbt",
@@ -67,8 +67,8 @@ class Project:
             return clinic.execute(statement).fetchall()
 
     def releases(self) -> int:
-        known = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'dbanon'"
-        if not self.execute(f"{known} AND table_name = 'release'"):
+        ledger_query = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'dbanon'"
+        if not self.execute(f"{ledger_query} AND table_name = 'release'"):
             return 0
         return int(self.execute("SELECT count(*) FROM dbanon.release")[0][0])
 
@@ -89,10 +89,10 @@ def project(
     }
     if request.param == "duckdb":
         environment |= {"CLINIC": str(tmp_path / "clinic.duckdb"), "PYTHONPATH": str(backend_path)}
-        found = Project(folder, "duckdb", scheduler, environment)
+        dbt_project = Project(folder, "duckdb", scheduler, environment)
         for statement in STAYS:
-            found.execute(statement)
-        yield found
+            dbt_project.execute(statement)
+        yield dbt_project
         return
     url = request.getfixturevalue("plpython_url")
     server = request.getfixturevalue("local_pg_server")
@@ -113,8 +113,8 @@ def project(
 
 
 @pytest.mark.scheduler("dbt")
-def test_a_release_is_made_by_runs_that_succeed_and_by_nothing_else(project: Project) -> None:
-    # The model is not there yet: what is only compiled or tested, or documented, releases nothing.
+def test_only_successful_runs_make_a_release(project: Project) -> None:
+    # Before the model exists, compiling, testing or documenting it releases nothing.
     project.dbt("compile")
     project.dbt("docs", "generate")
     assert project.releases() == 0
@@ -130,7 +130,7 @@ def test_a_release_is_made_by_runs_that_succeed_and_by_nothing_else(project: Pro
         " GROUP BY age, income) AS classes"
     )
     assert (rows, smallest >= 5) == (400, True)
-    # A model that fails, a test that fails, a model that was not asked for.
+    # A failing model, a failing test, and an unselected model.
     models = project.folder / "models"
     (models / "broken.sql").write_text("SELECT * FROM hospital.no_such_table")
     for command in ("run", "build"):
@@ -155,9 +155,9 @@ def test_a_release_that_is_refused_fails_the_run(project: Project) -> None:
 
 
 def put_test(project: Project, source: str, table: str, arguments: object) -> None:
-    """Put the generic test on a table that dbt does not make."""
-    told = {"name": table, "data_tests": [{"k_anonymity": {"arguments": arguments}}]}
-    sources = {"sources": [{"name": source, "tables": [told]}]}
+    """Put the generic test on a table that dbt does not create."""
+    table_tests = {"name": table, "data_tests": [{"k_anonymity": {"arguments": arguments}}]}
+    sources = {"sources": [{"name": source, "tables": [table_tests]}]}
     (project.folder / "models" / "released.yml").write_text(yaml.safe_dump(sources))
 
 
@@ -176,14 +176,20 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
         project.execute('GRANT SELECT ON app."some_rows" TO transformer')
     for k, classes in ((2, 1), (3, 2), (4, 3)):
         put_test(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
-        told = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
-        assert f"Got {classes} result" in told
-        assert "7391" not in told
-    kept = "SELECT table_schema, table_name FROM information_schema.columns"
-    tables = project.execute(f"{kept} WHERE column_name = 'class_size'")
-    # One for each k: numbers of rows, and nothing else.
-    held = [project.execute(f'SELECT * FROM "{schema}"."{name}"') for schema, name in tables]
-    assert sorted(sorted(rows) for rows in held) == [[(1,)], [(1,), (2,)], [(1,), (2,), (3,)]]
+        output = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
+        assert f"Got {classes} result" in output
+        assert "7391" not in output
+    columns_query = "SELECT table_schema, table_name FROM information_schema.columns"
+    tables = project.execute(f"{columns_query} WHERE column_name = 'class_size'")
+    # One for each k: only numbers of rows.
+    stored_failures = [
+        project.execute(f'SELECT * FROM "{schema}"."{name}"') for schema, name in tables
+    ]
+    assert sorted(sorted(rows) for rows in stored_failures) == [
+        [(1,)],
+        [(1,), (2,)],
+        [(1,), (2,), (3,)],
+    ]
 
 
 @pytest.mark.scheduler("dbt")
@@ -198,7 +204,7 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
         {"quasi_identifiers": [], "k": 5},
     ],
 )
-def test_k_anonymity_refuses_what_would_always_pass(project: Project, arguments: object) -> None:
+def test_k_anonymity_refuses_trivial_checks(project: Project, arguments: object) -> None:
     put_test(project, "release", "people", arguments)
     assert "k_anonymity: " in project.dbt("test", "--select", "source:release", fails=True)
 
@@ -206,7 +212,7 @@ def test_k_anonymity_refuses_what_would_always_pass(project: Project, arguments:
 @pytest.mark.scheduler("dbt")
 @pytest.mark.parametrize("project", ["duckdb"], indirect=True)
 def test_without_the_guards_dbt_would_release(project: Project) -> None:
-    """The macro's conditions are there for something that dbt does."""
+    """The macro's conditions handle something that dbt actually does."""
     file = project.folder / "macros" / "dbanon_release.sql"
     text = file.read_text()
     call = text.index("{{ adapter.dispatch(")
@@ -216,6 +222,6 @@ def test_without_the_guards_dbt_would_release(project: Project) -> None:
     file.write_text(f"{text[:start]}{{%- if execute -%}} {bare} {{%- endif -%}}\n{text[end:]}")
     project.dbt("run")
     assert project.releases() == 1
-    # So it does after `test`. dbt 1.11 only renders it after `compile` and `docs generate`.
+    # dbt does so after `test`; dbt 1.11 only renders it after `compile` and `docs generate`.
     project.dbt("test")
     assert project.releases() == 2

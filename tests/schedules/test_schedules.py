@@ -1,4 +1,4 @@
-"""The examples of schedules: parsed as their schedulers do, and their commands run without them."""
+"""The schedule examples: parsed as their schedulers do, and their commands run without them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import yaml
 
 from dbanon.doors.jobfile.file import read_job_file
 from tests.prerequisites import skip_optional
-from tests.schedules.commands import EXAMPLES, ROOT, Place, answers, linked, run
+from tests.schedules.commands import EXAMPLES, ROOT, Site, answers, linked, run
 
 FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 UNITS = EXAMPLES / "systemd"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place.make(tmp_path / "srv")
+def site(tmp_path: Path) -> Site:
+    return Site.make(tmp_path / "srv")
 
 
 def crontab() -> tuple[str, str]:
     """The fields and the command of the only line."""
     lines = (EXAMPLES / "crontab").read_text().splitlines()
-    [line] = [one for one in lines if one and one[0] != "#" and not re.match(r"\w+ *=", one)]
+    [line] = [line for line in lines if line and line[0] != "#" and not re.match(r"\w+ *=", line)]
     *fields, command = line.split(None, 5)
     return " ".join(fields), command
 
@@ -40,80 +40,80 @@ def is_monthly(schedule: str) -> bool:
     return fields[2:] == ["1", "*", "*"]
 
 
-def cron(place: Place, programs: Path) -> subprocess.CompletedProcess[str]:
-    """Run the line of crontab; its environment file names what is here."""
+def cron(site: Site, programs: Path) -> subprocess.CompletedProcess[str]:
+    """Run the crontab line with local paths in its environment file."""
     text = (EXAMPLES / "dbanon.env").read_text()
-    given = {
-        "DBANON_SOURCE": place.source,
-        "DBANON_OUT": f"{place.folder}/out",
+    variables = {
+        "DBANON_SOURCE": site.source,
+        "DBANON_OUT": f"{site.folder}/out",
         "PATH": f"{programs}:$PATH",
     }
-    for name, value in given.items():
-        text, found = re.subn(
+    for name, value in variables.items():
+        text, replaced = re.subn(
             rf'^export {name}=".*"$', f'export {name}="{value}"', text, flags=re.M
         )
-        assert found == 1
-    (place.folder / "dbanon.env").write_text(text)
-    return run(crontab()[1].replace("/srv/dbanon", str(place.folder)), place, {})
+        assert replaced == 1
+    (site.folder / "dbanon.env").write_text(text)
+    return run(crontab()[1].replace("/srv/dbanon", str(site.folder)), site, {})
 
 
-def test_the_line_of_cron_releases_and_prints_nothing(place: Place, tmp_path: Path) -> None:
+def test_the_line_of_cron_releases_and_prints_nothing(site: Site, tmp_path: Path) -> None:
     schedule, command = crontab()
     assert is_monthly(schedule)
-    # To cron it is a new line.
+    # cron reads it as a newline.
     assert "%" not in command
-    done = cron(place, linked(tmp_path / "bin"))
-    log = (place.folder / "dbanon.log").read_text()
+    done = cron(site, linked(tmp_path / "bin"))
+    log = (site.folder / "dbanon.log").read_text()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), log
-    assert place.released() == 1
-    assert "k requested / counted" in (place.folder / "report.txt").read_text()
-    assert (place.folder / "report.txt").stat().st_mode & 0o077 == 0
+    assert site.released() == 1
+    assert "k requested / counted" in (site.folder / "report.txt").read_text()
+    assert (site.folder / "report.txt").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("code", [0, 3, 4, 99])
-def test_cron_mails_what_failed_and_nothing_else(place: Place, tmp_path: Path, code: int) -> None:
-    done = cron(place, answers(tmp_path / "bin", code))
+def test_cron_mails_only_failures(site: Site, tmp_path: Path, code: int) -> None:
+    done = cron(site, answers(tmp_path / "bin", code))
     failed = code not in (0, 99)
     assert done.stdout.startswith("dbanon failed: see ") == failed
     assert bool(done.stdout) == failed
 
 
 def unit(name: str) -> configparser.ConfigParser:
-    found = configparser.ConfigParser(interpolation=None, strict=True, delimiters=("=",))
-    found.optionxform = str  # type: ignore[assignment,method-assign]
-    found.read_string((UNITS / name).read_text())
-    return found
+    parser = configparser.ConfigParser(interpolation=None, strict=True, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string((UNITS / name).read_text())
+    return parser
 
 
-def started(place: Place, programs: Path) -> str:
-    """ExecStart as systemd runs it, with what is here in place of the service's directories."""
+def started(site: Site, programs: Path) -> str:
+    """ExecStart as systemd runs it, with local directories in place of the service's."""
     service = unit("dbanon@.service")["Service"]
     shell, option, script = shlex.split(service["ExecStart"])
     assert (shell, option) == ("/bin/sh", "-c")
     assert "$" not in script.replace("$$", "")
     script = script.replace("$$", "$").replace("%i", "job")
-    for there, here in (("/opt/dbanon/bin", programs), ("/etc/dbanon", place.folder)):
-        script = script.replace(there, str(here))
+    for deployed, local in (("/opt/dbanon/bin", programs), ("/etc/dbanon", site.folder)):
+        script = script.replace(deployed, str(local))
     return script
 
 
 @pytest.mark.parametrize("code", [None, 0, 4, 99])
-def test_the_service_runs_its_file(place: Place, tmp_path: Path, code: int | None) -> None:
+def test_the_service_runs_its_file(site: Site, tmp_path: Path, code: int | None) -> None:
     programs = tmp_path / "bin"
-    script = started(place, linked(programs) if code is None else answers(programs, code))
+    script = started(site, linked(programs) if code is None else answers(programs, code))
     credentials = tmp_path / "credentials"
     credentials.mkdir()
-    (credentials / "source").write_text(place.source + "\n")
+    (credentials / "source").write_text(site.source + "\n")
     done = run(
         script,
-        place,
+        site,
         {
             "CREDENTIALS_DIRECTORY": str(credentials),
-            "DBANON_OUT": str(place.folder / "out"),
+            "DBANON_OUT": str(site.folder / "out"),
         },
     )
     assert done.returncode == (code or 0), done.stderr
-    assert place.released() == (code is None)
+    assert site.released() == (code is None)
     service = unit("dbanon@.service")["Service"]
     assert service["SuccessExitStatus"] == "99"
     assert service["Restart"] == "on-failure"
@@ -124,8 +124,8 @@ def test_the_service_runs_its_file(place: Place, tmp_path: Path, code: int | Non
     assert codes - {0, 4, 7, 99} == prevented
     if code is None:
         (credentials / "source").unlink()
-        assert run(script, place, {"CREDENTIALS_DIRECTORY": str(credentials)}).returncode != 0
-        assert place.released() == 1
+        assert run(script, site, {"CREDENTIALS_DIRECTORY": str(credentials)}).returncode != 0
+        assert site.released() == 1
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
@@ -145,35 +145,35 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
             ["systemd-analyze", "--no-pager", *words], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        # What it does not know it only tells.
+        # Unknown keys are only reported.
         assert str(tmp_path) not in done.stderr
 
 
-def test_the_job_of_kubernetes_runs_once_at_a_time(place: Place, tmp_path: Path) -> None:
-    found = yaml.safe_load((EXAMPLES / "kubernetes.yaml").read_text())
-    assert found["kind"] == "CronJob"
-    assert is_monthly(found["spec"]["schedule"])
-    assert found["spec"]["concurrencyPolicy"] == "Forbid"
-    pod = found["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+def test_the_job_of_kubernetes_runs_once_at_a_time(site: Site, tmp_path: Path) -> None:
+    manifest = yaml.safe_load((EXAMPLES / "kubernetes.yaml").read_text())
+    assert manifest["kind"] == "CronJob"
+    assert is_monthly(manifest["spec"]["schedule"])
+    assert manifest["spec"]["concurrencyPolicy"] == "Forbid"
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["restartPolicy"] == "Never"
     [container] = pod["containers"]
-    mounted = {one["name"] for one in container["volumeMounts"]}
-    assert mounted == {one["name"] for one in pod["volumes"]}
-    command = shlex.join(container["command"]).replace("/etc/dbanon", str(place.folder))
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    command = shlex.join(container["command"]).replace("/etc/dbanon", str(site.folder))
     programs = linked(tmp_path / "bin")
-    names = {one["name"] for one in container["env"]}
+    names = {variable["name"] for variable in container["env"]}
     assert names == {"DBANON_SOURCE", "DBANON_OUT"}
     done = run(
         command,
-        place,
+        site,
         {
             "PATH": f"{programs}:/usr/bin:/bin",
-            "DBANON_SOURCE": place.source,
-            "DBANON_OUT": str(place.folder / "out"),
+            "DBANON_SOURCE": site.source,
+            "DBANON_OUT": str(site.folder / "out"),
         },
     )
     assert done.returncode == 0, done.stderr
-    assert place.released() == 1
+    assert site.released() == 1
 
 
 def test_the_job_file_is_one() -> None:

@@ -1,6 +1,6 @@
-"""A Spark cluster of this machine alone, for tests: a master and workers of one core each.
+"""A local Spark cluster for tests: a master, and workers with one core each.
 
-Each is a process group of its own, ended by the number that was recorded when it was started.
+Each process is the leader of its own group, and is ended by its recorded process id.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _STARTED = 90.0
-# A process of Java lives for seconds here: what a long one gains by takes more than it gives. Nor
-# are the classes of Spark and Java looked at anew in each.
+# Java processes live for seconds here, so optimizations for long runs cost more than they gain. For
+# the same reason classes of Spark and Java are not verified again in each.
 JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-# Settings of small runs, for drivers and what they start.
+# Settings for small runs, for drivers and the processes that they start.
 SMALL = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
@@ -36,7 +36,7 @@ SMALL = {
 
 
 class NoSparkError(RuntimeError):
-    """No Spark can be run here; the message says why."""
+    """Spark cannot be run; the message says why."""
 
 
 def require_spark() -> None:
@@ -73,8 +73,8 @@ class Cluster:
 
     Parameters
     ----------
-    place : a directory for their files, which is whoever starts it's to remove.
-    n_workers : how many workers there are, of one core each.
+    place : directory for their files; the caller removes it.
+    n_workers : number of workers, with one core each.
     """
 
     folder: Path
@@ -85,12 +85,12 @@ class Cluster:
 
     @property
     def master(self) -> str:
-        """Where drivers find it."""
+        """The URL for drivers."""
         return f"spark://{HOST}:{self.port}"
 
     @property
     def conf(self) -> dict[str, str]:
-        """What a driver has to say to be let in, and small sizes."""
+        """The settings that a driver needs to connect, and small sizes."""
         return SMALL | {
             "spark.authenticate": "true",
             "spark.authenticate.secret": self.secret,
@@ -106,7 +106,7 @@ class Cluster:
         }
 
     def start(self) -> None:
-        """Start it, and wait until all workers are known to the master."""
+        """Start it, and wait until the master knows all workers."""
         (self.folder / "local").mkdir()
         settings_file = self.folder / "spark.conf"
         with os.fdopen(os.open(settings_file, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
@@ -163,7 +163,7 @@ class Cluster:
             )
 
     def log(self, name: str) -> Path:
-        """Where a process of it writes what it does."""
+        """The log file of one of its processes."""
         return self.folder / f"{name}.log"
 
     def _wait(self, name: str, text: str, times: int) -> None:
@@ -176,12 +176,12 @@ class Cluster:
             time.sleep(0.1)
 
     def logs(self) -> str:
-        """All that its processes wrote, executors included."""
+        """The logs of all its processes, including executors."""
         files = [*self.folder.glob("*.log"), *self.folder.glob("work*/*/*/std*")]
         return "\n".join(path.read_text(errors="replace") for path in files)
 
     def executors(self) -> list[int]:
-        """The process numbers of the executors that run now."""
+        """The process ids of the running executors."""
         pids = []
         for process in self.processes[1:]:
             pids += [pid for pid in descendants(process.pid) if _is_executor(pid)]
@@ -203,14 +203,14 @@ class Cluster:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and that those started."""
+    """The children of a process, and their children."""
     children: dict[int, list[int]] = {}
     for process_folder in Path("/proc").glob("[0-9]*"):
         try:
             status = (process_folder / "stat").read_text()
         except OSError:
             continue
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain anything.
         parent = int(status.rpartition(")")[2].split()[1])
         children.setdefault(parent, []).append(int(process_folder.name))
     children_of_all, todo = [], [pid]
@@ -222,7 +222,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def end(pid: int) -> None:
-    """End a process at once, where there still is one."""
+    """Kill a process if it still exists."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -19,25 +19,27 @@ if TYPE_CHECKING:
 
 _NEEDS_SPARK = {"spark", "cluster", "on_cluster", "sessions"}
 LOCAL = "local[2]"
-# Workers of the sessions of this process are forks of tests/spark/daemon.py.
+# The Python workers of this process's sessions are forks of tests/spark/daemon.py.
 FORKED = {"spark.python.daemon.module": "tests.spark.daemon"}
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if set(getattr(item, "fixturenames", ())) & _NEEDS_SPARK:
             item.add_marker("spark")
-    # Each change of session costs a Java process, so there are few: all tests in one place of the
-    # list, those of one session after each other.
-    spark_indices = [number for number, item in enumerate(items) if item.path.parent == HERE]
+    # Each change of session costs a Java process. To keep them few, all Spark tests are adjacent in
+    # the list, and those of one session follow each other.
+    spark_indices = [number for number, item in enumerate(items) if item.path.parent == FOLDER]
     ordered = sorted((items[number] for number in spark_indices), key=_session_of)
     for number, item in zip(spark_indices, ordered, strict=True):
         items[number] = item
 
 
 def _session_of(item: pytest.Item) -> tuple[int, bool]:
-    """Of this process, then none of it, then the cluster's; last what kills a part of that."""
+    """First tests with this process's session, then without, then the cluster's; last those that
+    kill parts of it.
+    """
     fixtures = set(getattr(item, "fixturenames", ()))
     if "on_cluster" in fixtures:
         return 2, item.get_closest_marker("slow") is not None
@@ -45,12 +47,12 @@ def _session_of(item: pytest.Item) -> tuple[int, bool]:
         return 3, False
     if "spark" in fixtures or "sessions" not in fixtures:
         return 0, False
-    # Of these the slow ones end this process's Java, and start drivers of their own.
+    # Of these the slow ones end this process's Java, and start their own drivers.
     return 1, item.get_closest_marker("slow") is not None
 
 
 class Sessions:
-    """The one session that a process can have: another master's takes the place of the last."""
+    """The single session that a process can have: a session for another master replaces it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -58,12 +60,12 @@ class Sessions:
         self._session: SparkSession | None = None
 
     def of(self, master: str, conf: dict[str, str]) -> SparkSession:
-        """The session of a master; the one at hand where it is its."""
+        """The session for a master, reused if it is the current one."""
         from dbanon.spark.session import open_session
 
         if self._session is not None and self._master == master:
             return self._session
-        # With its Java: of a context that was stopped there settings and threads are left.
+        # Including its Java process: a stopped context leaves settings and threads there.
         self.end()
         driver_settings = SMALL | {
             "spark.local.dir": str(self._folder),
@@ -99,7 +101,7 @@ class Sessions:
 
 @pytest.fixture(scope="session")
 def _folder() -> Iterator[Path]:
-    # Short: Spark puts long names below it.
+    # Short: Spark appends long names.
     folder = Path(tempfile.mkdtemp(prefix="dbanon-spark-"))
     try:
         yield folder
@@ -114,7 +116,7 @@ def sessions(_folder: Path) -> Iterator[Sessions]:
     except NoSparkError as error:
         skip_or_fail(str(error))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Of the cluster's workers, too, whose python3 may be another.
+    # For the cluster's workers, too, which may have another python3.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     (_folder / "driver").mkdir()
     open_sessions = Sessions(_folder / "driver")
@@ -124,13 +126,13 @@ def sessions(_folder: Path) -> Iterator[Sessions]:
 
 @pytest.fixture
 def spark(sessions: Sessions) -> SparkSession:
-    """A session of two threads of this process, the same for all tests."""
+    """A session with two threads of this process, shared by all tests."""
     return sessions.of(LOCAL, {"spark.driver.memory": "1g"} | FORKED)
 
 
 @pytest.fixture(scope="session")
 def cluster(sessions: Sessions, _folder: Path) -> Iterator[Cluster]:
-    """A master and two workers, for drivers of their own; started when a test first needs it."""
+    """A master and two workers for separate drivers; started on first use."""
     folder = _folder / "cluster"
     folder.mkdir()
     running_cluster = Cluster(folder)
@@ -143,7 +145,7 @@ def cluster(sessions: Sessions, _folder: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def on_cluster(sessions: Sessions, cluster: Cluster) -> SparkSession:
-    """A session of this process on the cluster, the same for all tests."""
+    """A session of this process on the cluster, shared by all tests."""
     return sessions.of(cluster.master, cluster.conf | FORKED)
 
 

@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, with what workers import imported: they are forks of it.
+"""Spark's daemon for Python workers with preloaded modules, which the forked workers share.
 
-Each worker takes a second of CPU for that otherwise, and Spark starts some thirty in these tests.
-After each task a worker looks for garbage, a tenth of a second in all that was imported: that is
-left out here. Drivers of tests that are processes of their own have Spark's daemon as it is.
+Otherwise each worker spends a second of CPU on imports, and Spark starts some thirty in these
+tests. After each task a worker collects garbage, which takes a tenth of a second with all these
+modules; that is left out here. Separate driver processes use Spark's own daemon.
 """
 
 from __future__ import annotations

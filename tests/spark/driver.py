@@ -1,6 +1,6 @@
-"""A driver in a process of its own: ``python -m tests.spark.driver`` with what to do as JSON.
+"""A driver in a separate process: ``python -m tests.spark.driver`` with its order as JSON.
 
-It prints a line for each thing that a test waits for, and at last the report or the error.
+It prints a line for each event that a test waits for, and at the end the report or the error.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 import warnings
 from typing import Any
 
-# More than a test waits.
+# Longer than any test waits.
 _LONG = 300
 
 
 def main(arguments: dict[str, Any]) -> None:
     if arguments.get("largest_file"):
-        # As a disk that is full: of this process and of the Java that it starts.
+        # Simulates a full disk, for this process and the Java process that it starts.
         resource.setrlimit(resource.RLIMIT_FSIZE, (arguments["largest_file"],) * 2)
     from dbanon.errors import DbanonError
     from dbanon.spark import anonymize_table, into_postgresql, open_session

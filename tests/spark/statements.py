@@ -1,4 +1,4 @@
-"""Statements on the databases of these tests."""
+"""Runs statements on the databases of these tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.postgres_server import conninfo
 
 
 def execute(url: str, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of a statement in a transaction of its own; none where it has none."""
+    """The rows of a statement in its own transaction; none if it returns none."""
     with psycopg.connect(conninfo(url)) as connection:
         cursor = connection.execute(sql)
         return cursor.fetchall() if cursor.description else []

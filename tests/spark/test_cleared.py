@@ -1,4 +1,4 @@
-"""What a driver that is gone left: cleared by ``dbanon gc``, and nothing else is."""
+"""Files of a dead driver are removed by ``dbanon gc``, and nothing else is."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ COLUMNS = [("age", "integer")]
 OUTPUT = RelationName("public", "people")
 
 
-def made(url: str, release_id: str, age: int, count: int = 2) -> list[RelationName]:
-    """Pieces of a release, begun so many seconds ago."""
+def make_pieces(url: str, release_id: str, age: int, count: int = 2) -> list[RelationName]:
+    """Create pieces of a release that was started so many seconds ago."""
     names = pieces.names(OUTPUT, release_id, count, 63)
     with open_store(url).session(write=True) as session:
         pieces.make(session, names, COLUMNS, release_id)
@@ -38,38 +38,38 @@ def made(url: str, release_id: str, age: int, count: int = 2) -> list[RelationNa
     return names
 
 
-def there(url: str) -> list[str]:
+def remaining_pieces(url: str) -> list[str]:
     listing = execute(
         url, "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'peop%'"
     )
     return sorted(name for (name,) in listing)
 
 
-def test_old_pieces_of_a_driver_that_is_gone_are_dropped(pg_url: str) -> None:
-    old = made(pg_url, str(uuid.uuid4()), 2 * 86_400, 3)
-    young = made(pg_url, str(uuid.uuid4()), 3600)
-    assert len(there(pg_url)) == 5
+def test_old_pieces_of_a_dead_driver_are_dropped(pg_url: str) -> None:
+    old = make_pieces(pg_url, str(uuid.uuid4()), 2 * 86_400, 3)
+    young = make_pieces(pg_url, str(uuid.uuid4()), 3600)
+    assert len(remaining_pieces(pg_url)) == 5
     done = CliRunner().invoke(main, ["gc", pg_url, "--format", "json"])
     assert json.loads(done.stdout)["dropped"] == [str(name) for name in old]
-    assert there(pg_url) == sorted(name.name for name in young)
+    assert remaining_pieces(pg_url) == sorted(name.name for name in young)
     assert collect_garbage(open_store(pg_url)) == []
 
 
 def test_those_of_a_driver_at_work_are_left_however_old_they_are(pg_url: str) -> None:
     release_id = str(uuid.uuid4())
-    names = made(pg_url, release_id, 10 * 86_400)
+    names = make_pieces(pg_url, release_id, 10 * 86_400)
     store = open_store(pg_url)
     with store.job_lock(pieces.lock_name(release_id)):
         assert collect_garbage(store) == []
     assert collect_garbage(store) == [str(name) for name in names]
 
 
-def test_what_only_looks_like_a_piece_is_left(pg_url: str) -> None:
+def test_tables_resembling_pieces_are_left(pg_url: str) -> None:
     release_id, old = str(uuid.uuid4()), int(time.time()) - 10 * 86_400
     [name, *_] = pieces.names(OUTPUT, release_id, 1, 63)
     execute(
         pg_url,
-        # No name of a piece; no mark; a mark of another form; a table that a crash would keep.
+        # Not a piece's name; no mark; a mark of another form; a table that must survive a crash.
         f"CREATE UNLOGGED TABLE people_all (a integer);"
         f" COMMENT ON TABLE people_all IS 'dbanon piece {release_id} {old}';"
         f" CREATE UNLOGGED TABLE {name.quoted} (a integer);"
@@ -79,14 +79,14 @@ def test_what_only_looks_like_a_piece_is_left(pg_url: str) -> None:
         f" COMMENT ON TABLE people_p0123456789ab_2 IS 'dbanon piece {release_id} {old}'",
     )
     assert collect_garbage(open_store(pg_url)) == []
-    assert len(there(pg_url)) == 4
+    assert len(remaining_pieces(pg_url)) == 4
 
 
 def test_those_of_another_role_are_left(pg_url: str, pg_role: Any) -> None:
-    made(pg_url, str(uuid.uuid4()), 2 * 86_400)
+    make_pieces(pg_url, str(uuid.uuid4()), 2 * 86_400)
     other = pg_role("other")
     assert collect_garbage(open_store(other)) == []
-    assert len(there(pg_url)) == 2
+    assert len(remaining_pieces(pg_url)) == 2
 
 
 def test_names_fit_and_differ() -> None:
@@ -105,7 +105,7 @@ def staged(folder: Path, name: str, age: float) -> Path:
     return staged_path
 
 
-def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
+def test_staged_directories_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     old = staged(tmp_path, ".people.0123456789ab.dbanon", 2 * 86_400)
     young = staged(tmp_path, ".people.0123456789ac.dbanon", 60)
     at_work = staged(tmp_path, ".people.0123456789ad.dbanon", 2 * 86_400)
@@ -128,8 +128,8 @@ def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
         clear_staged([str(young / "part-0.parquet")])
 
 
-def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
-    """Own directories are recognized by name, owner, mode and the absence of a lock."""
+def test_only_files_of_a_killed_driver_are_removed(tmp_path: Path) -> None:
+    """Our directories are recognized by name, owner, mode and the absence of a lock."""
     name = "dbanon-spark-" + "0123456789abcdef" * 2
     alive = create_locked_directory(str(tmp_path))
     (alive / "rdd_1_1").write_text("rows")
@@ -158,7 +158,7 @@ def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
         clear_killed([str(alive / "rdd_1_1")])
 
 
-def test_a_directory_of_ours_goes_with_its_process(tmp_path: Path) -> None:
+def test_our_directories_are_removed_with_their_process(tmp_path: Path) -> None:
     code = (
         "import os; from dbanon.stores.scratch import create_locked_directory as held;"
         f" print(held({str(tmp_path / 'new')!r}), flush=True); os.fork()"

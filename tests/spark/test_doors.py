@@ -1,4 +1,4 @@
-"""A cluster at the command line and in job files."""
+"""A cluster on the command line and in job files."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_job_file(
     assert dbanon.verify(people, "release.people").digest == "unchanged"
     with pytest.raises(InvalidParameter, match="never skipped"):
         dbanon.run_job(file, skip_unchanged=True)
-    # A column that has no role yet stops the job, and one of another type.
+    # A column without a role stops the job, as does one of another type.
     execute(people, "ALTER TABLE people ADD COLUMN name text")
     with pytest.raises(dbanon.DbanonError) as caught:
         dbanon.run_job(file)

@@ -1,4 +1,4 @@
-"""What releases reveal beside their guarantee: Spark finds and refuses what frames do."""
+"""Disclosure checks beyond the guarantee: Spark reports and refuses what frames do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BLOCKS = {"method": "mdav", "block_size": 300, "k": 5}
 
 
 def codings() -> pd.DataFrame:
-    """Columns that are other codings of an age, numbers of households, and ordinary ones."""
+    """Columns that recode an age, household numbers, and ordinary ones."""
     frame = pd.DataFrame({name: values for name, (_, values) in linking.COLUMNS.items()})
     frame["some_code"] = frame["some_code"].astype("Int64")
     places = np.arange(len(frame))
@@ -45,14 +45,14 @@ def codings() -> pd.DataFrame:
 
 
 def patients() -> pd.DataFrame:
-    """Rows of patients, who have several each."""
+    """Rows of patients, several each."""
     frame = pd.DataFrame(test_persons.stays(), columns=list(test_persons.TYPES))
     frame["born"] = frame["born"].map(date.fromisoformat)
     return frame
 
 
 def addresses() -> pd.DataFrame:
-    """Identifiers by their form, under a name that says nothing."""
+    """Identifiers by their form, with an unremarkable name."""
     frame = table(1200)[["id", "x", "place", "z"]]
     return frame.assign(c7=[f"p{i % 40}@example.org" for i in range(1200)])
 
@@ -98,7 +98,7 @@ def said_of(call: Any) -> tuple[set[tuple[type[Warning], str]], Any]:
     return {raised for raised in warnings_raised if issubclass(raised[0], PrivacyWarning)}, result
 
 
-# The rows that others of these have, with less beside them.
+# The same rows as above, with fewer other columns.
 CAMPAIGNS = {"codings, median", "codings, persons"}
 
 
@@ -149,7 +149,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[DbanonError]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_strict_turns_warnings_into_refusals(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
     make_rows, options, error = REFUSED[name]
     frame, options = make_rows(), BLOCKS | options | {"strict": True}
     key = options.pop("key", ["id"])
@@ -160,11 +162,11 @@ def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_pa
     with pytest.raises(error) as refused:
         dbanon.spark.anonymize(rows, key=key, **options)
     assert str(refused.value) == str(local.value)
-    # Nothing is kept on the disks of executors.
+    # Nothing is left on the executors' disks.
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
-def test_a_strict_release_without_findings_is_made(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_strict_release_without_findings_succeeds(spark: SparkSession, tmp_path: Path) -> None:
     rows = in_files(spark, codings(), tmp_path)
     options = BLOCKS | QUASI | {"keep": ["sex", "visits"], "sensitive": ["illness"]}
     _, report = dbanon.spark.anonymize(rows, key=["id"], strict=True, **options)
@@ -182,7 +184,8 @@ def test_a_sample_proves_that_values_differ(
     spark_warnings, (_, report) = said_of(
         lambda: dbanon.spark.anonymize(rows, key=["id"], **options)
     )
-    # Of nine rows in ten at least, as databases say it; a height of one row follows from nothing.
+    # In at least nine rows of ten, as databases report; a height in a single row determines
+    # nothing.
     assert [
         (finding.name, finding.determines, finding.share) for finding in report.disclosive_columns
     ] == [("place", None, 0.9)]
@@ -193,7 +196,7 @@ def test_a_sample_proves_that_values_differ(
 def test_a_table_of_postgresql_is_looked_at_in_its_snapshot(
     spark: SparkSession, pg_url: str
 ) -> None:
-    """The column of persons is not released, and no other column of the source is read."""
+    """The entity column is not released, and no other column of the source is read."""
     execute(
         pg_url,
         "CREATE TABLE stays AS SELECT i AS id, i / 6 AS patient_id, 18 + i / 6 * 7 % 70 AS age,"

@@ -1,4 +1,4 @@
-"""What one machine refuses, Spark refuses in the same words; and what Spark does not have."""
+"""Spark refuses what one machine refuses, with the same texts, plus what it does not support."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
+def test_refusals_match_those_of_one_machine(spark, name, tmp_path):
     change, options = REFUSED[name]
     frame = change(table(1200))
     with pytest.raises(DbanonError) as local:
@@ -73,7 +73,7 @@ def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
     message = str(raised.value).replace("DataFrame", "data frame")
     if name != "no leaf":  # a piece that lacks a leaf has other counts
         assert message == str(local.value)
-    # Nothing is kept on the disks of executors.
+    # Nothing is left on the executors' disks.
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
@@ -92,7 +92,7 @@ def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
     ],
     ids=str,
 )
-def test_what_spark_does_not_have_is_refused_with_a_hint(spark, options, tmp_path):
+def test_unsupported_options_on_spark_are_refused_with_a_hint(spark, options, tmp_path):
     rows = in_files(spark, table(600), tmp_path)
     with pytest.raises(InvalidParameter):
         dbanon.spark.anonymize(rows, key=["id"], **SMALL | options)
@@ -102,13 +102,13 @@ TWO = 'columns "X" and "x" differ in case only'
 
 
 def test_columns_that_differ_in_case_only(spark, tmp_path):
-    """Spark would say that a name is ambiguous, or not even that."""
+    """Spark would report an ambiguous name, or not even that."""
     rows = in_files(spark, table(600), tmp_path)
     twice = rows.withColumnRenamed("y", "X")
     for options in (SMALL, SMALL | {"quasi_identifiers": ["z"], "key": ["x"]}):
         with pytest.raises(InvalidParameter, match=TWO):
             dbanon.spark.anonymize(twice, **{"key": ["id"]} | options)
-    # A bound that is made beside a column that is kept.
+    # The name of a generated bound equals that of a kept column.
     renamed = rows.withColumnRenamed("place", "X_LOW")
     bounds = SMALL | {"method": "gaa_cp", "intervals": "bounds", "keep": ["X_LOW"]}
     with pytest.raises(InvalidParameter, match='"X_LOW" and "x_low" differ'):
@@ -137,7 +137,7 @@ def test_files_whose_columns_differ_in_case_only(spark, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_key_tells_every_row(spark, tmp_path):
+def test_a_key_identifies_every_row(spark, tmp_path):
     frame = table(600)
     rows = in_files(spark, frame, tmp_path)
     with pytest.raises(DuplicateKeys):
@@ -147,14 +147,14 @@ def test_a_key_tells_every_row(spark, tmp_path):
 
 
 class Broken:
-    """Work that fails on a value, and says it."""
+    """Work that fails on a value and includes it in the error."""
 
     def __call__(self, rows):
         raise ValueError(f"no place for {SECRET}")
 
 
 class Refusing:
-    """Work that refuses as we do."""
+    """Work that raises dbanon's own refusal."""
 
     def __call__(self, rows):
         raise InvalidParameter("This does not go.", hint="Leave it: `block_size`.")

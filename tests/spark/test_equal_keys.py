@@ -1,4 +1,4 @@
-"""Keys as bits: of pieces what a set of all keys tells."""
+"""Key bitmaps: bitmaps of pieces agree with a set of all keys."""
 
 from __future__ import annotations
 

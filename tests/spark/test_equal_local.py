@@ -1,4 +1,4 @@
-"""On Spark as on one machine: the same release in every bit, by the key of each row."""
+"""Spark and one machine give bit-identical releases, compared by the key of each row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N = 12_000
 
 
 def table(n: int = N, seed: int = 1) -> pd.DataFrame:
-    """Numbers of several kinds, texts, strata, persons, NULLs in two columns of each kind."""
+    """Several number types, texts, strata, persons, and NULLs in two columns of each kind."""
     rng = np.random.default_rng(seed)
     places = np.array(["Bonn", "Kiel", "Ulm", "Köln", "Jena", "Trier", "Hof"], object)
     holed = rng.normal(50, 9, n)
@@ -53,13 +53,13 @@ def table(n: int = N, seed: int = 1) -> pd.DataFrame:
 
 
 def _illness(rng, n) -> np.ndarray:
-    """Texts whose rarest hold few rows."""
+    """Texts, the rarest of which have few rows."""
     names = np.array(["flu", "cold", "gout", "lupus"], object)
     return names[rng.choice(4, n, p=[0.5, 0.3, 0.17, 0.03])]
 
 
 def hexed(frame: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The rows by key, floats as their bits."""
+    """The rows by key, with floats as their bits."""
     rows = frame.sort_values("id").itertuples(index=False, name=None)
     return [tuple(_text(value) for value in row) for row in rows]
 
@@ -71,9 +71,9 @@ def _text(value) -> str:
 
 
 def in_files(spark, frame: pd.DataFrame, folder, files: int = 3):
-    """The rows as Spark reads them of Parquet files, in another order."""
+    """The rows as Spark reads them from Parquet files, in another order."""
     rows = pa.Table.from_pandas(frame.sample(frac=1, random_state=3), preserve_index=False)
-    # Spark knows no categories of Arrow, and no large texts.
+    # Spark supports neither Arrow categories nor large strings.
     for number, start in enumerate(range(0, len(rows), -(-len(rows) // files))):
         pq.write_table(rows.slice(start, -(-len(rows) // files)), folder / f"{number}.parquet")
     return spark.read.parquet(str(folder))
@@ -87,7 +87,7 @@ def on_spark(spark, rows, **options):
 
 
 def both(spark, frame: pd.DataFrame, folder, **options):
-    """The release of both, after a check that they are one."""
+    """The release, after checking that both agree."""
     local, of_local = dbanon.anonymize_frame(frame, keep=["id"], **options)
     spark_rows, report = on_spark(spark, in_files(spark, frame, folder), **options)
     assert list(spark_rows.columns) == list(local.columns)
@@ -176,8 +176,8 @@ CASES = {
 }
 
 
-# What blocks are made of on a worker is as on one machine; these differ in nothing else. The last
-# four are parts of others: of "ties", of "mixed, NULLs", of persons in test_equal_models.
+# Blocks on a worker are computed as on one machine; these differ in nothing else. The last four are
+# parts of others: of "ties", of "mixed, NULLs", of persons in test_equal_models.
 ONE_MACHINES = {
     "mdav",
     "fast",
@@ -198,8 +198,8 @@ ONE_MACHINES = {
     "name",
     [pytest.param(n, marks=[pytest.mark.campaign] * (n in ONE_MACHINES)) for n in CASES],
 )
-def test_spark_is_one_machine_with_the_same_blocks(spark, name, tmp_path):
-    # Four blocks, or twelve of persons: in campaigns twice as many.
+def test_spark_equals_one_machine_with_the_same_blocks(spark, name, tmp_path):
+    # Four blocks, or twelve with persons: in campaigns twice as many.
     both(spark, table(N if CAMPAIGN else N // 2), tmp_path, **CASES[name])
 
 

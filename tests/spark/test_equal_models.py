@@ -1,4 +1,4 @@
-"""Privacy models on Spark: by the table's distribution, in blocks that can keep to them."""
+"""Privacy models on Spark: by the table's distribution, with blocks that can satisfy them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from dbanon import Model
 from dbanon.errors import InvalidParameter, ModelInfeasible
 from tests.spark.test_equal_local import both, in_files, table
 
-ASKED = {"quasi_identifiers": ["x", "z"], "sensitive": ["illness"], "k": 4, "block_size": 1000}
+ARGUMENTS = {"quasi_identifiers": ["x", "z"], "sensitive": ["illness"], "k": 4, "block_size": 1000}
 TWO = Model("distinct_l", "illness", 2)
 NEAR = Model("t_closeness", "illness", 0.4, distance="equal")
 
 CASES = {
-    "means": ASKED | {"models": [TWO], "refine": "pass"},
-    "generalization": ASKED
+    "means": ARGUMENTS | {"models": [TWO], "refine": "pass"},
+    "generalization": ARGUMENTS
     | {"quasi_identifiers": ["x", "z", "place"], "method": "gaa_cp", "models": [TWO, NEAR]},
-    "strata": ASKED | {"models": [NEAR], "by": ["region"], "k": 5},
-    "persons": ASKED | {"models": [TWO], "entity": "person", "block_size": 800, "refine": "pass"},
+    "strata": ARGUMENTS | {"models": [NEAR], "by": ["region"], "k": 5},
+    "persons": ARGUMENTS
+    | {"models": [TWO], "entity": "person", "block_size": 800, "refine": "pass"},
 }
 
 
@@ -35,7 +36,7 @@ def test_models_as_on_one_machine(spark, name, tmp_path):
 
 
 def told_by_x(n: int = 3000):
-    """A sensitive value that follows from a quasi-identifier: blocks hold one or two values."""
+    """A sensitive value determined by a quasi-identifier: blocks have one or two values."""
     frame = table(n)
     frame["x"] *= 100
     bins = np.searchsorted(np.quantile(frame["x"], np.linspace(0.1, 0.9, 9)), frame["x"])
@@ -45,17 +46,17 @@ def told_by_x(n: int = 3000):
 
 @pytest.mark.parametrize("method", ["mdav", pytest.param("gaa_cp", marks=pytest.mark.campaign)])
 def test_blocks_that_fail_join_others(spark, method, tmp_path):
-    options = ASKED | {"models": [Model("distinct_l", "illness", 4)], "method": method}
+    options = ARGUMENTS | {"models": [Model("distinct_l", "illness", 4)], "method": method}
     _, report = both(spark, told_by_x(), tmp_path, **options | {"block_size": 300})
-    # A block of 300 rows has two values, or three.
+    # A block of 300 rows has two or three values.
     assert report.models[0].achieved >= 4
 
 
-def test_what_the_whole_table_cannot_keep_is_refused(spark, tmp_path):
+def test_requirements_that_the_table_cannot_meet_are_refused(spark, tmp_path):
     rows = in_files(spark, table(3000), tmp_path)
     with pytest.raises(ModelInfeasible, match="distinct_l"):
         dbanon.spark.anonymize(
-            rows, key=["id"], **ASKED | {"models": [Model("distinct_l", "illness", 5)]}
+            rows, key=["id"], **ARGUMENTS | {"models": [Model("distinct_l", "illness", 5)]}
         )
 
 
@@ -66,4 +67,4 @@ def test_models_that_classes_do_not_keep_together_are_refused(spark, tmp_path):
         {"models": [TWO], "method": "gaa_cp", "refine": "fast"},
     ):
         with pytest.raises(InvalidParameter, match="Spark does not have"):
-            dbanon.spark.anonymize(rows, key=["id"], **ASKED | more)
+            dbanon.spark.anonymize(rows, key=["id"], **ARGUMENTS | more)

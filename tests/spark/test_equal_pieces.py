@@ -1,4 +1,4 @@
-"""However a table is cut into files, partitions and tasks, the release is the same in every bit."""
+"""The release is bit-identical however a table is split into files, partitions and tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import dbanon
 import dbanon.spark
 from tests.spark.test_equal_local import NUMBERS, both, hexed, in_files, on_spark, table
 
-ASKED = NUMBERS | {"refine": "pass", "method": "vmdav", "block_size": 500}
+ARGUMENTS = NUMBERS | {"refine": "pass", "method": "vmdav", "block_size": 500}
 
 
 def folder(parent, name):
@@ -21,11 +21,13 @@ def folder(parent, name):
 
 def test_files_partitions_and_tasks_change_nothing(spark, tmp_path):
     frame = table(4000)
-    first, _ = on_spark(spark, in_files(spark, frame, folder(tmp_path, "a"), 1), tasks=1, **ASKED)
+    first, _ = on_spark(
+        spark, in_files(spark, frame, folder(tmp_path, "a"), 1), tasks=1, **ARGUMENTS
+    )
     rows = in_files(spark, frame, folder(tmp_path, "b"), 7).repartition(5, "y")
-    second, _ = on_spark(spark, rows, tasks=6, **ASKED)
+    second, _ = on_spark(spark, rows, tasks=6, **ARGUMENTS)
     assert hexed(first) == hexed(second)
-    # The order of rows is fresh each time.
+    # The order of rows is random each time.
     assert first["id"].tolist() != second["id"].tolist() != sorted(second["id"])
 
 
@@ -50,12 +52,12 @@ def test_other_keys_are_orders(spark, tmp_path, key):
     assert hexed(spark_rows) == hexed(local)
 
 
-def test_rows_that_are_all_alike(spark, tmp_path):
+def test_all_rows_equal(spark, tmp_path):
     frame = pd.DataFrame({"id": np.arange(6000), "x": np.full(6000, 0.1), "y": np.ones(6000)})
     spark_rows, report = both(
         spark, frame, tmp_path, quasi_identifiers=["x", "y"], k=5, block_size=1000, refine="pass"
     )
-    # Blocks are cut by keys; released alike, all rows are one class.
+    # Blocks are cut by keys; with equal labels all rows form one class.
     assert report.classes == 1
     assert report.smallest_class == 6000
     assert report.internal.information_loss == 0.0
@@ -77,7 +79,7 @@ def test_numbers_beyond_float64_have_exact_means(spark, tmp_path):
     both(spark, frame, tmp_path, **NUMBERS)
 
 
-def test_a_table_below_a_block_is_as_without_blocks(spark, tmp_path):
+def test_a_table_smaller_than_a_block_is_released_as_without_blocks(spark, tmp_path):
     frame = table(900)
     options = NUMBERS | {"refine": "fast", "refine_iterations": 50}
     spark_rows, _ = both(spark, frame, tmp_path, **options)

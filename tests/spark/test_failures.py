@@ -1,4 +1,4 @@
-"""Failures on a cluster: an identical release or none, and no values of rows in messages."""
+"""Failures on a cluster: an identical release or none, and no row values in messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 N = 8_000
 SECRET = 917_263_554
-ASKED: dict[str, Any] = {
+ARGUMENTS: dict[str, Any] = {
     "table": "people",
     "output": "release.people",
     "quasi_identifiers": ["age", "pay", "size"],
@@ -54,7 +54,7 @@ PIECES = (
 
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table of 8,000 rows, each with a number that no log may have."""
+    """A table of 8,000 rows, each with a number that must not be in a log."""
     monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 8)
     execute(
         pg_url,
@@ -67,8 +67,8 @@ def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @contextmanager
-def driver(**told: Any) -> Iterator[subprocess.Popen[str]]:
-    """A driver in a process group of its own, which ends with the block."""
+def driver(**order: Any) -> Iterator[subprocess.Popen[str]]:
+    """A driver in its own process group, ended with the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.driver"],
         stdin=subprocess.PIPE,
@@ -80,7 +80,7 @@ def driver(**told: Any) -> Iterator[subprocess.Popen[str]]:
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(json.dumps(told) + "\n")
+        process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
         yield process
     finally:
@@ -99,7 +99,7 @@ def wait_for(process: subprocess.Popen[str], line: str) -> None:
 
 
 def kill_when_at_work(session: SparkSession, cluster: Cluster, killed: list[int]) -> None:
-    """Kill an executor and its Python while a stage of several tasks is half done."""
+    """Kill an executor and its Python in the middle of a stage with several tasks."""
     tracker = session.sparkContext.statusTracker()
     limit = time.monotonic() + 240
     while time.monotonic() < limit:
@@ -125,25 +125,25 @@ def test_a_worker_that_is_killed_changes_no_bit(
 ) -> None:
     from dbanon.spark import table
 
-    dbanon.anonymize(people, **ASKED, key=["id"])
+    dbanon.anonymize(people, **ARGUMENTS, key=["id"])
     expected = execute(people, RELEASED)
     killed: list[int] = []
     killer = threading.Thread(target=kill_when_at_work, args=(on_cluster, cluster, killed))
     original = table.released
 
-    def released(*given: Any) -> Any:
-        # Not before: a task that compares versions has no rows to lose.
+    def released(*arguments: Any) -> Any:
+        # Not earlier: a task that compares versions has no rows to lose.
         killer.start()
-        return original(*given)
+        return original(*arguments)
 
     monkeypatch.setattr(table, "released", released)
-    report = anonymize_table(on_cluster, people, people, **ASKED)
+    report = anonymize_table(on_cluster, people, people, **ARGUMENTS)
     killer.join()
     assert killed
     assert execute(people, RELEASED) == expected
     assert report.rows_out == N
     assert execute(people, PIECES) == []
-    # What reads and writes the rows wrote none of them down.
+    # Tasks that read and write the rows logged none of them.
     assert str(SECRET)[:6] not in cluster.logs()
 
 
@@ -151,13 +151,13 @@ def test_a_worker_that_is_killed_changes_no_bit(
 def test_a_driver_that_is_killed_publishes_nothing_and_gc_clears(
     sessions: Any, cluster: Cluster, people: str
 ) -> None:
-    """On a cluster; the next test holds it for a driver with cores of its own."""
-    # One driver has all cores: that of other tests gives them back.
+    """On the cluster; the next test needs it for a driver with its own cores."""
+    # A driver takes all cores: end the one of other tests.
     sessions.stop()
-    earlier = dbanon.anonymize(people, **ASKED)
+    earlier = dbanon.anonymize(people, **ARGUMENTS)
     before = execute(people, RELEASED)
     with driver(
-        master=cluster.master, conf=cluster.conf, url=people, asked=ASKED, wait=True
+        master=cluster.master, conf=cluster.conf, url=people, asked=ARGUMENTS, wait=True
     ) as process:
         wait_for(process, "staged")
         left = left_at_work(people)
@@ -167,7 +167,7 @@ def test_a_driver_that_is_killed_publishes_nothing_and_gc_clears(
 
 
 def left_at_work(people: str) -> list[Any]:
-    """The pieces of a driver at work, which nothing clears."""
+    """The pieces of a running driver, which are never removed."""
     left = execute(people, PIECES)
     assert left
     assert collect_garbage(open_store(people)) == []
@@ -175,11 +175,11 @@ def left_at_work(people: str) -> list[Any]:
 
 
 def require_cleared(people: str, left: list[Any], earlier: str | None, before: list[Any]) -> None:
-    """Check that the earlier release stands, and that pieces are cleared when they are old."""
+    """Require the earlier release, and that old pieces are removed."""
     assert execute(people, RELEASED) == before
     assert dbanon.verify(people, "release.people").release_id == earlier
     assert sorted(execute(people, PIECES)) == sorted(left)
-    # Another driver may be at work on young ones.
+    # Another driver may be using young ones.
     assert collect_garbage(open_store(people)) == []
     for schema, name in left:
         [(mark,)] = execute(people, f"SELECT obj_description('{schema}.\"{name}\"'::regclass)")
@@ -188,7 +188,7 @@ def require_cleared(people: str, left: list[Any], earlier: str | None, before: l
         execute(people, f"COMMENT ON TABLE {schema}.\"{name}\" IS '{aged}'")
     limit = time.monotonic() + 60
     dropped: list[str] = []
-    # The server notices that the driver's connection is gone.
+    # The server notices the closed connection of the driver.
     while not dropped and time.monotonic() < limit:
         dropped = collect_garbage(open_store(people))
         time.sleep(0.2)
@@ -202,11 +202,11 @@ def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
     sessions: Any, people: str, tmp_path: Path
 ) -> None:
     sessions.end()
-    earlier = dbanon.anonymize(people, **ASKED)
+    earlier = dbanon.anonymize(people, **ARGUMENTS)
     before = execute(people, RELEASED)
     execute(people, "ALTER TABLE people ADD note text; UPDATE people SET note = 'ill since ' || id")
     conf = SMALL | {"spark.driver.memory": "640m", "spark.local.dir": str(tmp_path)}
-    options = ASKED | {"keep": ["id", "note"]}
+    options = ARGUMENTS | {"keep": ["id", "note"]}
     with driver(master="local[2]", conf=conf, url=people, asked=options, wait=True) as process:
         wait_for(process, "staged")
         left = left_at_work(people)
@@ -228,14 +228,16 @@ def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
 
 
 def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
-    """Each of its transactions keeps the sum of all amounts, which only one state has."""
+    """Each of its transactions preserves the sum of all amounts, which only a consistent
+    state has.
+    """
     expected = execute(people, "SELECT count(*), sum(amount) FROM people")
     done = threading.Event()
     turns = []
 
     def write() -> None:
         with psycopg.connect(conninfo(people)) as connection:
-            # Some hundred a second, and not a processor's all.
+            # Some hundred per second, without using up a core.
             while not done.wait(0.005):
                 turn = len(turns)
                 a, b = 1 + turn * 37 % 3500, 4000 + turn * 53 % 3500
@@ -254,7 +256,7 @@ def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        options = ASKED | {"keep": ["id", "amount"]}
+        options = ARGUMENTS | {"keep": ["id", "amount"]}
         report = anonymize_table(spark, people, people, **options)
     finally:
         done.set()
@@ -264,35 +266,35 @@ def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
     assert report.rows_in == report.rows_out == N
 
 
-def test_when_the_snapshot_is_lost_nothing_is_published(
+def test_a_lost_snapshot_publishes_nothing(
     spark: SparkSession, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dbanon.spark import table
 
     original = table.released
 
-    def lost(*given: Any) -> Any:
+    def lose_snapshot(*arguments: Any) -> Any:
         execute(
             people,
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND datname = current_database()",
         )
-        return original(*given)
+        return original(*arguments)
 
-    monkeypatch.setattr(table, "released", lost)
+    monkeypatch.setattr(table, "released", lose_snapshot)
     with pytest.raises((SourceChanged, ConnectionLost)):
-        anonymize_table(spark, people, people, **ASKED)
+        anonymize_table(spark, people, people, **ARGUMENTS)
     assert execute(people, "SELECT to_regclass('release.people') IS NULL") == [(True,)]
     assert execute(people, PIECES) == []
 
 
 @pytest.mark.slow
-def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people: str) -> None:
-    dbanon.anonymize(people, **ASKED)
+def test_a_full_disk_publishes_nothing_and_leaks_no_value(sessions: Any, people: str) -> None:
+    dbanon.anonymize(people, **ARGUMENTS)
     before = execute(people, RELEASED)
     conf = SMALL | {"spark.driver.memory": "640m"}
     with driver(
-        master="local[1]", conf=conf, url=people, asked=ASKED, largest_file=100_000
+        master="local[1]", conf=conf, url=people, asked=ARGUMENTS, largest_file=100_000
     ) as process:
         wait_for(process, "open")
         out, err = process.communicate(timeout=300)
@@ -306,7 +308,7 @@ def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Python of this version without a package, which workers of drivers start."""
+    """A Python of this version without a package, for the workers of drivers."""
     venv.create(tmp_path / "bare", symlinks=True)
     python = tmp_path / "bare" / "bin" / "python"
     monkeypatch.setenv("PYSPARK_PYTHON", str(python))
@@ -322,7 +324,7 @@ def test_workers_without_the_package_fail_in_one_sentence(sessions: Any, bare: P
     result = json.loads(out)
     assert result["code"] == "workers_differ"
     assert "no dbanon on a worker" in result["detail"]
-    # Spark's own log has no word of it.
+    # Spark's own log does not mention it.
     assert "Traceback" not in err
     bare.unlink()
     with driver(master="local[1]", conf=SMALL) as process:
@@ -335,10 +337,10 @@ def test_workers_without_the_package_fail_in_one_sentence(sessions: Any, bare: P
 def test_packages_of_workers_come_in_an_archive(
     sessions: Any, cluster: Cluster, bare: Path, tmp_path: Path
 ) -> None:
-    """As docs/scale-out.md has it; in the archive is no more than where the packages are."""
+    """As in docs/scale-out.md; the archive contains only a reference to the packages."""
     sessions.stop()
     places = [str(Path(dbanon.__file__).parent.parent), *filter(None, sys.path)]
-    # With what an editable install has there, which finds the compiled core.
+    # With the files of the editable install, which finds the compiled core.
     (tmp_path / "sitecustomize.py").write_text(
         f"import site\nfor place in {places!r}:\n    site.addsitedir(place)\n"
     )
@@ -354,12 +356,12 @@ def test_packages_of_workers_come_in_an_archive(
 
 
 def test_two_drivers_for_one_output(spark: SparkSession, people: str) -> None:
-    """The second publishes after the first: one of them, or each in its turn, whole."""
+    """The second publishes after the first: either one fails, or both succeed in turn."""
     results: list[object] = []
 
     def release() -> None:
         try:
-            results.append(anonymize_table(spark, people, people, **ASKED).release_id)
+            results.append(anonymize_table(spark, people, people, **ARGUMENTS).release_id)
         except DbanonError as error:
             results.append(error.exit_code)
 

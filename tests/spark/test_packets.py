@@ -1,4 +1,4 @@
-"""Packets of rows are unpacked as they were packed, for all types and sizes."""
+"""Packets of rows are unpacked unchanged, for all types and sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = pa.table(
 @pytest.mark.parametrize("most", [1 << 22, 4000, 1])
 def test_rows_go_through_packets(most, monkeypatch):
     monkeypatch.setattr(layout, "MAX_BYTES", most)
-    # A part of a table holds no row of the rest.
+    # A part of a table contains no other rows.
     part = TABLE.slice(3, 150)
     batches = list(Packet(part, 7).batches())
     assert len(batches) == {1 << 22: 1, 1: 150}.get(most, len(batches))
@@ -45,7 +45,7 @@ def test_no_rows_are_no_packet():
 
 
 def test_a_packet_that_lies_anywhere():
-    """Arrow wants places of eight bytes, which a packet after another value may not have."""
+    """Arrow needs alignment to eight bytes, which a packet after another value may lack."""
     [batch] = Packet(TABLE, column=CLASSES).batches()
     packets = pa.array([b"abc", batch.column(CLASSES)[0].as_py(), None], pa.binary())
     assert pa.Table.from_batches(unpack(packets[1:])).equals(TABLE)

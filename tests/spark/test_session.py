@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_without_java_or_pyspark_what_to_install_is_said(
+def test_without_java_or_pyspark_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -60,12 +60,12 @@ def test_without_java_or_pyspark_what_to_install_is_said(
 @pytest.mark.parametrize(
     "conf", [{"master": "x"}, {"spark.speculation": "true"}, {"spark.cores.max": 2}]
 )
-def test_a_setting_that_is_none(conf: dict[str, str]) -> None:
+def test_an_unknown_setting(conf: dict[str, str]) -> None:
     with pytest.raises(InvalidParameter):
         open_session("local[1]", conf)
 
 
-def test_without_localhost_the_line_to_add_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_localhost_the_error_has_the_line_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -81,7 +81,7 @@ def test_workers_have_our_versions(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_each_difference_is_told() -> None:
+def test_each_difference_is_reported() -> None:
     mine = {"python": "3.11", "numpy": "2.3.1"}
     assert differences(mine, [dict(mine), dict(mine)]) == []
     messages = differences(mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}])
@@ -101,10 +101,12 @@ def test_a_session_with_another_setting_is_refused(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_a_session_of_ours_keeps_records_to_itself(
+def test_our_session_does_not_leak_records(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks are encrypted, in a directory of this account alone; else, who calls is warned."""
+    """Blocks are encrypted, in a directory of this account only; otherwise the caller gets a
+    warning.
+    """
     assert not_private(spark) == []
     local_dir = Path(spark.sparkContext.getConf().get("spark.local.dir", ""))
     assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", local_dir.name)
@@ -139,14 +141,14 @@ def test_there_is_one_session(spark: SparkSession) -> None:
         open_session("local[1]")
 
 
-def test_a_master_that_is_not_there(sessions: Any) -> None:
+def test_a_missing_master(sessions: Any) -> None:
     sessions.stop()
     conf = SMALL | {"spark.driver.host": "127.0.0.1"}
     with pytest.raises(SparkFailed, match="cannot be reached") as caught:
         open_session(f"spark://127.0.0.1:{free_port()},127.0.0.1:{free_port()}", conf)
     assert caught.value.exit_code == 4
     assert caught.value.detail == "ConnectionRefusedError"
-    # So a job that tries again may find the master then.
+    # So that a job that retries may find the master.
     again = open_session("local[1]", conf)
     try:
         assert again.range(3).count() == 3
@@ -161,8 +163,8 @@ def test_a_master_without_host_or_port(address: str, sessions: Any) -> None:
         open_session(f"spark://{address}")
 
 
-def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
-    """Those of other kinds are Spark's to ask."""
+def test_one_of_several_masters_has_to_answer(cluster: Cluster) -> None:
+    """Other kinds of masters are for Spark to check."""
     own_settings._require_reachable(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
     own_settings._require_reachable("yarn")
     own_settings._require_reachable("k8s://https://127.0.0.1:1")
@@ -199,7 +201,7 @@ def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
 
     before = str(spark.conf.get(name))
     try:
-        # Two threads are two cores; a number that is not Spark's own is the session's.
+        # Two threads are two cores; a number that Spark does not set comes from the session.
         assert [number("200"), number("7")] == [200, 7]
         assert seen == ["3", "7"]
     finally:

@@ -1,4 +1,4 @@
-"""What a cluster reads: each row once, as one state has it, whatever becomes of the source."""
+"""Reading on a cluster: each row once, from one state, whatever happens to the source."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def everything(frame: Any, rows_of: Rows) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table of 3,000 rows over some forty pages, read by pieces of five."""
+    """A table of 3,000 rows on some forty pages, read in pieces of five."""
     monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 5)
     execute(
         pg_url,
@@ -60,7 +60,7 @@ def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return pg_url
 
 
-def test_every_type_arrives_as_it_is(spark: SparkSession, pg_url: str, rows_of: Rows) -> None:
+def test_every_type_arrives_unchanged(spark: SparkSession, pg_url: str, rows_of: Rows) -> None:
     execute(
         pg_url,
         """SET timezone = 'Asia/Tokyo'; SET datestyle = 'German';
@@ -92,11 +92,11 @@ def test_every_type_arrives_as_it_is(spark: SparkSession, pg_url: str, rows_of: 
         "short",
     ]
     with source.postgresql(spark, make_url(pg_url), job(keep=keep), 4) as pinned:
-        # As numbers: a date before 1900 is another one in a Python with the machine's own zone.
+        # As numbers: Python with a local time zone converts dates before 1900 differently.
         frame = pinned.frame.selectExpr(
             "* except (moment)", "unix_micros(moment) AS moment"
         ).orderBy("age")
-        first, second, third = everything(frame, lambda found: found.collect())
+        first, second, third = everything(frame, lambda rows: rows.collect())
         assert pinned.count() == 3
         assert pinned.key == ()
     utc = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
@@ -139,7 +139,7 @@ def test_each_row_is_read_once_by_many_tasks(
 
 
 @pytest.mark.parametrize("tasks", [1, 8])
-def test_a_writer_changes_nothing_of_what_is_read(
+def test_a_concurrent_writer_does_not_affect_the_snapshot(
     spark: SparkSession, people: str, rows_of: Rows, tasks: int
 ) -> None:
     with source.postgresql(spark, make_url(people), job(), tasks) as pinned:
@@ -157,7 +157,7 @@ def test_a_writer_changes_nothing_of_what_is_read(
         pinned.require_unchanged()
 
 
-def test_when_the_holder_is_lost_it_fails_and_reads_no_other_state(
+def test_a_lost_snapshot_holder_fails_the_run(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
     with (  # noqa: PT012
@@ -204,7 +204,7 @@ def test_what_cannot_be_read_is_refused_before(spark: SparkSession, people: str)
             pass
 
 
-def test_a_value_that_spark_has_not_is_told_of_without_it(
+def test_a_value_unsupported_by_spark_is_reported_without_it(
     spark: SparkSession, people: str, rows_of: Rows
 ) -> None:
     execute(
@@ -216,12 +216,12 @@ def test_a_value_that_spark_has_not_is_told_of_without_it(
         source.postgresql(spark, make_url(people), job(keep=["born"]), 2) as pinned,
     ):
         everything(pinned.frame, rows_of)
-    # Nor in what it came from: a traceback shows that, too.
+    # Nor in the cause, which a traceback shows, too.
     assert "infinity" not in f"{caught.value}"
     assert caught.value.__suppress_context__
 
 
-def test_an_error_of_a_worker_holds_no_value(spark: SparkSession) -> None:
+def test_a_workers_error_contains_no_value(spark: SparkSession) -> None:
     def fails(batches: Any) -> Any:
         from dbanon.spark.tasks import errors_without_values
 
@@ -242,7 +242,7 @@ def write(path: Path, ages: list[int]) -> None:
     pq.write_table(pa.table({"age": ages, "id": [f"i{age}" for age in ages]}), path)
 
 
-def test_files_are_those_that_were_there(
+def test_only_files_of_the_snapshot_are_read(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
     folder = tmp_path / "people"
@@ -293,7 +293,7 @@ def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
 def test_links_in_a_directory_are_not_followed(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
-    """Whoever may write into it would have a private file of the driver's account released."""
+    """Anyone who may write there could have a private file of the driver's account released."""
     folder = tmp_path / "people"
     write(folder / "a.parquet", [1, 2])
     write(tmp_path / "private" / "p.parquet", [3, 4])

@@ -1,4 +1,4 @@
-"""A table anonymized on a cluster: staged, counted again, shown in one step or not at all."""
+"""A table anonymized on a cluster: staged, recounted, and published in one step or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.spark.statements import execute
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ASKED: dict[str, Any] = {
+ARGUMENTS: dict[str, Any] = {
     "quasi_identifiers": ["age", "pay"],
     "k": 5,
     "sensitive": ["ill"],
@@ -38,7 +38,7 @@ ASKED: dict[str, Any] = {
     "by": ["part"],
     "block_size": 800,
 }
-TABLES = ASKED | {"table": "people", "output": "release.people"}
+TABLES = ARGUMENTS | {"table": "people", "output": "release.people"}
 
 
 @pytest.fixture
@@ -82,15 +82,15 @@ OTHERS = (
 )
 
 
-def test_from_a_database_to_itself_as_without_spark(spark: SparkSession, people: str) -> None:
+def test_a_database_released_to_itself_equals_no_spark(spark: SparkSession, people: str) -> None:
     dbanon.anonymize(people, **TABLES, key=["id"])
     expected = execute(people, RELEASED)
     report = anonymize_table(spark, people, people, **TABLES, if_exists="replace")
     assert execute(people, RELEASED) == expected
-    # Rows stand in an order of their own: test_equal_pieces has that it is another each time.
+    # The row order is random: test_equal_pieces checks that it differs each time.
     order = [row[0] for row in execute(people, "SELECT id FROM release.people")]
     assert order != sorted(order)
-    # Nothing of what it was made of is left, and the ledger has it.
+    # No intermediate files are left, and the ledger has the release.
     assert execute(people, OTHERS) == [("people",)]
     assert report.rows_out == 3000
     assert report.k_achieved >= 5
@@ -125,7 +125,7 @@ def test_from_files_to_files(spark: SparkSession, files: str, tmp_path: Path, pe
     dbanon.anonymize(people, **TABLES, key=["id"])
     expected = execute(people, RELEASED)
     target = tmp_path / "released"
-    report = anonymize_table(spark, files, str(target), **ASKED, key=["id"])
+    report = anonymize_table(spark, files, str(target), **ARGUMENTS, key=["id"])
     rows = pq.read_table(target).to_pylist()
     names = ["id", "age", "pay", "ill", "part"]
     assert sorted(tuple(row[name] for name in names) for row in rows) == expected
@@ -134,15 +134,15 @@ def test_from_files_to_files(spark: SparkSession, files: str, tmp_path: Path, pe
     written = json.loads((target / REPORT).read_text())
     assert written["release_id"] == report.release_id
     assert sorted(path.name for path in tmp_path.iterdir()) == ["released", "source"]
-    # A release that is there is not written over.
+    # An existing release is not overwritten.
     with pytest.raises(OutputExists):
-        anonymize_table(spark, files, str(target), **ASKED, key=["id"])
+        anonymize_table(spark, files, str(target), **ARGUMENTS, key=["id"])
 
 
 def test_from_files_and_frames_to_a_database(spark: SparkSession, files: str, people: str) -> None:
     dbanon.anonymize(people, **TABLES, key=["id"])
     expected = execute(people, RELEASED)
-    options = ASKED | {"output": "release.people", "if_exists": "replace", "key": ["id"]}
+    options = ARGUMENTS | {"output": "release.people", "if_exists": "replace", "key": ["id"]}
     for source in (files, spark.read.parquet(files).repartition(3, "age")):
         anonymize_table(spark, source, people, **options)
         assert execute(people, RELEASED) == expected
@@ -205,7 +205,7 @@ def test_a_recount_that_fails_publishes_nothing(
 
     def harmed(session: Any, piece_names: list[RelationName]) -> None:
         counts = {p: execute(people, f"SELECT count(*) FROM {p.quoted}")[0][0] for p in piece_names}
-        piece = max(piece_names, key=lambda one: int(counts[one])).quoted
+        piece = max(piece_names, key=lambda name: int(counts[name])).quoted
         execute(people, harm.format(piece, piece))
         lock(session, piece_names)
 
@@ -242,28 +242,28 @@ def test_values_that_a_model_looks_at_are_counted_again(
     assert dbanon.verify(people, "release.people").release_id == report.release_id
 
 
-def test_files_whose_recount_fails_are_taken_away(
+def test_files_with_a_failed_recount_are_removed(
     spark: SparkSession, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = ParquetTarget._require_same
 
-    def harmed(self: ParquetTarget, staged: str, *given: Any) -> None:
-        # Until here it was for this account alone.
+    def harmed(self: ParquetTarget, staged: str, *arguments: Any) -> None:
+        # Until now only this account could read it.
         assert stat.S_IMODE(Path(staged).stat().st_mode) == 0o700
         part = max(Path(staged).glob("*.parquet"), key=lambda path: path.stat().st_size)
         table = pq.read_table(part)
         pq.write_table(table.slice(1), part)
         part.with_name(f".{part.name}.crc").unlink()
-        same(self, staged, *given)
+        same(self, staged, *arguments)
 
     monkeypatch.setattr(ParquetTarget, "_require_same", harmed)
     with pytest.raises(RecountFailed):
-        anonymize_table(spark, files, str(tmp_path / "released"), **ASKED, key=["id"])
+        anonymize_table(spark, files, str(tmp_path / "released"), **ARGUMENTS, key=["id"])
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, people: str) -> None:
-    """As a task does whose commit was not heard of, or two attempts at once."""
+    """Like a task whose commit was not acknowledged, or two concurrent attempts."""
     fill = into_postgresql.fill_piece
     import pyarrow as pa
 
@@ -279,7 +279,7 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
         fill(people, piece, iter([batch]))
     expected = [(1, ""), (None, 'say "hi",\n\\.'), (-5, None)]
     assert execute(people, f"SELECT * FROM {piece.quoted}") == expected
-    # One that comes after all was cleared finds no table, and makes none.
+    # A task that comes after the cleanup finds no table and creates none.
     execute(people, f"DROP TABLE {piece.quoted}")
     with pytest.raises(DbanonError):
         fill(people, piece, iter([batch]))
@@ -305,7 +305,7 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
         ({"output": "public.name", "if_exists": "replace"}, OutputNotOurs),
     ],
 )
-def test_what_is_refused(
+def test_refused_inputs(
     spark: SparkSession, people: str, more: dict[str, Any], error: type[DbanonError]
 ) -> None:
     execute(people, "CREATE TABLE name (a integer)")
@@ -317,8 +317,8 @@ def test_what_is_refused(
 def test_places_that_are_none(spark: SparkSession, people: str, files: str) -> None:
     for source, target in ((files, "duckdb:///x.duckdb"), ("sqlite:///x.db", files), (5, files)):
         with pytest.raises(InvalidParameter, match="PostgreSQL"):
-            anonymize_table(spark, source, target, **ASKED)
+            anonymize_table(spark, source, target, **ARGUMENTS)
     with pytest.raises(InvalidParameter, match="names a table"):
-        anonymize_table(spark, files, people, **ASKED)
+        anonymize_table(spark, files, people, **ARGUMENTS)
     with pytest.raises(InvalidParameter, match="one step"):
-        anonymize_table(spark, files, files + "x", **ASKED, if_exists="replace")
+        anonymize_table(spark, files, files + "x", **ARGUMENTS, if_exists="replace")

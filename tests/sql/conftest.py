@@ -1,4 +1,4 @@
-"""A database with dbanon's SQL side, made once and cloned for each test."""
+"""A database with dbanon's SQL side, built once and cloned for each test."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from tests.sql.private_calls import MAGIC
 
 @pytest.fixture(autouse=True)
 def _python(request: pytest.FixtureRequest) -> None:
-    """Of tests that are marked `own_python` backends load Python, numpy and dbanon themselves.
+    """Set what backends preload.
 
-    Of those that release synthetic rows they have OpenDP loaded, too.
+    For tests marked `own_python` backends load Python, numpy and dbanon themselves. For tests that
+    release synthetic rows OpenDP is preloaded, too.
     """
     if "sql_server" not in request.fixturenames:
         return
@@ -47,7 +48,7 @@ def _python(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def sql_template(sql_server: Server, backend_path: Path) -> Iterator[str]:
-    """Name of a database to which nobody is connected, with everything installed."""
+    """Name of a template database without connections, with everything installed."""
     with sql_server.database() as url:
         install.install(url, python_paths=[str(backend_path)])
         sql_server.execute("CREATE SCHEMA app", url=url)
@@ -55,7 +56,7 @@ def sql_template(sql_server: Server, backend_path: Path) -> Iterator[str]:
         yield str(make_url(url).database)
 
 
-# All that a test makes in it: what dbanon has installed stays, its ledger is emptied.
+# Remove everything that a test created: keep what dbanon installed, and empty its ledger.
 _EMPTIED = """
 DO $$
 DECLARE one text;
@@ -77,7 +78,7 @@ END $$"""
 
 @pytest.fixture
 def programs(tmp_path: Path) -> str:
-    """A PATH with PostgreSQL's programs and the command of this checkout, whatever it has."""
+    """A PATH with PostgreSQL's programs and this checkout's command."""
     command = tmp_path / "programs" / "dbanon"
     command.parent.mkdir()
     command.write_text(
@@ -97,10 +98,10 @@ def _one_url(sql_server: Server, sql_template: str) -> Iterator[str]:
 
 @pytest.fixture
 def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: str) -> Iterator[str]:
-    """A database with dbanon's functions, and schemas app and release, as superuser.
+    """A database with dbanon's functions and the schemas app and release, as superuser.
 
-    Tests that are marked `one_database` share one, emptied after each of them: so do they the
-    superuser's backends, of `run_sql` and of dbanon itself, whose caches are filled once.
+    Tests marked `one_database` share one that is emptied after each test. They also share the
+    superuser's backends, those of `run_sql` and of dbanon itself, so that caches are filled once.
     """
     if request.node.get_closest_marker("one_database") is None:
         with sql_server.database(template=sql_template) as url:
@@ -115,7 +116,7 @@ def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: st
 
 @pytest.fixture
 def run_sql(sql_server: Server, sql_url: str) -> Callable[..., list[tuple[Any, ...]]]:
-    """One statement in a connection as new: its rows."""
+    """Run one statement in a connection with default settings and return its rows."""
 
     def run(statement: str, *parameters: Any, url: str = sql_url) -> list[tuple[Any, ...]]:
         return sql_server.execute(statement, *parameters, url=url)
@@ -125,7 +126,7 @@ def run_sql(sql_server: Server, sql_url: str) -> Callable[..., list[tuple[Any, .
 
 @pytest.fixture
 def connect(sql_url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
-    """Open connections, closed after the test."""
+    """Open connections that are closed after the test."""
     opened = []
 
     def make(url: str = sql_url, **how: Any) -> psycopg.Connection[Any]:
@@ -142,7 +143,9 @@ def connect(sql_url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
 
 @pytest.fixture
 def sql_role(sql_server: Server, sql_url: str) -> Callable[..., str]:
-    """`sql_role("anna")` makes a role that may run dbanon and write to schema release: its URL."""
+    """`sql_role("anna")` creates a role that may run dbanon and write to schema release, and
+    returns its URL.
+    """
 
     def make(name: str, *, runner: bool = True) -> str:
         options = "IN ROLE dbanon_runner" if runner else ""
@@ -156,22 +159,22 @@ def sql_role(sql_server: Server, sql_url: str) -> Callable[..., str]:
 
 @pytest.fixture
 def extension_files(sql_server: Server, backend_path: Path) -> Iterator[Path]:
-    """The server's directory of extensions; what a test writes there is removed."""
+    """The server's extension directory; files that a test writes there are removed."""
     with extension_folder() as folder:
         yield folder
 
 
 @pytest.fixture
 def fresh(sql_server: Server) -> Iterator[Callable[[], str]]:
-    """Make databases without anything of dbanon in them."""
-    made = []
+    """Create databases without dbanon."""
+    urls = []
 
     def make() -> str:
-        made.append(sql_server.create_database())
-        return made[-1]
+        urls.append(sql_server.create_database())
+        return urls[-1]
 
     yield make
-    for url in made:
+    for url in urls:
         sql_server.drop_database(url.rpartition("/")[2])
 
 
@@ -181,7 +184,7 @@ def forger(
     sql_role: Callable[..., str],
     run_sql: Callable[..., Any],
 ) -> psycopg.Connection[Any]:
-    """The runner mallory in a transaction; app.people and anna's release.p are there."""
+    """The runner mallory in a transaction; app.people and anna's release.p exist."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO PUBLIC")
     connect(sql_role("anna")).execute("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
@@ -198,7 +201,7 @@ def mallory(
     connection = connect(sql_role("mallory", runner=False))
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     connection.execute(TRAP.encode())
-    # Made by a superuser who trusted him.
+    # Created by a superuser who trusted him.
     run_sql("CREATE DOMAIN app.d AS integer CHECK (evil.spring())")
     run_sql("GRANT USAGE ON TYPE app.d TO mallory")
     return connection
@@ -206,13 +209,13 @@ def mallory(
 
 @pytest.fixture(scope="session")
 def opendp_path(backend_path: Path) -> Path:
-    """OpenDP beside the package, where the server's account may look."""
+    """A copy of OpenDP next to the package, readable by the server's account."""
     return link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture(scope="session")
 def private_template(sql_server: Server, backend_path: Path, opendp_path: Path) -> Iterator[str]:
-    """As ``sql_template``, with OpenDP beside dbanon, and a table of rows to release."""
+    """Like ``sql_template``, plus OpenDP and a table of rows to release."""
     with sql_server.database() as url:
         install.install(url, python_paths=[str(backend_path), str(opendp_path)])
         for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
@@ -231,5 +234,5 @@ def private_url(sql_server: Server, private_template: str) -> Iterator[str]:
 
 @pytest.fixture
 def budget(sql_url: str) -> None:
-    """Three of epsilon for the table of ``private_template``."""
+    """A budget of epsilon 3 for the table of ``private_template``."""
     dbanon.create_budget(sql_url, "magic", source="app.magic", epsilon=3)

@@ -1,4 +1,6 @@
-"""What tests of the ledger share: a source, and entries as the function that records takes them."""
+"""Shared by tests of the ledger: a source, and entries in the form that the recording function
+takes.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ PEOPLE = (
 )
 
 
-def anonymize(url: str, output: str = "release.p", **given: Any) -> dbanon.Report:
+def anonymize(url: str, output: str = "release.p", **overrides: Any) -> dbanon.Report:
     engine = create_engine(url, poolclass=NullPool)
     arguments: dict[str, Any] = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5}
-    return dbanon.anonymize(engine, output=output, **(arguments | given))
+    return dbanon.anonymize(engine, output=output, **(arguments | overrides))
 
 
-def entry(release_id: str, relation: int, output: int | None = None, **given: Any) -> list[str]:
-    """The three arguments of the function that records, of a release of one column."""
+def entry(release_id: str, relation: int, output: int | None = None, **changes: Any) -> list[str]:
+    """The three arguments of the recording function, for a release of one column."""
     release = {
         "release_id": release_id,
         "relation_oid": relation,
@@ -53,7 +55,7 @@ def entry(release_id: str, relation: int, output: int | None = None, **given: An
     }
     columns = [{"position": 0, "name": "a", "role": "quasi_identifier", "sql_type": "integer"}]
     run = {"door": "sql", "elapsed": 1}
-    return [json.dumps(part) for part in (release | given, columns, run)]
+    return [json.dumps(part) for part in (release | changes, columns, run)]
 
 
 RECORD = "SELECT dbanon._record_release(%s::jsonb, %s::jsonb, %s::jsonb)"
@@ -72,7 +74,7 @@ def mark(
     connection.execute(f"COMMENT ON {kind} {name} IS 'dbanon release {release_id}'".encode())
 
 
-def refused(connection: psycopg.Connection[Any], given: list[str], *states: str) -> None:
+def refused(connection: psycopg.Connection[Any], arguments: list[str], *states: str) -> None:
     with pytest.raises(psycopg.Error) as failure, connection.transaction():
-        connection.execute(RECORD, given)
+        connection.execute(RECORD, arguments)
     assert failure.value.sqlstate in (states or ("42501",)), failure.value

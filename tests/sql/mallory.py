@@ -1,6 +1,7 @@
-"""Mallory, a role whose code must never run with the rights of another.
+"""Mallory, a role whose code must never run with another role's rights.
 
-He owns a schema, and a trap in it that remembers, past every rollback, that another role called it.
+He owns a schema with a trap that records calls by other roles, even if the transaction is rolled
+back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dbanon.errors import ForeignCode
 
 TRAP = (
     "CREATE SEQUENCE evil.sprung; GRANT USAGE ON SEQUENCE evil.sprung TO PUBLIC;"
-    # For bodies of functions: as it is volatile, a plan that a session keeps calls it each time.
+    # For function bodies: the trap is volatile, so a cached plan calls it each time.
     "CREATE FUNCTION evil.note() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
     " IF current_user <> 'mallory' THEN PERFORM nextval('evil.sprung'); END IF; RETURN true;"
     " END $$;"
@@ -27,7 +28,7 @@ PLAIN_MOOD = "(ARRAY['sad', 'calm', 'glad'])[1 + g % 3]::evil.mood"
 
 
 def cast(source: str, target: str, value: str, how: str = "") -> str:
-    """A cast with a function that springs the trap."""
+    """Create a cast whose function springs the trap."""
     name = f"cast_{zlib.crc32((source + target).encode())}"
     return (
         f"CREATE FUNCTION evil.{name}(a {source}) RETURNS {target} LANGUAGE plpgsql IMMUTABLE AS"
@@ -37,7 +38,7 @@ def cast(source: str, target: str, value: str, how: str = "") -> str:
 
 
 def sprung(run_sql: Callable[..., list[tuple[Any, ...]]]) -> bool:
-    """Whether the trap was called since it was last asked; it is set again."""
+    """Whether the trap was called since the last check; resets it."""
     [(called,)] = run_sql("SELECT is_called FROM evil.sprung")
     run_sql("SELECT setval('evil.sprung', 1, false)")
     return bool(called)
@@ -46,7 +47,7 @@ def sprung(run_sql: Callable[..., list[tuple[Any, ...]]]) -> bool:
 def calls_not_refused(
     run_sql: Callable[..., list[tuple[Any, ...]]], calls: Iterable[tuple[str, Callable[[], object]]]
 ) -> list[tuple[str, object]]:
-    """The calls of the client, by name, that are not refused as foreign code or that ran some."""
+    """Names of the client's calls that were not refused as foreign code, or that ran some."""
     wrong: list[tuple[str, object]] = []
     for name, call in calls:
         try:

@@ -1,4 +1,4 @@
-"""What tests of CALL dbanon.dp_ranks share."""
+"""Shared by tests of CALL dbanon.dp_ranks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Connect = Callable[..., psycopg.Connection[Any]]
 
 
 def spent(run_sql: Run, name: str = "magic") -> tuple[float, int]:
-    """What is spent of the budget, and in how many spendings."""
-    [(found,)] = run_sql("SELECT spent::float8 FROM dbanon.budget WHERE name = %s", name)
+    """The spent amount of the budget and the number of spendings."""
+    [(budget_spent,)] = run_sql("SELECT spent::float8 FROM dbanon.budget WHERE name = %s", name)
     [(rows,)] = run_sql("SELECT count(*) FROM dbanon.spending WHERE budget = %s", name)
-    return found, rows
+    return budget_spent, rows
 
 
 def state_of(failure: pytest.ExceptionInfo[Any]) -> str:

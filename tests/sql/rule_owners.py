@@ -1,4 +1,4 @@
-"""What tests of rules and their owners share: three roles, and what they declare and release."""
+"""Shared by tests of rules and their owners: three roles, their rules and releases."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
-# Everything that a table's owner should not have released.
+# Columns that a table's owner should not have released.
 LEAK = (
     '{"age": "quasi_identifier", "person_id": {"role": "keep", "reason": "x"},'
     ' "name": {"role": "keep", "reason": "x"}, "diagnosis": {"role": "keep", "reason": "x"}}'
 )
 LEAKING = f"SELECT * FROM dbanon.declare('app.person', '{LEAK}')"
 RELEASE = "SELECT k_achieved FROM dbanon.mdav('app.person', 'release.p', k => 5)"
-# Another release of the same persons: declared rules do not say that it is wanted.
+# Another release of the same persons; declared rules do not confirm that it is intended.
 AGAIN = (
     "SELECT k_achieved FROM dbanon.mdav('app.person', 'release.{}', k => 5,"
     ' options => \'{{"releases": "independent"}}\')'
@@ -39,7 +39,7 @@ def roles(run_sql: Run, sql_role: Role) -> dict[str, str]:
 
 @contextmanager
 def not_trusted(*columns: str) -> Iterator[None]:
-    """A statement that is refused because rules are not trusted, of these columns."""
+    """Run a statement that must be refused because the rules of these columns are not trusted."""
     with pytest.raises(psycopg.Error, match="not declared by its owner of today") as refused:
         yield
     assert refused.value.sqlstate == "42501"

@@ -1,4 +1,4 @@
-"""All that makes a server log values, and a control that it does."""
+"""Settings that make a server log values, and a control which checks that they work."""
 
 from __future__ import annotations
 
@@ -27,38 +27,40 @@ ALL_LOGGING = (
     "SET log_min_error_statement = 'debug5'",
     "SET log_error_verbosity = 'verbose'",
     "SET log_lock_waits = on",
-    # Each sort and hash goes to a file, which is logged with the statement and its context.
+    # Sorts and hashes spill to files; each file is logged with its statement and context.
     "SET log_temp_files = 0",
     "SET log_min_messages = 'debug1'",
 )
 
-# Joined within the block alone, so that only a log of nested statements has it in one piece.
+# Concatenated inside the block, so that only a log of nested statements has it in one piece.
 _NESTED = """DO $$ BEGIN
   EXECUTE format('SELECT %L, 7654321, 7654321.5::float8', 'control ' || 'nested');
 END $$"""
-_SHOWN = ("control literal", "control parameter", "control nested")
+_MARKERS = ("control literal", "control parameter", "control nested")
 _PRINTED = (b"control nested", struct.pack("<i", 7654321), struct.pack("<d", 7654321.5))
 
 
 def printed_bytes(value: bytes) -> str:
-    """The bytes of a constant as the server prints them in a plan, once it is unwrapped."""
+    """The bytes of a constant as the server prints them in a plan, without line breaks."""
     return " " + " ".join(str(byte - 256 if byte > 127 else byte) for byte in value) + " "
 
 
 def unwrap(log: str) -> str:
-    """The log with one space wherever the server breaks a line, as it does within constants."""
+    """The log with one space for each line break, which the server inserts even inside
+    constants.
+    """
     return " ".join(log.split())
 
 
 def require_values_logged(connection: psycopg.Connection[Any], server: Server) -> None:
-    """Fail unless the server logs the values of this session's statements, nested ones too.
+    """Fail unless the server logs the values of this session's statements, including nested ones.
 
-    Tests that look for values in the log in vain look for the same forms as this control.
+    Tests that expect no value in the log search for the same forms as this control.
     """
     start = server.log_size()
     connection.execute("SELECT 'control literal', %s::text", ["control parameter"])
     connection.execute(_NESTED.encode())
     log = unwrap(server.log_text(start))
-    missing = [value for value in _SHOWN if value not in log]
+    missing = [value for value in _MARKERS if value not in log]
     missing += [str(value) for value in _PRINTED if printed_bytes(value) not in log]
     assert not missing, f"the server's log does not show {missing}: it proves nothing"

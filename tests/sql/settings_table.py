@@ -1,7 +1,7 @@
-"""Every setting that a database's owner or a role may change: pinned by dbanon, or why it is not.
+"""All settings that a database owner or a role may change: pinned by dbanon, or why not.
 
-The server says which there are. One that this table does not know fails a test, so that a new
-version of PostgreSQL cannot bring one that nobody looked at.
+The server lists them. A setting that is missing from this table fails a test, so that new
+ones of a PostgreSQL version are noticed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-# Pinned: what SQL means, how values print, or which rows a query gives.
+# Pinned: they affect the meaning of SQL, the text of values, or the rows of a query.
 MEANINGS = {
     "search_path": "whose functions, operators and types a name without a schema is",
     "standard_conforming_strings": "whether a backslash in a plain literal escapes",
@@ -69,8 +69,8 @@ HARMLESS = {
     "file_copy_method": "of CREATE DATABASE",
 }
 
-# A superuser's, who may grant them since PostgreSQL 15. No function can have them in its clauses:
-# its caller may not set them. The value is one that they do not have.
+# For superusers, who may grant them since PostgreSQL 15. Functions cannot have them in a SET
+# clause, since their callers may not set them. The values differ from the defaults.
 SUPERUSERS = {
     "session_replication_role": ("replica", "whether triggers fire: dbanon's guarantees need none"),
     "lc_messages": ("POSIX", "the language of messages: nothing is decided by their text"),
@@ -78,14 +78,13 @@ SUPERUSERS = {
     "lo_compat_privileges": ("on", "who may read large objects"),
 }
 
-# Of a query's plan, of logs, and of maintenance: they change how soon an answer comes, and what an
-# administrator's log shows.
+# For query plans, logs and maintenance: they affect speed and what an administrator's log shows.
 FAMILIES = re.compile(
     r"enable_|jit|geqo|parallel_|force_parallel_mode$|debug_|trace_|log_|track_|vacuum_|plpgsql[.]"
     r"|plpython|compute_query_id$"
 )
 
-# Values that no bool or enum has, of strings and numbers.
+# Non-default values of strings and numbers; those of booleans and enums are listed by the server.
 _VALUES = {
     "DateStyle": ("SQL, DMY", "German, DMY", "Postgres, MDY"),
     "TimeZone": ("Asia/Kolkata", "America/St_Johns"),
@@ -103,7 +102,7 @@ _VALUES = {
     "extra_float_digits": ("-15", "3"),
     "gin_fuzzy_search_limit": ("1",),
 }
-# Of one transaction, or read at the start of a session from files that a test does not have.
+# For a single transaction, or read at session start from files that tests lack.
 _NOT_SET = frozenset(
     (
         "transaction_deferrable",
@@ -123,9 +122,10 @@ _SETTINGS = (
 
 
 def other_values(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[tuple[str, str]]:
-    """Each setting that a role may change, with each value that it does not have now.
+    """Each setting that a role may change, with each value that is not its current one.
 
-    Of numbers those alone that dbanon pins, of a superuser's those of the table.
+    Includes only those numeric settings that dbanon pins, and those superuser settings that are in
+    the table.
     """
     pairs = [(name, value) for name, (value, _) in SUPERUSERS.items()]
     for name, kind, now, allowed in run_sql(_SETTINGS):
@@ -142,9 +142,9 @@ def other_values(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[tuple[st
 
 
 def unknown_settings(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[str]:
-    """The settings that any role may change and that this table does not know; no numbers.
+    """Non-numeric settings that any role may change and that this table lacks.
 
-    A name with a dot is a setting of an extension that the session has loaded.
+    A name with a dot belongs to an extension loaded in the session.
     """
     return [
         name

@@ -1,4 +1,4 @@
-"""What docs/administration.md says to administrators: roles, and restoring a database."""
+"""The instructions of docs/administration.md: roles, and restoring a database."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_template_of_roles(sql_server: Server, run_sql: Run, sql_url: str) -
     anonymize(urls["publisher"])
     run_sql("GRANT SELECT ON release.p TO dbanon_auditor")
     auditor = urls["auditor"]
-    assert [one.output for one in dbanon.releases(auditor)] == ["release.p"]
+    assert [release.output for release in dbanon.releases(auditor)] == ["release.p"]
     assert dbanon.verify(auditor, "release.p").k_achieved == 5
     [budget] = dbanon.budgets(auditor)
     assert budget.name == "people"
@@ -114,7 +114,7 @@ def test_the_runbook_of_a_restore(
         )
         assert done.returncode == 0, done.stderr
         assert "release.p" in done.stdout
-        assert [one.state for one in dbanon.releases(new)] == ["current"]
+        assert [release.state for release in dbanon.releases(new)] == ["current"]
         assert dbanon.verify(new, "release.p").unchanged
         [budget] = dbanon.budgets(new)
         assert float(budget.spent) == 1.5

@@ -1,4 +1,4 @@
-"""Adult in PostgreSQL, its hierarchies in tables: the client's classes, and the loss to reach."""
+"""Adult in PostgreSQL with hierarchies in tables: same classes as the client, expected loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_adult_by_hierarchies_of_the_database(run_sql: Run, connect: Connect) ->
 def test_a_table_like_adult_by_hierarchies_of_the_database(
     run_sql: Run, connect: Connect, tmp_path: Path
 ) -> None:
-    """Partner on synthetic data: far less is lost than by classes of k records at random."""
+    """The equivalent on synthetic data: much less loss than random classes of k records."""
     table = adult_like(400, tmp_path / "adult")
     counted, paths = require_client_s_classes(run_sql, connect(), table.folder)
     at_random = np.random.default_rng(0).permutation(np.arange(400) // K)
@@ -43,9 +43,9 @@ def test_a_table_like_adult_by_hierarchies_of_the_database(
 def require_client_s_classes(
     run_sql: Run, connection: psycopg.Connection[Any], folder: Path
 ) -> tuple[float, list[dict[str, list[str]] | None]]:
-    """Check that functions of the database find the client's classes, by trees in its tables.
+    """Require the client's classes from the database functions, with hierarchies from tables.
 
-    Returns the loss counted from the definition, and the paths of the trees by column.
+    Returns the loss computed from its definition, and the hierarchy paths by column.
     """
     with (folder / "adult.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter=";")
@@ -56,8 +56,8 @@ def require_client_s_classes(
     with connection.cursor().copy("COPY app.adult FROM STDIN") as stream:
         for number, row in enumerate(rows):
             stream.write_row((number, *row))
-    given: dict[str, Any] = {}
-    for place, (name, file) in enumerate(files.items()):
+    hierarchies: dict[str, Any] = {}
+    for index, (name, file) in enumerate(files.items()):
         with file.open(newline="", encoding="utf-8") as lines:
             levels = list(csv.reader(lines, delimiter=";"))
         columns = ["leaf", *(f"level{i}" for i in range(1, len(levels[0])))]
@@ -66,10 +66,10 @@ def require_client_s_classes(
         with connection.cursor().copy(f'COPY app."tree {name}" FROM STDIN'.encode()) as stream:
             for at, level in enumerate(levels):
                 stream.write_row((at, *level))
-        given[name] = {"table": f'app."tree {name}"'}
-        if place % 2:
-            run_sql("SELECT dbanon.store_hierarchy(%s, %s)", name, json.dumps(given[name]))
-            given[name] = {"name": name}
+        hierarchies[name] = {"table": f'app."tree {name}"'}
+        if index % 2:
+            run_sql("SELECT dbanon.store_hierarchy(%s, %s)", name, json.dumps(hierarchies[name]))
+            hierarchies[name] = {"name": name}
 
     labels = [
         label
@@ -78,24 +78,24 @@ def require_client_s_classes(
             " ORDER BY (row_key->>'id')::integer",
             names,
             K,
-            json.dumps({"hierarchies": given}),
+            json.dumps({"hierarchies": hierarchies}),
         )
     ]
     paths = [read_paths(files[n]) if n in files else None for n in names]
     counted = iloss(rows, labels, paths)
     frame = pd.DataFrame(rows, columns=names).astype({"age": int})
-    here = dbanon.partition(frame, K, method="gaa_cp", hierarchies=files)
-    assert here.labels.tolist() == labels
+    partition = dbanon.partition(frame, K, method="gaa_cp", hierarchies=files)
+    assert partition.labels.tolist() == labels
 
-    [(lost, classes)] = run_sql(
+    [(loss, classes)] = run_sql(
         "SELECT (made).information_loss, (made).classes FROM (SELECT dbanon.gaa_cp('app.adult',"
         " 'release.adult', %s, %s, hierarchies => %s, options => '{\"local_range\": true}')"
         " AS made OFFSET 0) AS call",
         names,
         K,
-        json.dumps(given),
+        json.dumps(hierarchies),
     )
-    assert lost * len(rows) * len(names) == pytest.approx(counted, rel=1e-9)
+    assert loss * len(rows) * len(names) == pytest.approx(counted, rel=1e-9)
     listed = ", ".join(f'"{name}"' for name in names)
     [(smallest, groups)] = run_sql(
         "SELECT min(n), count(*) FROM (SELECT count(*) AS n FROM release.adult"

@@ -1,4 +1,4 @@
-"""``dbanon.advise`` inside PostgreSQL: what the client says, by a caller who may only read."""
+"""``dbanon.advise`` inside PostgreSQL: same advice as the client, for a read-only caller."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PEOPLE = (
 ADVISE = "SELECT part, item, found, detail FROM dbanon.advise(%s, %s, %s)"
 
 
-def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
+def test_it_gives_the_clients_advice(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
     options = json.dumps({"k": [3, 4, 5], "methods": ["mdav", "mdav+fast"]})
     rows = run_sql(ADVISE, "app.people", ["age", "income"], options)
-    found = dbanon.advise(
+    advice = dbanon.advise(
         sql_url,
         "app.people",
         quasi_identifiers=["age", "income"],
@@ -37,15 +37,15 @@ def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
 
     def timeless(rows: Any) -> list[Any]:
         return [
-            (part, item, told, {k: v for k, v in detail.items() if k != "seconds"})
-            for part, item, told, detail in json.loads(json.dumps(list(rows)))
+            (part, item, text, {k: v for k, v in detail.items() if k != "seconds"})
+            for part, item, text, detail in json.loads(json.dumps(list(rows)))
         ]
 
-    assert timeless(rows[:-1]) == timeless(found.table_rows())
+    assert timeless(rows[:-1]) == timeless(advice.table_rows())
     part, item, statement, detail = rows[-1]
     assert (part, item) == ("recommended", "start")
     assert detail["quasi_identifiers"] == ["age", "income"]
-    # The statement runs as it stands.
+    # The proposed statement runs as printed.
     run_sql(statement)
     assert run_sql("SELECT k_requested FROM dbanon.releases()") == [(detail["k"],)]
 
@@ -75,14 +75,14 @@ def test_it_reads_only(run_sql: Run, connect: Callable[..., psycopg.Connection[A
         ('{"max_risk": 0}', "22023"),
     ],
 )
-def test_what_is_refused(run_sql: Run, options: str, code: str) -> None:
+def test_refused_inputs(run_sql: Run, options: str, code: str) -> None:
     run_sql(PEOPLE)
     with pytest.raises(psycopg.Error) as refused:
         run_sql(ADVISE, "app.people", ["age"], options)
     assert refused.value.sqlstate == code
 
 
-def test_who_may_not_read_is_told_nothing(
+def test_roles_without_read_rights_learn_nothing(
     run_sql: Run, sql_url: str, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     run_sql(PEOPLE)
@@ -112,7 +112,7 @@ def test_who_may_not_read_is_told_nothing(
         (["region", "amount"], '{"memory_limit": 10}'),
     ],
 )
-def test_no_value_is_told(
+def test_no_value_is_revealed(
     connect: Callable[..., psycopg.Connection[Any]], names: list[str] | None, options: str
 ) -> None:
     with connect() as connection:
@@ -125,18 +125,19 @@ def test_no_value_is_told(
             "INSERT INTO app.people VALUES (91, 737373, 'qzrare', 'qzrare', 'qzrare')"
         )
         notices: list[str] = []
-        connection.add_notice_handler(lambda told: notices.append(str(told.message_primary)))
+        connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
         try:
             rows = connection.execute(ADVISE, ("app.people", names, options)).fetchall()
             text = json.dumps(rows, ensure_ascii=False)
         except psycopg.Error as error:
-            told = error.diag
-            text = f"{error} {told.message_detail} {told.message_hint} {told.context}"
+            diagnostics = error.diag
+            details = (diagnostics.message_detail, diagnostics.message_hint, diagnostics.context)
+            text = " ".join(map(str, (error, *details)))
         assert not re.search(r"73173|73737|qz", text + "".join(notices)), text
 
 
 def test_identifiers_of_a_small_table(run_sql: Run) -> None:
-    """Eighteen patients of ten visits each: their numbers are found by name and by form."""
+    """Eighteen patients with ten visits each: their IDs are recognized by name and by form."""
     run_sql(
         "CREATE TABLE app.visits AS SELECT 'S' || g % 18 AS usubjid, (100 + g % 18) || '-45-' ||"
         " (6000 + g % 18) AS number_of_somebody, 'p' || g % 18 || '@example.org' AS contact,"
@@ -153,5 +154,7 @@ def test_identifiers_of_a_small_table(run_sql: Run) -> None:
         "age": ("quasi_identifier", "values"),
         "town": ("quasi_identifier", "values"),
     }
-    [told] = [found for part, item, found, _ in rows if (part, item) == ("recommended", "entity")]
-    assert '"usubjid"' in told
+    [recommendation] = [
+        text for part, item, text, _ in rows if (part, item) == ("recommended", "entity")
+    ]
+    assert '"usubjid"' in recommendation

@@ -1,4 +1,4 @@
-"""Each test tries an attack: rights, names, settings, shadowed functions, injection, leaks."""
+"""Attacks, one per test: rights, names, settings, shadowed functions, injection, leaks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_without_rights_on_the_source_nothing_is_read(
     for attempt in (CALL, *(query.encode() for query in READS)):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             anna.execute(attempt)
-    # A right on some columns is a right on those only; addresses need the whole table.
+    # A grant on some columns covers only those; row addresses need the whole table.
     run_sql("GRANT SELECT (a) ON app.people TO anna")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         anna.execute(CALL)
@@ -68,7 +68,7 @@ def test_only_the_granted_roles_may_call(run_sql: Run, connect: Connect, sql_rol
             reader.execute(attempt)
 
 
-def test_a_runner_cannot_change_what_is_installed(
+def test_a_runner_cannot_change_the_installation(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
     run_sql(PEOPLE)
@@ -94,7 +94,7 @@ def test_a_runner_cannot_change_what_is_installed(
 def test_a_table_of_somebody_else_is_not_replaced(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """A forged mark does not make a table dbanon's, nor give the right to drop it."""
+    """A forged mark does not make a table dbanon's, nor grant the right to drop it."""
     run_sql(PEOPLE)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people TO anna")
@@ -193,7 +193,7 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
             f'CREATE FUNCTION evil."{name}"({arguments}) RETURNS {result} LANGUAGE sql AS'
             f" $$ SELECT evil.spring()::text::{result} $$".encode()
         )
-    for place, (left, operator, right) in enumerate(
+    for number, (left, operator, right) in enumerate(
         (
             ("tid", "=", "tid"),
             ("integer", "=", "integer"),
@@ -207,10 +207,10 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
         )
     ):
         anna.execute(
-            f"CREATE FUNCTION evil.op{place}(a {left}, b {right}) RETURNS boolean LANGUAGE sql AS"
+            f"CREATE FUNCTION evil.op{number}(a {left}, b {right}) RETURNS boolean LANGUAGE sql AS"
             " $$ SELECT evil.spring() = 1 $$;"
             f"CREATE OPERATOR evil.{operator} (LEFTARG = {left}, RIGHTARG = {right},"
-            f" FUNCTION = evil.op{place})".encode()
+            f" FUNCTION = evil.op{number})".encode()
         )
     for catalog in ("pg_class", "pg_attribute", "pg_namespace", "pg_roles", "release"):
         anna.execute(f"CREATE TEMPORARY TABLE {catalog} (oid oid, relname name)".encode())
@@ -272,7 +272,7 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
     relations = "SELECT count(*) FROM pg_class WHERE NOT relname ~ '^(pg_toast|p_|p$)'"
     before = run_sql(relations)
     for text in INJECTED:
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "output": "release.p",
             "quasi_identifiers": ["a"],
             "entity": None,
@@ -284,21 +284,21 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
             "options": "{}",
         }
         if argument in ("quasi_identifiers", "keep", "sensitive"):
-            given[argument] = [text]
+            options[argument] = [text]
         elif argument == "hierarchies":
-            given[argument] = json.dumps({text: {"table": text}})
+            options[argument] = json.dumps({text: {"table": text}})
         elif argument == "options key":
-            given["options"] = json.dumps({text: 1})
+            options["options"] = json.dumps({text: 1})
         elif argument == "options value":
-            given["options"] = json.dumps({"recoding": text})
+            options["options"] = json.dumps({"recoding": text})
         elif argument == "option key":
-            given["options"] = json.dumps({"key": [text]})
+            options["options"] = json.dumps({"key": [text]})
         elif argument == "weights":
-            given["options"] = json.dumps({"weights": {text: 2}})
+            options["options"] = json.dumps({"weights": {text: 2}})
         else:
-            given[argument] = text
+            options[argument] = text
         if argument == "output" and "." in text:
-            # Schemas and tables may have such names: they are made, and nothing else happens.
+            # Such names of schemas and tables are valid: they are created, with no side effect.
             continue
         with pytest.raises(psycopg.Error) as failure:
             connection.execute(
@@ -306,9 +306,9 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
                 " entity => %(entity)s, keep => %(keep)s, sensitive => %(sensitive)s,"
                 " hierarchies => %(hierarchies)s, nulls => %(nulls)s,"
                 " if_exists => %(if_exists)s, options => %(options)s)",
-                given,
+                options,
             )
-        # An error of ours; a syntax error would mean that the text was taken for SQL.
+        # dbanon's own error. A syntax error would mean that the text was parsed as SQL.
         assert failure.value.sqlstate in (
             "22023",
             "42703",
@@ -381,7 +381,7 @@ def test_row_level_security_is_an_error_not_a_filter(
         for attempt in (CALL, *(query.encode() for query in READS)):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 anna.execute(attempt)
-    # Below a view it is found by the server.
+    # The server checks the rights below a view.
     run_sql("CREATE VIEW app.seen AS SELECT * FROM app.people")
     run_sql("ALTER VIEW app.seen OWNER TO anna")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -410,7 +410,7 @@ def test_no_value_reaches_errors_notices_or_the_log(
     texts: list[str] = []
     connection = connect()
     connection.add_notice_handler(
-        lambda said: texts.append(f"{said.message_primary}{said.message_detail}")
+        lambda notice: texts.append(f"{notice.message_primary}{notice.message_detail}")
     )
     attempts = (
         ("", "'{a}', 5, sensitive => '{t}'"),

@@ -1,4 +1,4 @@
-"""What one call of a connection found is nothing to the next: plans are kept, answers never are."""
+"""Plans may be cached between the calls of a connection, results of checks may not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_table_that_changed(
 
 
 @pytest.mark.parametrize(
-    ("taken", "said"),
+    ("revocations", "message"),
     [
         (
             "REVOKE EXECUTE ON FUNCTION dbanon._record_release(jsonb, jsonb, jsonb)"
@@ -74,8 +74,8 @@ def test_a_table_that_changed(
         ),
     ],
 )
-def test_rights_that_were_taken(
-    connect: Connect, sql_role: Callable[..., str], run_sql: Run, taken: str, said: str
+def test_revoked_rights(
+    connect: Connect, sql_role: Callable[..., str], run_sql: Run, revocations: str, message: str
 ) -> None:
     run_sql(f"CREATE TABLE app.p {ROWS}")
     url = sql_role("anna")
@@ -84,16 +84,16 @@ def test_rights_that_were_taken(
         for number in range(2):
             anna.execute(CALL.format("app.p", number).encode())
         try:
-            for statement in taken.split(";"):
+            for statement in revocations.split(";"):
                 run_sql(statement)
-            with pytest.raises(psycopg.Error, match=said):
+            with pytest.raises(psycopg.Error, match=message):
                 anna.execute(CALL.format("app.p", 2).encode())
         finally:
-            if "again_other" in taken:
+            if "again_other" in revocations:
                 run_sql("DROP OWNED BY again_other")
                 run_sql("DROP ROLE again_other")
-            if "EXECUTE" in taken:
-                run_sql(taken.replace("REVOKE", "GRANT").replace(" FROM ", " TO "))
+            if "EXECUTE" in revocations:
+                run_sql(revocations.replace("REVOKE", "GRANT").replace(" FROM ", " TO "))
 
 
 def test_another_role_in_the_same_connection(

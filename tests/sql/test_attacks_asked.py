@@ -1,4 +1,4 @@
-"""Attacks by what the ledger says was asked for: conditions, sets of columns, sources, keys."""
+"""Attacks through recorded requests: conditions, column sets, sources, keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXACT = "SELECT output, stale, stale_by FROM dbanon.releases(true) WHERE state =
 
 @pytest.fixture
 def mallorys(mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str) -> str:
-    """Mallory's URL: a runner with the trap set, who may read app.person and owns nothing yet."""
+    """URL of mallory, a runner with the trap set, who may read app.person and owns nothing yet."""
     run_sql(PERSON)
     run_sql("ALTER ROLE mallory PASSWORD 'x'")
     run_sql("GRANT dbanon_runner TO mallory")
@@ -40,25 +40,25 @@ def mallorys(mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str) -> st
 
 
 def released(url: str, **more: Any) -> None:
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": "app.person",
         "output": "release.person",
         "k": 5,
         "quasi_identifiers": ["age"],
     }
-    dbanon.anonymize(url, **(asked | more))
+    dbanon.anonymize(url, **(arguments | more))
 
 
 def forged(run_sql: Run, **changes: Any) -> None:
-    """The entry of the release as mallory may have written it."""
+    """The release's entry as mallory might have forged it."""
     [(request,)] = run_sql("SELECT request::text FROM dbanon.release")
-    told = json.loads(request)
-    told["asked"] |= changes.pop("asked", {})
-    told["source"]["read"] |= changes
-    run_sql("UPDATE dbanon.release SET request = %s", json.dumps(told))
+    record = json.loads(request)
+    record["asked"] |= changes.pop("asked", {})
+    record["source"]["read"] |= changes
+    run_sql("UPDATE dbanon.release SET request = %s", json.dumps(record))
 
 
-def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_sql: Run) -> None:
+def test_exact_staleness_runs_no_foreign_condition(mallorys: str, run_sql: Run) -> None:
     trap = "evil.spring()"
     released(mallorys, source_digest=True)
     assert run_sql(EXACT) == [("release.person", False, "digest")]
@@ -68,9 +68,9 @@ def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "stale"),
     [
-        # A column that the source has not: it is another source.
+        # The source lacks this column, so it is a different source.
         ({"columns": ['age" FROM app.person; ALTER ROLE mallory SUPERUSER; --']}, True),
         ({"hash": "0" * 64}, True),
         ({"columns": [], "salt": "0); ALTER ROLE mallory SUPERUSER; --"}, None),
@@ -88,33 +88,33 @@ def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_
         ({"way": "another"}, None),
     ],
 )
-def test_what_an_entry_says_of_its_source_is_not_believed(
-    mallorys: str, run_sql: Run, sql_url: str, changes: dict[str, Any], told: bool | None
+def test_recorded_sources_are_not_trusted(
+    mallorys: str, run_sql: Run, sql_url: str, changes: dict[str, Any], stale: bool | None
 ) -> None:
     released(mallorys, source_digest=True)
     forged(run_sql, **changes)
-    # Where the digest does not tell, the server's counters may.
-    by_digest = [] if told is None else [told]
+    # Without a digest the server's counters may decide.
+    by_digest = [] if stale is None else [stale]
     assert [stale for _, stale, by in run_sql(EXACT) if by == "digest"] == by_digest
-    found = dbanon.releases(sql_url, exact=True)
-    assert [one.stale for one in found if one.stale_by == "digest"] == by_digest
-    assert len(found) == 1
+    releases = dbanon.releases(sql_url, exact=True)
+    assert [release.stale for release in releases if release.stale_by == "digest"] == by_digest
+    assert len(releases) == 1
     assert run_sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
 
 
 def test_a_source_whose_reading_runs_code_of_another_role_is_not_read(
     mallorys: str, run_sql: Run, connect: Connect
 ) -> None:
-    own = connect(mallorys)
-    own.execute(b"CREATE TABLE app.own AS SELECT person_id, age FROM app.person")
+    owner = connect(mallorys)
+    owner.execute(b"CREATE TABLE app.own AS SELECT person_id, age FROM app.person")
     released(mallorys, table="app.own", source_digest=True)
-    own.execute(b"DROP TABLE app.own")
-    own.execute(b"CREATE VIEW app.own AS SELECT 1 AS person_id, 2 AS age WHERE evil.spring()")
+    owner.execute(b"DROP TABLE app.own")
+    owner.execute(b"CREATE VIEW app.own AS SELECT 1 AS person_id, 2 AS age WHERE evil.spring()")
     run_sql(EXACT)
     assert not sprung(run_sql)
 
 
-def test_whoever_lost_the_right_to_read_learns_nothing(
+def test_roles_that_lost_the_read_right_learn_nothing(
     mallorys: str, run_sql: Run, connect: Connect
 ) -> None:
     released(mallorys, source_digest=True)
@@ -140,11 +140,11 @@ def test_whoever_lost_the_right_to_read_learns_nothing(
         7,
     ],
 )
-def test_sets_of_an_entry_are_not_believed(
+def test_recorded_column_sets_are_not_trusted(
     mallorys: str, run_sql: Run, sql_url: str, sets: Any
 ) -> None:
     released(mallorys, also_k=[["age"]], sensitive=["diagnosis"])
-    # Without a number of its own, a set has that of the release: too much for these two.
+    # Without its own level a set uses the release's k, which is too high for these two columns.
     [(fewest,)] = run_sql(
         "SELECT min(n) FROM (SELECT count(*) AS n FROM release.person GROUP BY age, diagnosis) AS t"
     )
@@ -160,18 +160,18 @@ def test_sets_of_an_entry_are_not_believed(
     assert run_sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
 
 
-def test_sets_hold_in_sql_and_are_counted_again(run_sql: Run) -> None:
+def test_column_sets_are_enforced_and_recounted_in_sql(run_sql: Run) -> None:
     run_sql(PERSON)
     options = json.dumps({"also_k": [{"columns": ["age", "diagnosis"], "k": 4}]})
     run_sql(
         "SELECT dbanon.mondrian('app.person', 'release.person', '{age}', 5,"
         f" sensitive => '{{diagnosis}}', options => '{options}')"
     )
-    [(told,)] = run_sql("SELECT arguments->'also_k'->0 FROM dbanon.release")
+    [(set_entry,)] = run_sql("SELECT arguments->'also_k'->0 FROM dbanon.release")
     [(fewest,)] = run_sql(
         "SELECT min(n) FROM (SELECT count(*) AS n FROM release.person GROUP BY age, diagnosis) AS t"
     )
-    assert told == {"columns": ["age", "diagnosis"], "k": 4, "counted": fewest}
+    assert set_entry == {"columns": ["age", "diagnosis"], "k": 4, "counted": fewest}
     assert fewest >= 4
     run_sql("SELECT * FROM dbanon.verify('release.person')")
     run_sql(
@@ -230,13 +230,17 @@ def test_neither_logs_nor_other_sessions_see_a_key(
     log = sql_server.log_text(before)
     assert "dbanon_secret" in log
     assert len(seen) > 20
-    own = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).digest()
-    padded = own.ljust(64, b"\0")
-    for secret in (bytes.fromhex(KEY), own, *(bytes(b ^ x for b in padded) for x in (0x36, 0x5C))):
+    hmac_key = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).digest()
+    padded = hmac_key.ljust(64, b"\0")
+    for secret in (
+        bytes.fromhex(KEY),
+        hmac_key,
+        *(bytes(b ^ x for b in padded) for x in (0x36, 0x5C)),
+    ):
         for text in (unwrap(log), *seen):
             assert secret.hex() not in text.lower()
             assert printed_bytes(secret) not in text
-    # SQL makes no such release again, and says who does.
+    # SQL cannot repeat this release and says which interface can.
     with pytest.raises(psycopg.Error) as refused:
         connect(mallorys).execute(b"SELECT dbanon.refresh('release.person')")
     assert "key" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Attacks on the functions that write the ledger: entries that are not true."""
+"""Attacks on the functions that write the ledger: false entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
-# What a release has of classes, and synthetic rows have not.
+# Recorded for releases of classes, but not for synthetic rows.
 OF_CLASSES = (
     "k_requested",
     "k_achieved",
@@ -52,8 +52,8 @@ def test_a_runner_writes_no_row_by_hand(forger: psycopg.Connection[Any]) -> None
 def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
-    one, fresh = str(uuid.uuid4()), str(uuid.uuid4())
-    # Another's table: with its own mark, with a mark of ours that only its owner could write.
+    first_id, fresh = str(uuid.uuid4()), str(uuid.uuid4())
+    # Another role's table, with its mark, or with a mark of ours that only its owner could write.
     theirs = oid(forger, "release.p")
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
     refused(forger, entry(fresh, theirs))
@@ -63,35 +63,35 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     run_sql("GRANT ALL ON release.p TO mallory WITH GRANT OPTION")
     with pytest.raises(psycopg.errors.InsufficientPrivilege), forger.transaction():
         mark(forger, "release.p", fresh)
-    # Our own, but not marked, marked for another release, or marked before.
+    # Our own table, but unmarked, marked for another release, or marked in an earlier transaction.
     forger.execute(MAKE.format("release.mine").encode())
     mine = oid(forger, "release.mine")
-    refused(forger, entry(one, mine))
+    refused(forger, entry(first_id, mine))
     mark(forger, "release.mine", fresh)
-    refused(forger, entry(one, mine))
-    mark(forger, "release.mine", one)
+    refused(forger, entry(first_id, mine))
+    mark(forger, "release.mine", first_id)
     forger.commit()
-    refused(forger, entry(one, mine))
+    refused(forger, entry(first_id, mine))
     refused(forger, entry(fresh, mine, theirs))
-    # A comment on a column, or on another catalog's object of this oid, is no mark.
+    # A comment on a column, or on an object with this oid in another catalog, is not a mark.
     forger.execute(f"COMMENT ON COLUMN release.mine.a IS 'dbanon release {fresh}'".encode())
     refused(forger, entry(fresh, mine))
-    mark(forger, "release.mine", one)
-    forger.execute(RECORD, entry(one, mine))
-    refused(forger, entry(one, mine), "23505")
+    mark(forger, "release.mine", first_id)
+    forger.execute(RECORD, entry(first_id, mine))
+    refused(forger, entry(first_id, mine), "23505")
     forger.commit()
-    mark(forger, "release.mine", one)
-    refused(forger, entry(one, mine), "23505")
+    mark(forger, "release.mine", first_id)
+    refused(forger, entry(first_id, mine), "23505")
     assert run_sql(
         "SELECT output_name, published_by, superseded_at, created_at <= now()"
         " FROM dbanon.release ORDER BY created_at"
     ) == [("p", "anna", None, True), ("mine", "mallory", None, True)]
 
 
-def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connection[Any]) -> None:
+def test_callers_cannot_set_role_time_or_names(forger: psycopg.Connection[Any]) -> None:
     forger.execute(MAKE.format("release.mine").encode())
-    mine, one = oid(forger, "release.mine"), str(uuid.uuid4())
-    mark(forger, "release.mine", one)
+    mine, release_id = oid(forger, "release.mine"), str(uuid.uuid4())
+    mark(forger, "release.mine", release_id)
     for key, value in (
         ("published_by", "anna"),
         ("created_at", "2099-01-01"),
@@ -108,11 +108,11 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
         ("ctid", "(0,1)"),
         ("a b", 1),
     ):
-        refused(forger, entry(one, mine, **{key: value}), "22023")
-    given = entry(one, mine)
-    refused(forger, [given[0], '[{"position": 0, "release_id": "x"}]', given[2]], "22023")
-    refused(forger, [given[0], given[1], '{"door": "sql", "started_at": "2000-01-01"}'], "22023")
-    refused(forger, [given[0], given[1], '{"door": "root", "elapsed": 1}'], "23502")
+        refused(forger, entry(release_id, mine, **{key: value}), "22023")
+    parts = entry(release_id, mine)
+    refused(forger, [parts[0], '[{"position": 0, "release_id": "x"}]', parts[2]], "22023")
+    refused(forger, [parts[0], parts[1], '{"door": "sql", "started_at": "2000-01-01"}'], "22023")
+    refused(forger, [parts[0], parts[1], '{"door": "root", "elapsed": 1}'], "23502")
     run = {"door": "job", "elapsed": 1, "job": "people"}
     for key, value in (
         ("door", "sql"),
@@ -131,44 +131,44 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
         ("source_counts", {"persons": "x"}),
         ("source_counts", 7),
     ):
-        refused(forger, [given[0], given[1], json.dumps(run | {key: value})], "22023")
+        refused(forger, [parts[0], parts[1], json.dumps(run | {key: value})], "22023")
     for odd in ("null", "[]", '"x"', "1", "{}"):
-        refused(forger, [odd, given[1], given[2]], "22023", "42501")
-        refused(forger, [given[0], given[1], odd], "22023", "23502")
+        refused(forger, [odd, parts[1], parts[2]], "22023", "42501")
+        refused(forger, [parts[0], parts[1], odd], "22023", "23502")
         if odd != "[]":
-            refused(forger, [given[0], odd, given[2]], "22023")
-    for place in ("relation_oid", "output_oid"):
+            refused(forger, [parts[0], odd, parts[2]], "22023")
+    for oid_key in ("relation_oid", "output_oid"):
         for number in (0, -1, 2**62, 2**70, "x", None, 1.5, [mine], 1259):
-            odd_oid = entry(one, mine, **{place: number})
+            odd_oid = entry(release_id, mine, **{oid_key: number})
             refused(forger, odd_oid, "42501", "22P02", "22003")
     refused(forger, entry("x", mine), "22P02")
-    refused(forger, entry(one, mine, source="x" * 20_000_000), "54000")
-    refused(forger, [given[0], json.dumps([{}] * 5000), given[2]], "54000")
+    refused(forger, entry(release_id, mine, source="x" * 20_000_000), "54000")
+    refused(forger, [parts[0], json.dumps([{}] * 5000), parts[2]], "54000")
     for value in (None, [], "x", [[]] * 5000):
-        refused(forger, entry(one, mine, arguments=value), "22023")
-    refused(forger, ["[" * 9999 + "]" * 9999, given[1], given[2]], "54001", "22023")
-    refused(forger, entry(one, mine, k_requested="many"), "22P02")
-    refused(forger, entry(one, mine, k_requested=None), "23502")
-    # Of no budget, and yet no release of classes.
-    of_none = json.loads(entry(one, mine, budget=None, epsilon=1, neighbours="rows")[0])
-    refused(forger, [json.dumps(of_none), given[1], given[2]], "22023")
+        refused(forger, entry(release_id, mine, arguments=value), "22023")
+    refused(forger, ["[" * 9999 + "]" * 9999, parts[1], parts[2]], "54001", "22023")
+    refused(forger, entry(release_id, mine, k_requested="many"), "22P02")
+    refused(forger, entry(release_id, mine, k_requested=None), "23502")
+    # Neither from a budget nor a release of classes.
+    of_none = json.loads(entry(release_id, mine, budget=None, epsilon=1, neighbours="rows")[0])
+    refused(forger, [json.dumps(of_none), parts[1], parts[2]], "22023")
     without = {key: value for key, value in of_none.items() if key not in OF_CLASSES}
-    refused(forger, [json.dumps(without), given[1], given[2]], "22023")
-    refused(forger, entry(one, mine, budget="b", **dict.fromkeys(OF_CLASSES)), "22023")
-    refused(forger, entry(one, mine, rows_in=2**70), "22003")
+    refused(forger, [json.dumps(without), parts[1], parts[2]], "22023")
+    refused(forger, entry(release_id, mine, budget="b", **dict.fromkeys(OF_CLASSES)), "22023")
+    refused(forger, entry(release_id, mine, rows_in=2**70), "22003")
 
 
 def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql: Run) -> None:
-    one, two = str(uuid.uuid4()), str(uuid.uuid4())
-    # Marked below, called above; called below, marked above: one transaction.
+    first, two = str(uuid.uuid4()), str(uuid.uuid4())
+    # Mark in a subtransaction and call outside, or vice versa: one transaction.
     with forger.transaction():
         with forger.transaction():
             forger.execute(MAKE.format("release.mine").encode())
-            mark(forger, "release.mine", one)
+            mark(forger, "release.mine", first)
         with forger.transaction():
-            forger.execute(RECORD, entry(one, oid(forger, "release.mine")))
+            forger.execute(RECORD, entry(first, oid(forger, "release.mine")))
     forger.commit()
-    # A mark that was rolled back is none; nor is a release that was.
+    # A mark that was rolled back does not count; neither does a release.
     forger.execute(MAKE.format("release.other").encode())
     other = oid(forger, "release.other")
     with forger.transaction(force_rollback=True):
@@ -176,18 +176,18 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
         forger.execute(RECORD, entry(two, other))
     refused(forger, entry(two, other))
     forger.rollback()
-    # Dropped after it was recorded: the entry says so.
+    # Dropped after it was recorded; the entry reports that.
     forger.execute(MAKE.format("release.gone").encode())
     mark(forger, "release.gone", two)
-    gone = oid(forger, "release.gone")
-    forger.execute(RECORD, entry(two, gone))
+    dropped_oid = oid(forger, "release.gone")
+    forger.execute(RECORD, entry(two, dropped_oid))
     forger.execute("DROP TABLE release.gone")
-    refused(forger, entry(str(uuid.uuid4()), gone))
+    refused(forger, entry(str(uuid.uuid4()), dropped_oid))
     forger.commit()
     assert run_sql(
         "SELECT output, state FROM dbanon.releases() WHERE published_by = 'mallory' ORDER BY 1"
     ) == [("release.gone", "dropped"), ("release.mine", "current")]
-    # At REPEATABLE READ the snapshot is older than the transaction's own number.
+    # At REPEATABLE READ the snapshot precedes the transaction's own id.
     forger.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     forger.execute("SELECT 1")
     run_sql("CREATE TABLE app.later (a integer)")
@@ -201,7 +201,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
 def test_set_role_definer_wrappers_and_shadows(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
-    """The entry is the owner's, whoever calls, logs in, or shadows names."""
+    """The entry belongs to the table's owner, whoever calls, logs in, or shadows names."""
     run_sql("CREATE ROLE team IN ROLE dbanon_runner")
     run_sql("GRANT team TO mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO team")
@@ -217,17 +217,18 @@ def test_set_role_definer_wrappers_and_shadows(
     forger.execute("SET ROLE team")
     forger.execute(MAKE.format("release.mine").encode())
     forger.execute("RESET ROLE")
-    one = str(uuid.uuid4())
-    mark(forger, "release.mine", one)
+    release_id = str(uuid.uuid4())
+    mark(forger, "release.mine", release_id)
     forger.execute(
-        RECORD.replace("::jsonb", "::pg_catalog.jsonb"), entry(one, oid(forger, "release.mine"))
+        RECORD.replace("::jsonb", "::pg_catalog.jsonb"),
+        entry(release_id, oid(forger, "release.mine")),
     )
     forger.commit()
     assert run_sql(
         "SELECT published_by, created_at <= clock_timestamp() FROM dbanon.release"
         " WHERE output_name = 'mine'"
     ) == [("team", True)]
-    # A wrapper of a superuser gives mallory no entry of what she does not own.
+    # A superuser's wrapper function gives mallory no entry for a table that she does not own.
     run_sql(
         "CREATE FUNCTION app.wrapped(jsonb, jsonb, jsonb) RETURNS jsonb SECURITY DEFINER"
         " LANGUAGE sql AS 'SELECT dbanon._record_release($1, $2, $3)'"
@@ -242,7 +243,7 @@ def test_set_role_definer_wrappers_and_shadows(
 def test_an_output_is_a_view_of_its_table_alone(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
-    one = str(uuid.uuid4())
+    release_id = str(uuid.uuid4())
     for statement in (
         MAKE.format("release.mine"),
         MAKE.format("release.other"),
@@ -264,15 +265,15 @@ def test_an_output_is_a_view_of_its_table_alone(
         ("MATERIALIZED VIEW", "release.stale"),
         ("TABLE", "pg_temp.mine"),
     ):
-        mark(forger, name, one, kind)
+        mark(forger, name, release_id, kind)
     mine = oid(forger, "release.mine")
     for name in ("wrong", "both", "nothing", "stale", "other"):
-        refused(forger, entry(one, mine, oid(forger, f"release.{name}")))
+        refused(forger, entry(release_id, mine, oid(forger, f"release.{name}")))
     right = oid(forger, "release.right")
-    refused(forger, entry(one, right, right))
+    refused(forger, entry(release_id, right, right))
     temporary = oid(forger, "pg_temp.mine")
-    refused(forger, entry(one, temporary))
-    forger.execute(RECORD, entry(one, mine, right))
+    refused(forger, entry(release_id, temporary))
+    forger.execute(RECORD, entry(release_id, mine, right))
     forger.commit()
     assert run_sql(
         "SELECT output_kind, output_name, relation_name FROM dbanon.release"
@@ -280,7 +281,7 @@ def test_an_output_is_a_view_of_its_table_alone(
     ) == [("view", "right", "mine")]
 
 
-def test_a_run_that_failed_is_of_who_logged_in(
+def test_a_failed_run_belongs_to_the_session_user(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
     good = {

@@ -1,4 +1,4 @@
-"""Attacks on which relation a release is: its name, comment, oid and rows at another relation."""
+"""Attacks on a release's identity: its name, comment, oid and rows on another relation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPAIRS = "SELECT output, action, reason FROM dbanon.repair()"
 
 
 def copy_release(forger: psycopg.Connection[Any], run_sql: Run, name: str = "fake") -> None:
-    """Make a table of mallory's with the columns, the rows and the mark of anna's release."""
+    """Create mallory's table with the columns, rows and mark of anna's release."""
     run_sql("GRANT SELECT ON release.p TO mallory")
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
     forger.execute(f"CREATE TABLE release.{name} AS SELECT * FROM release.p".encode())
@@ -37,7 +37,7 @@ def copy_release(forger: psycopg.Connection[Any], run_sql: Run, name: str = "fak
 
 
 def require_no_release(run_sql: Run, url: str, name: str = "release.p") -> None:
-    """Check that every door refuses a relation as a release, and that it stays as it is."""
+    """Check that every interface refuses the relation as a release and leaves it unchanged."""
     before = run_sql(f"SELECT '{name}'::regclass::oid, count(*) FROM {name}")
     for call in (
         f"verify('{name}')",
@@ -75,7 +75,9 @@ def test_a_relation_renamed_onto_the_recorded_name(
 def test_a_foreign_relation_has_the_recorded_oid(
     forger: psycopg.Connection[Any], run_sql: Run, sql_url: str
 ) -> None:
-    """As after oids were used up, or a dump was restored where the oid is another relation's."""
+    """For example after an oid wraparound, or after a restore that gave the oid to another
+    relation.
+    """
     copy_release(forger, run_sql)
     run_sql("DROP TABLE release.p")
     forger.execute("ALTER TABLE release.fake RENAME TO p")
@@ -87,7 +89,7 @@ def test_a_foreign_relation_has_the_recorded_oid(
     require_no_release(run_sql, sql_url)
     [(action, reason)] = run_sql("SELECT action, reason FROM dbanon.repair()")
     assert (action, "role mallory" in reason) == ("left", True)
-    # In another database the owner's oid may be another role's, too.
+    # In another database the owner's oid may belong to another role.
     run_sql("UPDATE dbanon.release SET owner_oid = 'mallory'::regrole::oid::bigint, ledger_oid = 1")
     require_no_release(run_sql, sql_url)
     [(action, reason)] = run_sql("SELECT action, reason FROM dbanon.repair()")
@@ -105,7 +107,7 @@ def test_a_foreign_relation_that_was_put_in_place_of_a_dropped_one(
     assert run_sql(STATES) == [("release.p", "dropped")]
     [(output, action, reason)] = run_sql(REPAIRS)
     assert (output, action, "accept_owners" in reason) == ("release.p", "left", True)
-    # Who accepts the role by name gets the released rows, or nothing.
+    # Accepting the role by name attaches the released rows, or nothing.
     forger.execute("UPDATE release.p SET a = a + 1")
     forger.commit()
     accepted = "SELECT action, reason FROM dbanon.repair('{mallory}')"
@@ -117,7 +119,7 @@ def test_a_foreign_relation_that_was_put_in_place_of_a_dropped_one(
 
 
 def test_a_table_of_the_owner_in_place_of_a_dropped_one(run_sql: Run, forger: object) -> None:
-    """Its own rows are no release, whatever they are called."""
+    """A name does not turn other rows into a release."""
     run_sql("DROP TABLE release.p")
     run_sql("CREATE TABLE release.p AS SELECT a FROM app.people")
     run_sql("ALTER TABLE release.p OWNER TO anna")
@@ -141,7 +143,7 @@ def test_a_table_of_the_owner_in_place_of_a_dropped_one(run_sql: Run, forger: ob
 def test_a_view_that_was_replaced(
     run_sql: Run, sql_url: str, forger: object, query: str, refusal: str | None
 ) -> None:
-    """Of its own owner: verify says what differs, and the shown table stays."""
+    """For the same owner verify reports the differences; the published table stays."""
     run_sql(VIEW)
     [(table,)] = run_sql("SELECT relation_name FROM dbanon.release WHERE output_kind = 'view'")
     name = f'release."{table}"'
@@ -155,12 +157,12 @@ def test_a_view_that_was_replaced(
             run_sql("SELECT dbanon.verify('release.v')")
         with pytest.raises(DbanonError, match=r"differ|fewer than"):
             dbanon.verify(sql_url, "release.v")
-    # Without its mark, too.
+    # Also without the mark.
     run_sql("COMMENT ON VIEW release.v IS NULL")
     if refusal is not None:
         with pytest.raises(psycopg.Error, match=f"{refusal}.* differ|class sizes|fewer than"):
             run_sql("SELECT dbanon.verify('release.v')")
-    # In another database it is not attached, unless it shows the released table as it is.
+    # In another database the view is attached only if it shows the released table unchanged.
     run_sql("UPDATE dbanon.release SET ledger_oid = 1 WHERE output_kind = 'view'")
     assert [(name, action) for name, action, _ in run_sql(REPAIRS)] == [("release.v", "left")]
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
@@ -237,8 +239,8 @@ def test_a_table_that_runs_code_neither_runs_it_nor_stops_the_others(
     mallory.execute("CREATE INDEX ON release.a_trap ((evil.one(a::integer)))")
     run_sql("UPDATE dbanon.release SET ledger_oid = 1")
     sprung(run_sql)
-    found = {name: (action, reason) for name, action, reason in run_sql(REPAIRS)}
-    assert found["release.p"][0] == "attached"
-    assert found["release.a_trap"][0] == "left"
-    assert "could not be compared" in found["release.a_trap"][1]
+    repairs = {name: (action, reason) for name, action, reason in run_sql(REPAIRS)}
+    assert repairs["release.p"][0] == "attached"
+    assert repairs["release.a_trap"][0] == "left"
+    assert "could not be compared" in repairs["release.a_trap"][1]
     assert not sprung(run_sql)

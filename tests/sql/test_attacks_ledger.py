@@ -1,4 +1,4 @@
-"""Attacks by a ledger of a foreign owner, and by the role that owns an installed one."""
+"""Attacks through a ledger with a foreign owner, and by the role that owns an installed one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Role = Callable[..., str]
 SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"
 
 
-# --- a ledger of a foreign owner, in a database of clients ----------------------------------------
+# --- a ledger of another owner, in a database used by clients -------------------------------------
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def client_url(sql_server: Server) -> Iterator[str]:
 
 
 def mallorys_ledger(server: Server, url: str) -> str:
-    """Mallory makes the first release of a database, and so its ledger: her URL."""
+    """Let mallory make the first release of a database, and so own its ledger; returns her URL."""
     mallory = server.create_role("mallory", url=url)
     database = url.rpartition("/")[2]
     for statement in (
@@ -93,7 +93,7 @@ TRAPS = {
 
 
 def doors(url: str) -> list[Callable[[], Any]]:
-    """Every way by which a client looks at a ledger or writes it."""
+    """All calls by which a client reads or writes a ledger."""
     store = open_store(create_engine(url, poolclass=NullPool))
     engine = create_engine(url, poolclass=NullPool)
     return [
@@ -113,7 +113,7 @@ def doors(url: str) -> list[Callable[[], Any]]:
 def test_a_ledger_of_somebody_else_is_not_touched(
     sql_server: Server, client_url: str, trap: str
 ) -> None:
-    """A superuser's release would run what its owner hung on it: it made her a superuser."""
+    """A superuser's release would run triggers that the ledger's owner attached."""
     mallory = mallorys_ledger(sql_server, client_url)
     for statement in TRAPS[trap]:
         sql_server.execute(statement, url=mallory)
@@ -125,7 +125,7 @@ def test_a_ledger_of_somebody_else_is_not_touched(
     assert sql_server.execute("SELECT to_regclass('release.p')::text", url=client_url) == [(None,)]
     with pytest.raises(InsufficientRights):
         install.install(client_url, sql_only=True)
-    # Taking the objects over is not enough: what hangs on them is looked at, too.
+    # Changing the owner is not enough: attached objects are checked, too.
     for statement in (
         "ALTER SCHEMA dbanon OWNER TO postgres",
         *(
@@ -147,7 +147,7 @@ def test_a_ledger_of_somebody_else_is_not_touched(
 
 
 @pytest.mark.parametrize("installed", [False, True])
-def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
+def test_the_trigger_right_is_refused_for_any_owner(
     sql_server: Server, client_url: str, installed: bool
 ) -> None:
     anonymize(client_url, "release.first")
@@ -173,14 +173,14 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
             " FOR EACH ROW EXECUTE FUNCTION hers.climbing()",
             url=mallory,
         )
-    # The installation takes such rights back, but not what was made with them.
+    # Installation revokes such rights, but keeps the objects created with them.
     with pytest.raises(InsufficientRights, match="trigger trap"):
         install.install(client_url, sql_only=True)
     sql_server.execute("DROP TRIGGER trap ON dbanon.run", url=client_url)
     install.install(client_url, sql_only=True)
     anonymize(client_url)
     assert sql_server.execute(SUPER) == [(False,)]
-    # Reading is left of all rights that the server's version has, such as MAINTAIN from 17 on.
+    # Of all rights in this server version, such as MAINTAIN from 17 on, only reading remains.
     left = sql_server.execute(
         "SELECT a.privilege_type FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS a"
         " WHERE c.oid = 'dbanon.run'::regclass AND a.grantee = 'mallory'::regrole",
@@ -189,7 +189,7 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
     assert left == [("SELECT",)]
 
 
-def test_the_role_of_the_ledger_is_nobodys(
+def test_the_ledger_role_has_no_members(
     run_sql: Run,
     connect: Connect,
     sql_role: Role,

@@ -1,4 +1,4 @@
-"""Attacks by locks: a role that may run nothing keeps nobody from running."""
+"""Attacks with locks: a role without rights to run dbanon cannot block those who have them."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
 ADVISORY = "SELECT pg_advisory_lock(hashtextextended('dbanon job people', 0))"
-HELD = re.compile(
+LOCK_HOLDER = re.compile(
     r'It is held by process (\d+) of role "(\w+)", since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.'
 )
 
 
 @contextmanager
 def refused(*roles: str, pid: int | None = None) -> Iterator[None]:
-    """The job is refused because one of these roles runs it; ``pid`` is its backend."""
+    """Require that the job is refused because one of these roles runs it; ``pid`` is its
+    backend.
+    """
     with pytest.raises(JobRunning) as failure:
         yield
-    told = HELD.search(failure.value.message)
-    assert told is not None, failure.value.message
-    assert told[2] in roles
-    assert pid in (None, int(told[1]))
+    match = LOCK_HOLDER.search(failure.value.message)
+    assert match is not None, failure.value.message
+    assert match[2] in roles
+    assert pid in (None, int(match[1]))
 
 
 def test_a_role_without_rights_does_not_hold_a_job(
     run_sql: Run, connect: Connect, sql_role: Role, sql_url: str, backend_path: Path
 ) -> None:
-    """By its number in pg_locks, known or not, anybody could take an advisory lock."""
+    """pg_locks shows the lock number, and any role can take an advisory lock with it."""
     anna = sql_role("anna")
     mallory = connect(sql_role("mallory", runner=False))
     mallory.execute(ADVISORY)
@@ -75,7 +77,7 @@ def test_a_role_without_rights_does_not_hold_a_job(
     with open_store(anna).job_lock("people"):
         pass
     assert run_sql("SELECT count(*) FROM dbanon.run") == [(0,)]
-    # One that may not run is told so by its run.
+    # A role without the right gets an error from its own run.
     with open_store(sql_role("carol", runner=False)).job_lock("third"):
         pass
 
@@ -95,7 +97,7 @@ def test_a_lock_names_its_backend_and_goes_with_it(
             pass
 
 
-def test_a_runner_that_commits_the_row_of_a_lock_holds_nothing(
+def test_a_runner_that_commits_a_lock_row_blocks_nothing(
     run_sql: Run, connect: Connect, sql_role: Role, backend_path: Path
 ) -> None:
     anna, mallory = sql_role("anna"), connect(sql_role("mallory"))
@@ -109,7 +111,7 @@ def test_a_runner_that_commits_the_row_of_a_lock_holds_nothing(
 
 
 def test_the_lock_before_and_after_the_first_release(sql_server: Server) -> None:
-    """Who began before there was a ledger still holds it when there is one."""
+    """A run that started before the ledger existed still holds the lock afterwards."""
     with sql_server.database() as url:
         sql_server.execute("CREATE SCHEMA app", url=url)
         sql_server.execute(PEOPLE, url=url)
@@ -132,7 +134,7 @@ def test_the_lock_before_and_after_the_first_release(sql_server: Server) -> None
 
 @pytest.fixture(params=["installed", "client"])
 def old_ledger(request: pytest.FixtureRequest, sql_server: Server) -> Iterator[str]:
-    """A database with a ledger that `dbanon upgrade` has something to do with."""
+    """A database with a ledger that `dbanon upgrade` has to change."""
     if request.param == "installed":
         request.getfixturevalue("sql_role")("anna")
         yield request.getfixturevalue("sql_url")
@@ -143,10 +145,10 @@ def old_ledger(request: pytest.FixtureRequest, sql_server: Server) -> Iterator[s
         yield url
 
 
-def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
+def test_an_upgrade_behind_an_idle_reader_blocks_no_session(
     old_ledger: str, backend_path: Path
 ) -> None:
-    """It waited without a limit, with a lock asked for that all who came after waited behind."""
+    """It used to wait without limit, with a queued lock request that blocked all later sessions."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -171,7 +173,7 @@ def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
     assert failed == []
 
 
-def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: Path) -> None:
+def test_an_upgrade_that_gives_up_names_the_reader(old_ledger: str, backend_path: Path) -> None:
     state = "SELECT version_num FROM dbanon.alembic_version"
     with psycopg.connect(conninfo(old_ledger)) as reader:
         before = reader.execute(state).fetchall()
@@ -180,10 +182,10 @@ def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: 
             ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "1.5"],
         )
         assert done.exit_code == 4, done.stderr
-        told = " ".join(done.stderr.split())
-        assert "[database_busy]" in told
-        assert f"process {reader.info.backend_pid} of role" in told
-        assert "1.5 seconds" in told
+        stderr = " ".join(done.stderr.split())
+        assert "[database_busy]" in stderr
+        assert f"process {reader.info.backend_pid} of role" in stderr
+        assert "1.5 seconds" in stderr
         assert reader.execute(state).fetchall() == before
     done = CliRunner().invoke(
         main, ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "0"]
@@ -192,7 +194,7 @@ def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: 
 
 
 def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
-    """Its lock is in the ledger, whose tables it then wants for itself."""
+    """The lock is stored in the ledger, whose tables the upgrade then locks."""
     with sql_server.database() as url:
         for statement in ("CREATE SCHEMA app", PEOPLE):
             sql_server.execute(statement, url=url)
@@ -208,19 +210,19 @@ def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
 
 
 def test_a_lock_takes_away_no_entry(connect: Connect, sql_role: Role, run_sql: Run) -> None:
-    """Who chooses the id of a run chooses no lock's, and a lock's row is no entry."""
+    """A caller-chosen run id cannot match a lock's id, and a lock row is not an entry."""
     anna = connect(sql_role("anna"))
-    told = {"door": "cli", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
+    record = {"door": "cli", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
     [(of_lock, plain)] = run_sql(
         "SELECT overlay(md5('dbanon job zz') PLACING '8' FROM 13 FOR 1)::uuid::text,"
         " md5('dbanon job zz')::uuid::text"
     )
-    for wanted in (of_lock, plain):
+    for run_id in (of_lock, plain):
         with pytest.raises(psycopg.errors.InvalidParameterValue):
             anna.execute(
-                "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**told, "run_id": wanted})]
+                "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**record, "run_id": run_id})]
             )
-    # Were it there all the same, it would stay.
+    # If it were there, it would remain.
     run_sql(
         "INSERT INTO dbanon.run (run_id, door, method, source, output_name, started_at, state,"
         " run_by) VALUES (%s, 'cli', 'mdav', 's', 'o', now(), 'failed', 'anna')",

@@ -1,4 +1,4 @@
-"""Attacks by copied marks and renamed relations: verify, replace and gc."""
+"""Attacks with copied marks and renamed relations: verify, replace and gc."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
 
-def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql: Run) -> None:
-    """Neither a copied mark, nor the name of a release, nor a hidden entry covers anything."""
+def test_verify_cannot_be_tricked(forger: psycopg.Connection[Any], run_sql: Run) -> None:
+    """A copied mark, a release's name or a hidden entry hides nothing from verification."""
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
     forger.execute(
         "CREATE TABLE release.fake AS SELECT 0.1::float8 AS a FROM generate_series(1, 60)"
@@ -39,7 +39,7 @@ def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql:
         with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
             forger.execute(f"SELECT dbanon.{call}".encode())
         forger.rollback()
-    # The name of a release that was renamed away, with its mark: the oid is another's.
+    # A release renamed away, its name and mark reused: the oid differs.
     run_sql("ALTER TABLE release.p RENAME TO moved")
     run_sql("ALTER TABLE release.fake RENAME TO p")
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
@@ -48,7 +48,7 @@ def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql:
     assert run_sql("SELECT output, state FROM dbanon.releases()") == [("release.moved", "current")]
     run_sql("DROP TABLE release.p")
     run_sql("ALTER TABLE release.moved RENAME TO p")
-    # Whoever may change the ledger's rows cannot hide a live release from its recount.
+    # A role that may change ledger rows cannot hide a live release from verification.
     run_sql("UPDATE dbanon.release SET superseded_at = now()")
     assert run_sql("SELECT unchanged FROM dbanon.verify('release.p')") == [(True,)]
     assert run_sql("SELECT state FROM dbanon.releases()") == [("current",)]
@@ -87,7 +87,7 @@ def test_a_copied_mark_is_not_replaced(
 def test_a_view_of_somebody_else_is_not_published_through(
     forger: psycopg.Connection[Any], run_sql: Run, sql_url: str
 ) -> None:
-    """Her release, truly recorded: who replaces it would publish through a view that is hers."""
+    """Her release is recorded correctly, but a replacement would be published through her view."""
     forger.execute(
         "SELECT dbanon.mdav('app.people', 'release.v', '{a}', 5,"
         ' options => \'{"output_kind": "view"}\')'
@@ -102,7 +102,7 @@ def test_a_view_of_somebody_else_is_not_published_through(
         anonymize(sql_url, "release.v", if_exists="replace", output_kind="view")
 
 
-def test_gc_passes_over_what_is_not_its_own(
+def test_gc_skips_foreign_objects(
     forger: psycopg.Connection[Any], run_sql: Run, sql_url: str, sql_role: Role
 ) -> None:
     again = (
@@ -115,7 +115,7 @@ def test_gc_passes_over_what_is_not_its_own(
         forger.commit()
     run_sql(again.format("u"))
     run_sql(again.format("u"))
-    # The live ones are hidden, one old table is shown elsewhere, and one is a copy with the mark.
+    # Live releases are hidden, an old table is shown elsewhere, and one is a copy with the mark.
     run_sql("UPDATE dbanon.release SET superseded_at = now() WHERE superseded_at IS NULL")
     old = "SELECT relation_name FROM dbanon.release WHERE output_name = 'v' ORDER BY created_at"
     [(first,), _] = run_sql(old)
@@ -130,7 +130,7 @@ def test_gc_passes_over_what_is_not_its_own(
     )
     assert left == {"v": 2, "w": 1, "u": 1}
     assert len(dropped) == 2
-    # Inside the database, alike; a superuser may drop everybody's.
+    # The same inside the database; a superuser may drop any role's.
     run_sql("DROP VIEW release.mine")
     assert run_sql("SELECT dbanon.gc(0)") == [(f"release.{first}",)]
     for name in ("v", "w", "u"):

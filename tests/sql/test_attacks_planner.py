@@ -1,7 +1,8 @@
-"""What PostgreSQL's planner evaluates of a table of Mallory's while a superuser reads it: refused.
+"""Expressions in Mallory's tables that PostgreSQL's planner would evaluate for a superuser:
+refused.
 
 The planner simplifies the expressions of indexes, statistics and partition keys before it reads a
-row: a column among a call's arguments does not keep the call from being made.
+row, so a column among the arguments does not prevent a call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PEOPLE = (
     "CREATE TABLE evil.p AS SELECT g AS id, g % 9 AS n, 'x' || g % 5 AS name"
     " FROM generate_series(1, 90) AS g;"
 )
-# Tables of Mallory's with helpers that planning simplifies away, and ways to spring the trap.
+# Mallory's tables with helpers that the planner inlines, and ways to spring the trap.
 HELPERS = (
     "CREATE FUNCTION evil.first(a integer, b integer) RETURNS integer LANGUAGE sql IMMUTABLE AS"
     " 'SELECT $1';"
@@ -54,8 +55,8 @@ HELPERS = (
     " $$ BEGIN PERFORM evil.note(); RETURN 1; END $$;"
 )
 
-# Expressions of an index. True: a plain SELECT by a superuser runs the function; the others would
-# in another version, or are refused because nobody can tell that they do not.
+# Index expressions. True: a plain SELECT by a superuser runs the function. The others would in
+# another version, or are refused because their safety cannot be shown.
 EXPRESSIONS: dict[str, tuple[str, bool]] = {
     "a CASE": ("evil.one(CASE WHEN true THEN 1 ELSE id END)", True),
     "a CASE of a value": ("evil.one(CASE 1 WHEN 1 THEN 2 ELSE id END)", True),
@@ -102,7 +103,7 @@ EXPRESSIONS: dict[str, tuple[str, bool]] = {
     "SQL with a schema in its text": ("evil.texted(id)", True),
 }
 
-# Other places than an index of the table itself; {call} is a call that planning makes.
+# Expressions outside the table's own indexes; {call} is a call that the planner makes.
 PLACES: dict[str, tuple[str, bool]] = {
     "a partial index": ("CREATE INDEX ON {v} (id) WHERE {call} = 1;", True),
     "a unique index": ("CREATE UNIQUE INDEX ON {v} ((id + {call}));", True),
@@ -169,7 +170,7 @@ PLACES: dict[str, tuple[str, bool]] = {
         "CREATE INDEX ON {v} (({call}));",
         True,
     ),
-    # An operator's estimator calls it for the values that the statistics hold.
+    # An operator's estimator calls it for the values in the statistics.
     "an estimate of an index's condition": (
         "CREATE INDEX ON {v} (id) WHERE n OPERATOR(evil.===) 3 OR n IS NOT NULL; ANALYZE {v};",
         True,
@@ -190,7 +191,7 @@ PLACES: dict[str, tuple[str, bool]] = {
     ),
 }
 
-# What stands on tables, runs nothing when they are read, and is no reason to refuse them.
+# Objects on tables that run nothing on read and are no reason to refuse.
 HARMLESS: dict[str, str] = {
     "an index on a function of a column": "CREATE INDEX ON {v} ((evil.one(id)));",
     "a function of a column as text": "ALTER TABLE {v} ALTER name TYPE varchar(9);"
@@ -218,7 +219,7 @@ HARMLESS: dict[str, str] = {
 
 @pytest.fixture
 def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """Mallory's tables and helpers, and a function of the superuser's that he may use."""
+    """Mallory's tables and helpers, and a superuser's function that he may use."""
     run_sql("GRANT USAGE ON SCHEMA app TO mallory")
     run_sql(
         "CREATE FUNCTION app.first(a integer, b integer) RETURNS integer LANGUAGE sql IMMUTABLE"
@@ -236,7 +237,7 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
         b"CREATE DOMAIN evil.natural AS integer CHECK (evil.one(VALUE) > 0);"
         b"CREATE FUNCTION evil.definer(a integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE"
         b" SECURITY DEFINER AS 'BEGIN RETURN a; END';"
-        # A string that nobody gave a type becomes a mood, and that a text, by Mallory's function.
+        # An untyped string becomes a mood, and then a text, through Mallory's function.
         b"CREATE FUNCTION evil.low(a evil.mood) RETURNS text LANGUAGE sql IMMUTABLE AS"
         b" $$ SELECT lower(CASE WHEN false THEN $1 ELSE 'sad' END) $$;"
         b"CREATE FUNCTION evil.glad(a integer) RETURNS evil.mood LANGUAGE sql IMMUTABLE AS"
@@ -249,8 +250,10 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
     return mallory
 
 
-def made(mallory: psycopg.Connection[Any], number: int, statements: str, call: str = "") -> str:
-    """Make a table with something on it; its name."""
+def create_table(
+    mallory: psycopg.Connection[Any], number: int, statements: str, call: str = ""
+) -> str:
+    """Create a table with these objects and return its name."""
     name = f"evil.v{number}"
     mallory.execute(f"CREATE TABLE {name} AS SELECT *, 'calm'::evil.mood AS m FROM evil.p".encode())
     mallory.execute(statements.format(v=name, i=number, call=call).encode())
@@ -267,9 +270,9 @@ def runs_it(run_sql: Run, name: str) -> bool:
 def failings(
     run_sql: Run, admin: psycopg.Connection[Any], url: str, name: str, turn: int | None = None
 ) -> list[object]:
-    """What is wrong where a relation should be refused, by SQL and by the client.
+    """Report failures where SQL and the client should refuse a relation.
 
-    With a ``turn`` by the one whose it is: both ask the same query.
+    With a ``turn``, check only the one whose turn it is: both run the same query.
     """
     wrong: list[object] = []
     doors = (0, 1) if turn is None or CAMPAIGN else (turn % 2,)
@@ -296,43 +299,45 @@ def test_expressions_that_planning_simplifies_are_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
-    for number, (what, (expression, runs)) in enumerate(EXPRESSIONS.items()):
-        name = made(helpers, number, f"CREATE INDEX ON {{v}} (({expression}));")
-        found = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+    for number, (label, (expression, runs)) in enumerate(EXPRESSIONS.items()):
+        name = create_table(helpers, number, f"CREATE INDEX ON {{v}} (({expression}));")
+        failed = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
-def test_wherever_planning_looks(
+def test_expressions_in_other_planned_objects_are_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
-    for number, (what, (statements, runs)) in enumerate(PLACES.items()):
-        name = made(helpers, number, statements, "evil.one(coalesce(1, id))")
-        found = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+    for number, (label, (statements, runs)) in enumerate(PLACES.items()):
+        name = create_table(helpers, number, statements, "evil.one(coalesce(1, id))")
+        failed = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
-def test_what_runs_nothing_is_not_refused(
+def test_harmless_objects_are_not_refused(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin = connect()
-    for number, (what, statements) in enumerate(HARMLESS.items()):
-        name = made(helpers, number, statements)
+    for number, (label, statements) in enumerate(HARMLESS.items()):
+        name = create_table(helpers, number, statements)
         run_sql("SELECT setval('evil.sprung', 1, false)")
         admin.execute(f"SELECT dbanon.mdav('{name}', 'release.o{number}', '{{n}}', 5)".encode())
         verify(open_store(sql_url), parse_relation(name), ["n"], 2)
-        assert not sprung(run_sql), what
+        assert not sprung(run_sql), label
 
 
 def test_functions_that_a_superuser_trusts_more_are_no_better(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
-    """LEAKPROOF and SUPPORT are a superuser's to give; the text stays Mallory's to replace."""
-    name = made(helpers, 1, "CREATE INDEX ON {v} ((evil.one(coalesce(1, id))));")
+    """Only superusers may set LEAKPROOF and SUPPORT, but Mallory can still replace the function
+    body.
+    """
+    name = create_table(helpers, 1, "CREATE INDEX ON {v} ((evil.one(coalesce(1, id))));")
     run_sql("ALTER FUNCTION evil.one(integer) LEAKPROOF")
     assert failings(run_sql, connect(), sql_url, name) == []
 
@@ -340,7 +345,9 @@ def test_functions_that_a_superuser_trusts_more_are_no_better(
 def test_every_door_refuses(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
-    name = made(helpers, 1, "CREATE INDEX ON {v} ((evil.one(CASE WHEN true THEN 1 ELSE id END)));")
+    name = create_table(
+        helpers, 1, "CREATE INDEX ON {v} ((evil.one(CASE WHEN true THEN 1 ELSE id END)));"
+    )
     run_sql("SELECT dbanon.mdav('evil.p', 'release.p', '{n}', 5)")
     sprung(run_sql)
     admin = connect()
@@ -377,15 +384,15 @@ def test_every_door_refuses(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_what_comes_while_classes_are_found_is_seen(
+def test_objects_created_during_clustering_are_detected(
     run_sql: Run,
     helpers: psycopg.Connection[Any],
     sql_server: Server,
     sql_url: str,
     elsewhere: bool,
 ) -> None:
-    """The run's snapshot does not show the index, and its planner would run it all the same."""
-    name = made(helpers, 1, "ALTER TABLE {v} ADD PRIMARY KEY (id);")
+    """The run's snapshot does not show the index, but the planner would evaluate it."""
+    name = create_table(helpers, 1, "ALTER TABLE {v} ADD PRIMARY KEY (id);")
     done = False
 
     def late(phase: str, share: float) -> None:
@@ -395,7 +402,7 @@ def test_what_comes_while_classes_are_found_is_seen(
             helpers.execute(f"CREATE INDEX ON {name} ((evil.one(coalesce(1, id))))".encode())
 
     run_sql("SELECT setval('evil.sprung', 1, false)")
-    wanted: dict[str, Any] = {"quasi_identifiers": ["n"], "keep": ["name"], "k": 5}
+    arguments: dict[str, Any] = {"quasi_identifiers": ["n"], "keep": ["name"], "k": 5}
     with sql_server.database() as target, pytest.raises(ForeignCode, match="role mallory"):
         dbanon.anonymize(
             sql_url,
@@ -403,7 +410,7 @@ def test_what_comes_while_classes_are_found_is_seen(
             output="release.o",
             progress=late,
             target=target if elsewhere else None,
-            **wanted,
+            **arguments,
         )
     assert done
     assert not sprung(run_sql)

@@ -1,7 +1,7 @@
-"""Attacks by way of the directories that the server's Python imports from.
+"""Attacks through directories from which the server's Python imports.
 
-Whoever can change one file, or put another directory in its place, runs code as the server's
-account at the next call. ``install`` refuses each way, before it imports anything.
+A role that can change a file or replace a directory runs code as the server's account at the next
+call. ``install`` refuses such paths before it imports anything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AS_ROOT = only_where(os.geteuid() == 0, "only root can give files away")
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A directory of the own account, in one that everybody may write to but that is sticky."""
+    """A directory of our account, inside a world-writable sticky one."""
     base = Path(tempfile.mkdtemp(prefix="dbanon-path-"))
     base.chmod(0o755)
     yield base
@@ -40,7 +40,7 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture
 def site(base: Path) -> Path:
-    """What looks like a directory of packages."""
+    """A directory that looks like installed packages."""
     site = base / "lib" / "site"
     for name in ("dbanon/doors", "dbanon/kernels", "numpy/core", "numpy.libs"):
         (site / name).mkdir(parents=True)
@@ -76,12 +76,12 @@ def test_what_only_trusted_accounts_can_change_is_safe(site: Path) -> None:
 
 
 @pytest.mark.parametrize("right", [stat.S_IWOTH, stat.S_IWGRP, stat.S_IWOTH | stat.S_ISVTX])
-@pytest.mark.parametrize("place", PLACES)
-def test_what_others_may_write_to(site: Path, place: str, right: int) -> None:
-    path = site / place
+@pytest.mark.parametrize("subpath", PLACES)
+def test_directories_writable_by_others(site: Path, subpath: str, right: int) -> None:
+    path = site / subpath
     path.chmod(path.stat().st_mode | right)
-    if right & stat.S_ISVTX and place in ("..", "../.."):
-        # As /tmp: nobody can rename or remove what belongs to another there.
+    if right & stat.S_ISVTX and subpath in ("..", "../.."):
+        # Sticky, as /tmp: only owners can rename or remove entries.
         require_safe([str(site)])
         return
     with pytest.raises(UnsafeError, match="may write to"):
@@ -89,13 +89,13 @@ def test_what_others_may_write_to(site: Path, place: str, right: int) -> None:
 
 
 @AS_ROOT
-@pytest.mark.parametrize("place", PLACES)
-def test_what_belongs_to_another(site: Path, place: str) -> None:
-    os.chown(site / place, OTHER.pw_uid, OTHER.pw_gid)
+@pytest.mark.parametrize("subpath", PLACES)
+def test_directories_of_another_account(site: Path, subpath: str) -> None:
+    os.chown(site / subpath, OTHER.pw_uid, OTHER.pw_gid)
     with pytest.raises(UnsafeError, match=f"belongs to {OTHER.pw_name}") as caught:
         require_safe([str(site)])
     assert f"--trust-owner {OTHER.pw_name}" in caught.value.args[1]
-    # Said aloud it is taken, by name or number; another name does not help.
+    # Accepted if confirmed, by name or number; another name does not help.
     require_safe([str(site)], [OTHER.pw_name])
     require_safe([str(site)], [str(OTHER.pw_uid)])
     with pytest.raises(UnsafeError):
@@ -108,23 +108,23 @@ def test_links_are_followed_and_both_sides_looked_at(base: Path, site: Path) -> 
     link = base / "link"
     link.symlink_to("lib/site")
     require_safe([str(link)])
-    # The link lies where everybody can make another.
+    # The link is in a directory where anybody can replace it.
     (open_place / "link").symlink_to(site)
     open_place.chmod(0o777)
     with pytest.raises(UnsafeError, match=r"may write to .*open"):
         require_safe([str(open_place / "link")])
-    # The link is safe, what it names is not: as the way, a package, a file, through two links.
+    # The link is safe but its target is not: as the path, a package or a file, through two links.
     (open_place / "evil").mkdir()
     (open_place / "evil" / "x.py").write_text("")
-    for place, target in (
+    for symlink, target in (
         (base / "way", open_place / "evil"),
         (site / "pandas", open_place / "evil"),
         (site / "six.py", open_place / "evil" / "x.py"),
     ):
-        place.symlink_to(target)
+        symlink.symlink_to(target)
         with pytest.raises(UnsafeError, match=r"may write to .*open"):
-            require_safe([str(place if place.parent == base else site)])
-        place.unlink()
+            require_safe([str(symlink if symlink.parent == base else site)])
+        symlink.unlink()
     (base / "second").symlink_to("third")
     (base / "third").symlink_to(open_place / "evil")
     (site / "pandas").symlink_to(base / "second")
@@ -173,12 +173,12 @@ def _another(path: Path) -> None:
 
 @AS_ROOT
 @pytest.mark.parametrize("change", [_everybody, _another])
-@pytest.mark.parametrize("place", ["..", "dbanon", "numpy", "dbanon/kernels"])
+@pytest.mark.parametrize("subpath", ["..", "dbanon", "numpy", "dbanon/kernels"])
 def test_install_refuses(
-    plpython_url: str, local_pg_server: Server, backend_path: Path, place: str, change: Change
+    plpython_url: str, local_pg_server: Server, backend_path: Path, subpath: str, change: Change
 ) -> None:
-    path = backend_path / place
-    if place == "dbanon/kernels":
+    path = backend_path / subpath
+    if subpath == "dbanon/kernels":
         [path] = path.glob("_kernels*.so")
     before = path.stat()
     change(path)
@@ -216,27 +216,25 @@ def test_nothing_is_imported_from_an_unsafe_place(plpython_url: str, base: Path)
 
 
 @AS_ROOT
-def test_an_owner_can_be_trusted_and_that_is_said_aloud(
-    plpython_url: str, backend_path: Path
-) -> None:
+def test_an_owner_can_be_trusted_explicitly(plpython_url: str, backend_path: Path) -> None:
     path = backend_path / "dbanon"
     os.chown(path, OTHER.pw_uid, -1)
     try:
-        given = ["install", plpython_url, "--python-path", str(backend_path)]
-        refused = CliRunner().invoke(main, given)
+        command_line = ["install", plpython_url, "--python-path", str(backend_path)]
+        refused = CliRunner().invoke(main, command_line)
         assert refused.exit_code == 2
         assert f"--trust-owner {OTHER.pw_name}" in refused.stderr
         for command in ("install", "upgrade"):
-            given[0] = command
-            done = CliRunner().invoke(main, [*given, "--trust-owner", OTHER.pw_name])
+            command_line[0] = command
+            done = CliRunner().invoke(main, [*command_line, "--trust-owner", OTHER.pw_name])
             assert done.exit_code == 0, done.output
             assert f"WARNING: {OTHER.pw_name} can run code" in done.stderr
     finally:
         os.chown(path, 0, -1)
 
 
-def test_the_check_needs_nothing_but_the_standard_library() -> None:
-    """The server's Python runs its text."""
+def test_the_check_only_needs_the_standard_library() -> None:
+    """The server's Python runs its source."""
     text = Path(python_path.__file__).read_text()
     assert "import dbanon" not in text
     assert "from dbanon" not in text

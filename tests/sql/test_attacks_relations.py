@@ -1,6 +1,6 @@
-"""Each test reads a relation of Mallory's as a superuser that would run his code: it is refused.
+"""Relations of Mallory's that would run his code when a superuser reads them: refused.
 
-Functions in views, and in what the planner evaluates beforehand: indexes, statistics, partitions.
+Covers functions in views, and in what the planner evaluates: indexes, statistics, partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_database
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
-# Relations that run Mallory's code when they are read, whatever their columns are.
+# Relations that run Mallory's code on read, whatever their columns are.
 RELATIONS: dict[str, str] = {
     "function in a view": "CREATE VIEW evil.v AS SELECT *, evil.spring() AS b FROM evil.p;",
     "function in a condition": "CREATE VIEW evil.v AS SELECT * FROM evil.p WHERE evil.spring();",
@@ -132,7 +132,7 @@ PEOPLE = "CREATE TABLE evil.p AS SELECT g AS id, sin(g) AS n FROM generate_serie
 
 
 def refused(run_sql: Run, sql_url: str, relation: str, reads: Sequence[str] = READS) -> None:
-    """Check that nothing reads a relation, as it would run foreign code, and that none ran."""
+    """Check that no call reads the relation, and that none of its code ran."""
     caught: list[str] = []
     wrong: list[tuple[str, object]] = []
     for read in reads:
@@ -171,9 +171,9 @@ def test_a_relation_that_would_run_foreign_code_is_refused(
 ) -> None:
     mallory.execute(PEOPLE.encode())
     mallory.execute(RELATIONS[kind].encode())
-    # Now and then the trap is of no matter: what counts is what the function may read or set.
+    # The trap may be irrelevant in some cases: the function's access to data and settings matters.
     run_sql("SELECT setval('evil.sprung', 1, false)")
-    # The first at all doors of SQL's; others at a third of them, each in its turn.
+    # The first at all SQL functions; the others at a third of them in turn.
     turn = 0 if CAMPAIGN else list(RELATIONS).index(kind)
     refused(run_sql, sql_url, "evil.v", READS[turn % 3 :: 3] if turn else READS)
 
@@ -181,7 +181,7 @@ def test_a_relation_that_would_run_foreign_code_is_refused(
 def test_a_foreign_table_of_mallorys_is_refused(
     run_sql: Run, mallory: psycopg.Connection[Any], sql_url: str
 ) -> None:
-    """A superuser needs no password: he would connect as whom, and read what, Mallory names."""
+    """A superuser needs no password: Mallory would choose the user and the query."""
     if not run_sql("SELECT 1 FROM pg_available_extensions WHERE name = 'postgres_fdw'"):
         skip_or_fail("postgres_fdw is not installed on this server")
     mallory.execute(PEOPLE.encode())
@@ -199,7 +199,7 @@ def test_a_foreign_table_of_mallorys_is_refused(
 def test_checks_of_children_are_not_evaluated(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
-    """The planner would, to leave children out; that is switched off."""
+    """The planner would evaluate it to exclude child tables; this is switched off."""
     mallory.execute(PEOPLE.encode())
     mallory.execute(
         b"ALTER TABLE evil.p ADD CHECK (evil.one(1) = 1); CREATE TABLE evil.c () INHERITS (evil.p);"
@@ -238,13 +238,13 @@ def test_a_hierarchy_is_not_read_from_it(
 ) -> None:
     mallory.execute(PEOPLE.encode())
     if kind == "function in a view":
-        made = "CREATE VIEW evil.tree AS SELECT 'a' AS child, evil.one(1)::text AS parent"
+        definition = "CREATE VIEW evil.tree AS SELECT 'a' AS child, evil.one(1)::text AS parent"
     else:
-        made = (
+        definition = (
             "CREATE TABLE evil.tree AS SELECT 'a' AS child, 'b' AS parent;"
             "CREATE INDEX ON evil.tree ((evil.one(1)))"
         )
-    mallory.execute(made.encode())
+    mallory.execute(definition.encode())
     run_sql("SELECT setval('evil.sprung', 1, false)")
     admin = connect()
     for statement in (
@@ -277,14 +277,14 @@ def test_a_release_whose_owner_made_a_view_of_it_is_not_verified(
     connect: Connect,
     sql_url: str,
 ) -> None:
-    """The ledger knows the name; what stands there now is Mallory's."""
+    """The ledger has the name, but the relation is now Mallory's."""
     mallory.execute(PEOPLE.encode())
     run_sql("CREATE TABLE app.p AS TABLE evil.p")
     run_sql("SELECT dbanon.mdav('app.p', 'release.p', '{n}', 5)")
     run_sql("DROP TABLE release.p")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO mallory")
     mallory.execute(b"CREATE VIEW release.p AS SELECT n FROM evil.p WHERE evil.spring()")
-    # Not by the name, which is all that it has of the release, and not by columns either.
+    # Neither by name, the only recorded property, nor by columns.
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation that the"):
         connect().execute(b"SELECT dbanon.verify('release.p')")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
@@ -299,7 +299,7 @@ def test_a_release_whose_owner_made_a_view_of_it_is_not_verified(
 def test_a_collation_of_mallorys_is_not_released(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect
 ) -> None:
-    """To drop it, and with it the column, would be his."""
+    """He could drop it, and with it the column."""
     mallory.execute(
         b'CREATE COLLATION evil.own FROM "C"; CREATE TABLE evil.p AS SELECT sin(g) AS n,'
         b" ('v' || g % 3) COLLATE evil.own AS x FROM generate_series(1, 60) AS g"
@@ -312,7 +312,7 @@ def test_a_collation_of_mallorys_is_not_released(
 def test_a_check_that_is_added_later_does_not_see_the_release(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect
 ) -> None:
-    """PostgreSQL shows a new check of a domain every value in every table that has the domain."""
+    """PostgreSQL applies a new domain check to every value in every table that uses the domain."""
     mallory.execute(
         b"CREATE DOMAIN evil.d AS integer; CREATE TABLE evil.seen (a integer);"
         b"CREATE TABLE evil.p AS SELECT sin(g) AS n, g::evil.d AS x"

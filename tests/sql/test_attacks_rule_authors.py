@@ -1,4 +1,4 @@
-"""Who declared a rule: members, superusers, roles that were renamed, dropped or restored."""
+"""Authors of rules: members, superusers, and roles that were renamed, dropped or restored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["roles"]
 pytestmark = pytest.mark.one_database
 
 
-def test_a_member_declares_for_the_owner_as_long_as_it_is_one(
+def test_a_member_declares_for_the_owner_while_it_is_a_member(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     run_sql("CREATE ROLE clinic NOLOGIN")
@@ -37,20 +37,20 @@ def test_a_member_declares_for_the_owner_as_long_as_it_is_one(
     anna, bob = connect(roles["anna"]), connect(roles["bob"])
     anna.execute(DECLARE)
     assert bob.execute(RELEASE.encode()).fetchall() == [(5,)]
-    # Each member may change what another declared.
+    # Each member may change another member's rules.
     bob.execute("""SELECT dbanon.declare('app.person', '{"name": "drop"}')""")
     run_sql("REVOKE clinic FROM anna")
     with pytest.raises(psycopg.Error) as refused:
         bob.execute(RELEASE.encode())
     assert refused.value.sqlstate == "42501"
     assert '"name"' not in str(refused.value.diag.message_detail)
-    # Who owned the table as a member is a member of the owner now.
+    # A role that owned the table as a member is now a member of the owner.
     run_sql("GRANT clinic TO anna")
     run_sql("ALTER TABLE app.person OWNER TO anna")
     anna.execute(DECLARE)
     run_sql("ALTER TABLE app.person OWNER TO clinic")
     bob.execute(AGAIN.format("q").encode())
-    # Not the other way: what belongs to the group says nothing of its member's own tables.
+    # Not vice versa: a group's rules do not apply to a member's own tables.
     bob.execute(DECLARE)
     run_sql("ALTER TABLE app.person OWNER TO anna")
     with not_trusted("age", "name"):
@@ -72,10 +72,10 @@ def test_a_member_without_inheritance_declares_after_set_role(
     assert bob.execute(RELEASE.encode()).fetchall() == [(5,)]
 
 
-def test_who_logged_in_is_not_credited_with_rules_of_a_function(
+def test_the_session_user_is_not_the_author_of_a_functions_rules(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """A superuser who calls mallory's function declares nothing with a superuser's authority."""
+    """A superuser who calls mallory's function does not declare with a superuser's authority."""
     mallory = connect(roles["mallory"])
     mallory.execute(PERSON)
     mallory.execute(
@@ -95,7 +95,7 @@ def test_who_logged_in_is_not_credited_with_rules_of_a_function(
 
 
 def test_superusers(roles: dict[str, str], run_sql: Run, connect: Connect) -> None:
-    """A superuser acts as each owner. What it declared of a table of its own is not for others."""
+    """A superuser acts as any owner, but its rules for its own table do not apply to others."""
     anna = connect(roles["anna"])
     run_sql(PERSON)
     run_sql(LEAKING)
@@ -108,7 +108,7 @@ def test_superusers(roles: dict[str, str], run_sql: Run, connect: Connect) -> No
     anna.execute("DROP TABLE app.person")
     anna.execute(PERSON)
     anna.execute(AGAIN.format("q").encode())
-    # One that is none any more had its say.
+    # A former superuser's rules remain valid.
     run_sql("ALTER ROLE bob SUPERUSER")
     connect(roles["bob"]).execute(DECLARE)
     run_sql(AGAIN.format("r"))
@@ -120,7 +120,7 @@ def test_superusers(roles: dict[str, str], run_sql: Run, connect: Connect) -> No
 def test_a_role_of_the_same_name_is_another_role(
     roles: dict[str, str], run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """Anna left; a new colleague of this name gets her table's name, and not her rules."""
+    """Anna left; a new colleague with her name gets her table's name, but not her rules."""
     anna = connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(LEAKING.encode())
@@ -143,7 +143,7 @@ def test_a_renamed_role_keeps_its_rules(
     try:
         run_sql("ALTER ROLE bob RENAME TO robert")
         run_sql(RELEASE)
-        # Whoever has the old name now could be meant, in a database that has other oids.
+        # In a database with other oids the current holder of the name could be meant.
         run_sql("ALTER ROLE mallory RENAME TO bob")
         with not_trusted("name"):
             run_sql(RELEASE.replace("release.p", "release.q"))
@@ -156,7 +156,7 @@ def test_a_renamed_role_keeps_its_rules(
 def test_restored_rules_go_by_names_until_an_upgrade(
     roles: dict[str, str], run_sql: Run, connect: Connect, sql_url: str, backend_path: Path
 ) -> None:
-    """As after pg_restore in another cluster, where mallory has the oid that anna had before."""
+    """As after pg_restore into another cluster, where mallory has the oid that anna had."""
     anna, mallory = connect(roles["anna"]), connect(roles["mallory"])
     anna.execute(PERSON)
     anna.execute(LEAKING.encode())
@@ -166,7 +166,7 @@ def test_restored_rules_go_by_names_until_an_upgrade(
     )
     assert run_sql(STATES) == [("another table",)]
     assert anna.execute(RELEASE.encode()).fetchall() == [(5,)]
-    # The table of that oid is another one here.
+    # The oid belongs to another table here.
     mallory.execute(PERSON.replace("app.person", "app.other"))
     run_sql("UPDATE dbanon.rule SET relation_oid = 'app.other'::regclass::oid::bigint")
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.other')") == [("no rule",)]
@@ -182,15 +182,15 @@ def test_restored_rules_go_by_names_until_an_upgrade(
     assert run_sql(STATES) == [("current",)]
     anna.execute("ALTER TABLE app.person RENAME TO moved")
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.moved')") == [("current",)]
-    # A second upgrade writes the name, by which they go once the table is gone.
+    # A second upgrade records the name, which applies once the table is gone.
     install.upgrade(sql_url, python_paths=[str(backend_path)])
     assert run_sql("SELECT DISTINCT source, owner FROM dbanon.rule") == [("app.moved", "anna")]
 
 
-def test_restored_rules_of_roles_that_are_not_there(
+def test_restored_rules_of_missing_roles(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """A dump without owners gives all tables to whoever restores it."""
+    """A dump without owners gives all tables to the role that restores it."""
     anna = connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(DECLARE)
@@ -201,10 +201,10 @@ def test_restored_rules_of_roles_that_are_not_there(
             run_sql(RELEASE)
 
 
-def test_a_membership_that_gives_nothing_makes_no_member(
+def test_a_membership_without_rights_does_not_count(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """Since version 16 a membership may give neither the owner's rights nor SET ROLE."""
+    """From version 16 on a membership may grant neither the owner's rights nor SET ROLE."""
     anna = connect(roles["anna"])
     run_sql("CREATE ROLE clinic NOLOGIN")
     run_sql("GRANT clinic TO anna")

@@ -1,6 +1,6 @@
-"""Attacks by rules that outlive their table or their author, and what owners keep.
+"""Attacks with rules that outlive their table or author; owners keep their own rules.
 
-Mallory may create tables in schema app. Anna is the owner of app.person, then and later.
+Mallory may create tables in schema app. Anna owns app.person, then and later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.one_database
 def test_rules_of_a_dropped_table_do_not_count_for_the_next_owner(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """Mallory leaves rules behind under a free name; anna's release would show all names."""
+    """Mallory leaves rules under an unused name; anna's release would then expose all names."""
     mallory, anna = connect(roles["mallory"]), connect(roles["anna"])
     mallory.execute(PERSON)
     mallory.execute(LEAKING.encode())
@@ -42,7 +42,7 @@ def test_rules_of_a_dropped_table_do_not_count_for_the_next_owner(
             session.execute(RELEASE.encode())
     assert run_sql(STATES) == [("not trusted",)]
     assert run_sql("SELECT to_regclass('release.p')") == [(None,)]
-    # Her own rules take their place, and all that he left has no effect, now and later.
+    # Her own rules replace his, which have no effect now or later.
     anna.execute(DECLARE)
     anna.execute(RELEASE.encode())
     assert released_columns(run_sql) == {"age", "diagnosis"}
@@ -52,10 +52,10 @@ def test_rules_of_a_dropped_table_do_not_count_for_the_next_owner(
         anna.execute(RELEASE.replace("release.p", "release.q").encode())
 
 
-def test_rules_of_columns_that_are_not_there_stop_nobody(
+def test_rules_of_missing_columns_block_no_release(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """What others declared under the name of a table of another form hinders no owner."""
+    """Rules declared for a different table of that name do not block the owner."""
     mallory, anna = connect(roles["mallory"]), connect(roles["anna"])
     mallory.execute("CREATE TABLE app.person (other integer, age integer)")
     mallory.execute('SELECT dbanon.declare(\'app.person\', \'{"other": "entity", "age": "drop"}\')')
@@ -66,15 +66,15 @@ def test_rules_of_columns_that_are_not_there_stop_nobody(
     assert run_sql("SELECT count(*) FROM dbanon.rules('app.person')") == [(4,)]
 
 
-def test_nobody_overwrites_rules_while_the_name_is_free(
+def test_rules_cannot_be_overwritten_while_the_name_is_unused(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """In a nightly rebuild the name is free for a moment."""
+    """During a nightly rebuild the name is unused for a moment."""
     mallory, anna = connect(roles["mallory"]), connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(DECLARE)
-    kept = "SELECT name, rule, declared_at FROM dbanon.rule WHERE owner = 'anna' ORDER BY 1"
-    before = run_sql(kept)
+    stored_rules = "SELECT name, rule, declared_at FROM dbanon.rule WHERE owner = 'anna' ORDER BY 1"
+    before = run_sql(stored_rules)
     anna.execute("DROP TABLE app.person")
     mallory.execute(PERSON)
     with not_trusted("age"):
@@ -82,17 +82,17 @@ def test_nobody_overwrites_rules_while_the_name_is_free(
     mallory.execute(LEAKING.encode())
     mallory.execute("SELECT dbanon.undeclare('app.person')")
     mallory.execute(LEAKING.encode())
-    # Of his own table he decides.
+    # He may decide about his own table.
     assert mallory.execute(RELEASE.encode()).fetchall() == [(5,)]
     mallory.execute("DROP TABLE app.person")
-    assert run_sql(kept) == before
+    assert run_sql(stored_rules) == before
     anna.execute(PERSON)
     anna.execute("SELECT * FROM dbanon.mdav('app.person', 'release.r', k => 5)")
-    shown = run_sql(
+    visible_columns = run_sql(
         "SELECT attname::text FROM pg_attribute WHERE attnum > 0"
         " AND attrelid = 'release.r'::regclass ORDER BY attnum"
     )
-    assert shown == [("age",), ("diagnosis",)]
+    assert visible_columns == [("age",), ("diagnosis",)]
 
 
 def test_a_rebuilt_table_of_the_same_owner_keeps_its_rules_without_a_notice(
@@ -103,13 +103,13 @@ def test_a_rebuilt_table_of_the_same_owner_keeps_its_rules_without_a_notice(
     anna.execute(DECLARE)
     for build in (
         "DROP TABLE app.person; " + PERSON,
-        # As dbt does it.
+        # As dbt does.
         PERSON.replace("app.person", "app.person_tmp")
         + "; ALTER TABLE app.person RENAME TO person_backup;"
         " ALTER TABLE app.person_tmp RENAME TO person; DROP TABLE app.person_backup",
     ):
         anna.execute(build.encode())
-        anna.add_notice_handler(lambda found: heard.append(str(found.message_primary)))
+        anna.add_notice_handler(lambda notice: heard.append(str(notice.message_primary)))
         anna.execute("DROP TABLE IF EXISTS release.p, release.p_summary")
         assert anna.execute(AGAIN.format("p").encode()).fetchall() == [(5,)]
         assert anna.execute(STATES).fetchall() == [("current",)]
@@ -125,7 +125,7 @@ def test_rules_follow_a_renamed_table_and_leave_its_name(
     anna.execute("ALTER TABLE app.person RENAME TO people")
     again = AGAIN.replace("app.person", "{}")
     anna.execute(again.format("app.people", "one").encode())
-    # Neither her next table of the old name nor anybody's has them, and the error says why.
+    # Neither her next table with the old name nor anybody else's gets them; the error says why.
     for owner in (mallory, anna):
         owner.execute(PERSON)
         with pytest.raises(psycopg.Error, match="No rules are declared") as refused:
@@ -138,7 +138,7 @@ def test_rules_follow_a_renamed_table_and_leave_its_name(
         owner.execute("DROP TABLE app.person")
     run_sql("ALTER SCHEMA app RENAME TO clinic")
     anna.execute(again.format("clinic.people", "two").encode())
-    # From the next declaration on the new name is in the ledger: it outlives the table.
+    # After the next declaration the ledger has the new name, and keeps it longer than the table.
     anna.execute("""SELECT dbanon.declare('clinic.people', '{"age": "quasi_identifier"}')""")
     assert run_sql("SELECT DISTINCT source FROM dbanon.rule") == [("clinic.people",)]
     anna.execute("DROP TABLE clinic.people")
@@ -156,9 +156,9 @@ def test_two_tables_exchange_their_names_with_their_rules(
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
         anna.execute(f"ALTER TABLE app.{old} RENAME TO {new}")
     anna.execute("""SELECT dbanon.declare('app.a', '{"y": "quasi_identifier"}')""")
-    found = "SELECT column_name, role FROM dbanon.rules('app.{}') ORDER BY 1"
-    assert run_sql(found.format("a")) == [("x", "identifier"), ("y", "quasi_identifier")]
-    assert run_sql(found.format("b")) == [("x", "drop"), ("y", None)]
+    rules_query = "SELECT column_name, role FROM dbanon.rules('app.{}') ORDER BY 1"
+    assert run_sql(rules_query.format("a")) == [("x", "identifier"), ("y", "quasi_identifier")]
+    assert run_sql(rules_query.format("b")) == [("x", "drop"), ("y", None)]
     assert run_sql("SELECT source, name FROM dbanon.rule ORDER BY 1, 2") == [
         ("app.a", "x"),
         ("app.a", "y"),
@@ -180,7 +180,7 @@ def test_a_former_owners_rules_wait_for_the_new_owner(
             refused.execute(RELEASE.encode())
     with pytest.raises(psycopg.Error, match="declared by its owner"):
         anna.execute(DECLARE)
-    # Some declared anew leave the others as they are.
+    # Declaring some anew leaves the others unchanged.
     bob.execute("""SELECT dbanon.declare('app.person', '{"age": "quasi_identifier"}')""")
     with pytest.raises(psycopg.Error) as waiting:
         bob.execute(RELEASE.encode())
@@ -192,7 +192,7 @@ def test_a_former_owners_rules_wait_for_the_new_owner(
     assert run_sql("SELECT count(*), min(owner) FROM dbanon.rule") == [(4, "bob")]
 
 
-def test_the_new_owner_may_remove_what_the_former_declared(
+def test_the_new_owner_may_remove_former_rules(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     anna, bob = connect(roles["anna"]), connect(roles["bob"])
@@ -224,7 +224,7 @@ DROP = (
 def test_each_kind_of_relation(
     roles: dict[str, str], run_sql: Run, connect: Connect, kind: str
 ) -> None:
-    """Left behind by mallory, made anew by anna, and given to bob."""
+    """Left by mallory, recreated by anna, and given to bob."""
     anna, mallory = connect(roles["anna"]), connect(roles["mallory"])
     anna.execute(PERSON)
     run_sql("GRANT SELECT ON app.person TO mallory, bob")
@@ -243,17 +243,17 @@ def test_each_kind_of_relation(
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.q')") == [("current",)]
     anna.execute("ALTER TABLE app.q RENAME TO p")
     if kind == "partitioned table":
-        # A part is a relation of its own.
+        # A partition is its own relation.
         assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.p_all')") == [("no rule",)]
     run_sql("ALTER TABLE app.p OWNER TO bob")
     with not_trusted("name"):
         run_sql(call.replace("release.p", "release.q"))
 
 
-def test_nobody_writes_rules_but_through_the_function(
+def test_rules_are_only_written_through_the_function(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """Also not a member of dbanon_admin, who may only delete some."""
+    """Nor a member of dbanon_admin, who may only delete some."""
     anna = connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(DECLARE)

@@ -1,4 +1,4 @@
-"""Attacks by rules: on another's table, through another's function, by comments with a trap."""
+"""Attacks with rules: on another's table, through another's function, by comments with a trap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"
 
 @pytest.fixture
 def annas(run_sql: Run, sql_role: Role) -> str:
-    """Anna, a runner, owns app.person; mallory, another, may read it: his URL."""
+    """Anna, a runner, owns app.person; mallory, another runner, may read it. Returns his URL."""
     run_sql(PERSON)
     sql_role("anna")
     run_sql("ALTER ROLE anna PASSWORD 'annas'")
@@ -38,10 +38,10 @@ def annas(run_sql: Run, sql_role: Role) -> str:
 
 
 def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.Error:
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         connection.execute(statement.encode())
-    assert found.value.sqlstate == "42501"
-    return found.value
+    assert failure.value.sqlstate == "42501"
+    return failure.value
 
 
 def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> None:
@@ -49,9 +49,9 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
     assert "anna" in str(refused(mallory, DECLARE).diag.message_hint)
     refused(mallory, "SELECT dbanon.undeclare('app.person')")
     oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
-    told = f'{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'
+    request = f'{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'
     for function in ("_declare", "_write_rules"):
-        refused(mallory, f"SELECT dbanon.{function}('{told}')")
+        refused(mallory, f"SELECT dbanon.{function}('{request}')")
     for statement in (
         "INSERT INTO dbanon.rule VALUES ('app.person', 'age', '{}', now(), 'anna', 1)",
         "UPDATE dbanon.rule SET rule = '{}'",
@@ -62,16 +62,16 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
     with pytest.raises(InsufficientRights):
         dbanon.declare(annas, "app.person", {"age": "drop"})
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
-    # The owner may, and who is a member of that role.
+    # The owner may, and so may members of that role.
     run_sql("GRANT anna TO mallory")
     mallory.execute(DECLARE.encode())
     assert run_sql("SELECT DISTINCT declared_by FROM dbanon.rule") == [("mallory",)]
 
 
-def test_a_function_of_somebody_else_declares_nothing_for_its_caller(
+def test_anothers_function_cannot_declare_for_its_caller(
     annas: str, run_sql: Run, connect: Connect
 ) -> None:
-    """Whoever logged in is anna, or a superuser; who asks is mallory."""
+    """The session user is anna or a superuser; the caller is mallory."""
     mallory = connect(annas)
     mallory.execute(
         "CREATE FUNCTION app.helpful() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER AS $$"
@@ -96,22 +96,22 @@ def anna(mallory: str) -> str:
     return make_url(mallory).set(username="anna", password="annas").render_as_string(False)
 
 
-def test_a_mark_of_an_earlier_transaction_is_none(
+def test_a_mark_of_an_earlier_transaction_does_not_count(
     annas: str, run_sql: Run, connect: Connect
 ) -> None:
-    """A comment that anna wrote some time ago is not her asking now."""
+    """A comment that anna wrote earlier is not a request by her now."""
     oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
-    [(told,)] = run_sql(
+    [(request,)] = run_sql(
         f"""SELECT '{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'::jsonb::text"""
     )
-    mark = "dbanon rules " + hashlib.sha256(told.encode()).hexdigest()
+    mark = "dbanon rules " + hashlib.sha256(request.encode()).hexdigest()
     connect(anna(annas)).execute(f"COMMENT ON COLUMN app.person.person_id IS '{mark}'".encode())
-    refused(connect(annas), f"SELECT dbanon._write_rules('{told}')")
-    # Nor is one on a table of his own good for hers.
+    refused(connect(annas), f"SELECT dbanon._write_rules('{request}')")
+    # Nor does a comment on his own table count for hers.
     mallory = connect(annas, autocommit=False)
     mallory.execute("CREATE TABLE app.own (age integer)")
     mallory.execute(f"COMMENT ON COLUMN app.own.age IS '{mark}'".encode())
-    refused(mallory, f"SELECT dbanon._write_rules('{told}')")
+    refused(mallory, f"SELECT dbanon._write_rules('{request}')")
 
 
 TRAPS = (
@@ -130,15 +130,15 @@ def test_a_comment_with_a_trap_is_read_and_not_run(
     mallory = connect(annas)
     mallory.execute("CREATE TABLE app.his (age integer)")
     mallory.execute(f"COMMENT ON COLUMN app.his.age IS {_quoted(trap)}".encode())
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         run_sql("SELECT * FROM dbanon.declare('app.his', from_comments => true)")
-    assert found.value.sqlstate == "22023"
-    assert "SUPERUSER" not in str(found.value)
-    assert "spring" not in str(found.value)
-    with pytest.raises(dbanon.DbanonError) as told:
+    assert failure.value.sqlstate == "22023"
+    assert "SUPERUSER" not in str(failure.value)
+    assert "spring" not in str(failure.value)
+    with pytest.raises(dbanon.DbanonError) as client_failure:
         dbanon.declare(sql_url, "app.his", from_comments=True)
-    assert told.value.exit_code == 2
-    assert "SUPERUSER" not in str(told.value)
+    assert client_failure.value.exit_code == 2
+    assert "SUPERUSER" not in str(client_failure.value)
     assert run_sql(SUPER) == [(False,)]
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
 
@@ -151,21 +151,21 @@ def _quoted(text: str) -> str:
 def test_names_and_comments_of_columns_are_no_format(
     annas: str, run_sql: Run, connect: Connect, name: str
 ) -> None:
-    """The comment of the first column is put back; by its name it would have been run."""
-    said = '" IS NULL; ALTER ROLE mallory SUPERUSER; COMMENT ON COLUMN app.his."a'
+    """The comment on the first column is restored; its name would have been executed as SQL."""
+    comment = '" IS NULL; ALTER ROLE mallory SUPERUSER; COMMENT ON COLUMN app.his."a'
     column = '"' + name.replace('"', '""') + '"'
     mallory = connect(annas)
     mallory.execute(f"CREATE TABLE app.his ({column} integer, age integer)".encode())
-    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quoted(said)}".encode())
+    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quoted(comment)}".encode())
     run_sql("""SELECT * FROM dbanon.declare('app.his', '{"age": "quasi_identifier"}')""")
     assert run_sql(SUPER) == [(False,)]
-    assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(said,)]
+    assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(comment,)]
 
 
-def test_nothing_of_a_table_runs_when_its_rules_are_declared(
+def test_declaring_rules_runs_no_code_of_the_table(
     run_sql: Run, mallory: psycopg.Connection[Any]
 ) -> None:
-    """Types, defaults, indexes, triggers and views of another role are not asked."""
+    """Types, defaults, indexes, triggers and views of another role are not evaluated."""
     mallory.execute("GRANT USAGE, CREATE ON SCHEMA evil TO PUBLIC")
     mallory.execute(
         "CREATE FUNCTION evil.caught() RETURNS trigger LANGUAGE plpgsql AS"
@@ -190,16 +190,16 @@ def test_nothing_of_a_table_runs_when_its_rules_are_declared(
     run_sql("SELECT dbanon.undeclare('evil.his')")
     assert not sprung(run_sql)
     # A call by rules refuses what a call with a list refuses.
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         run_sql("SELECT dbanon.mdav('evil.shown', 'release.p', k => 2)")
-    assert found.value.sqlstate == "42501"
+    assert failure.value.sqlstate == "42501"
     assert not sprung(run_sql)
 
 
 def test_a_rule_releases_no_labels_that_the_tables_owner_may_not_read(
     annas: str, run_sql: Run, connect: Connect, sql_url: str
 ) -> None:
-    """Whoever releases by rules reads the hierarchies that they name with rights of his own."""
+    """A release by rules reads the named hierarchies with the caller's rights."""
     run_sql("CREATE TABLE app.secret (child text, parent text)")
     run_sql(
         "INSERT INTO app.secret VALUES ('1', 'what only a few know'), ('2', 'what only a few know')"

@@ -1,8 +1,8 @@
-"""Relations of Mallory's stay refused whatever the owner of the database has set.
+"""Mallory's relations are refused under any settings of the database owner.
 
-A database's owner sets defaults for its sessions by ALTER DATABASE, a role for its own by ALTER
-ROLE. With `standard_conforming_strings` off, a plain literal loses its backslashes, and a regular
-expression in it finds nothing.
+Owners set defaults for sessions by ALTER DATABASE, roles for their own by ALTER ROLE. With
+`standard_conforming_strings` off, plain literals lose their backslashes, and their regular
+expressions match nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
 OFF = "standard_conforming_strings"
-# One form of each part of the query: of functions, types, operators, and what an index evaluates.
+# A form for each part of the query: functions, types, operators, and what an index evaluates.
 SAMPLE = (
     "function in a view",
     "domain in a view",
@@ -45,7 +45,7 @@ SAMPLE = (
     "constant call within an index",
     "constant operator in an index",
 )
-# A SQL function of each way to the check; the others call these.
+# One SQL function per code path to the check; the other functions call these.
 SQL_DOORS = (
     *READS,
     "SELECT * FROM dbanon.advise('{v}')",
@@ -55,12 +55,12 @@ SQL_DOORS = (
 
 @pytest.fixture
 def traps(run_sql: Run, mallory: psycopg.Connection[Any]) -> dict[str, str]:
-    """Every form in a schema of its own: the relation that would run Mallory's code, by form."""
+    """Each form in its own schema: relations that would run Mallory's code, by form."""
     relations = {}
     for number, (form, attack) in enumerate(RELATIONS.items()):
         schema = f"evil{number}"
         run_sql(f"CREATE SCHEMA {schema} AUTHORIZATION mallory")
-        # All forms call the function that remembers in one sequence.
+        # In all forms the function that records calls uses one sequence.
         functions = TRAP.partition("TO PUBLIC;")[2]
         script = "".join((functions, PEOPLE, ";", attack)).replace("evil.", f"{schema}.")
         script = script.replace("'evil'", f"'{schema}'").replace(f"{schema}.sprung", "evil.sprung")
@@ -73,7 +73,7 @@ def traps(run_sql: Run, mallory: psycopg.Connection[Any]) -> dict[str, str]:
 def not_refused(
     admin: psycopg.Connection[Any], run_sql: Run, statements: Sequence[str]
 ) -> list[tuple[str, object]]:
-    """The statements that the check does not refuse; the last one of all if foreign code ran."""
+    """Statements that the check does not refuse; the last one checks whether foreign code ran."""
     wrong: list[tuple[str, object]] = []
     for statement in statements:
         try:
@@ -89,7 +89,7 @@ def not_refused(
 
 
 def client_doors(url: str, relation: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    """The calls of the client that read a relation."""
+    """The client's calls that read a relation."""
     where: dict[str, Any] = {"table": relation, "key": ["id"], "quasi_identifiers": ["n"], "k": 5}
     yield "anonymize", lambda: dbanon.anonymize(url, output="release.o", **where)
     yield "verify", lambda: verify(open_store(url), parse_relation(relation), ["n"], 2)
@@ -105,7 +105,7 @@ def test_every_form_at_every_sql_door(
     admin.execute(f"SET {OFF} = off".encode())
     wrong = []
     for number, relation in enumerate(traps.values()):
-        # Each door meets forms of every kind; each form meets a fifth of the doors.
+        # Each call meets forms of every kind; each form meets a fifth of the calls.
         doors = SQL_DOORS if CAMPAIGN or not number else SQL_DOORS[number % 5 :: 5]
         statements = [door.format(v=relation).replace("evil.", f"evil{number}.") for door in doors]
         wrong += not_refused(admin, run_sql, statements)
@@ -130,17 +130,17 @@ def test_every_form_at_every_door_of_the_client(
 def test_no_code_of_a_columns_type_runs(
     run_sql: Run, connect: Connect, mallory: psycopg.Connection[Any], kind: str
 ) -> None:
-    """Nor do types, which are read without their code and not refused."""
+    """Nor does code of types, which are read without it and not refused."""
     make_table(mallory, kind)
     admin = connect()
     for setting in (f"{OFF} = off", "quote_all_identifiers = on", "search_path = evil, pg_catalog"):
         admin.execute(f"SET {setting}".encode())
     wrong: list[object] = []
-    for place, (surface, statement) in enumerate(SURFACES.items()):
-        if CAMPAIGN or place % 3 == 0:
+    for number, (surface, statement) in enumerate(SURFACES.items()):
+        if CAMPAIGN or number % 3 == 0:
             try:
                 with admin.transaction(force_rollback=True):
-                    admin.execute(statement.format(o=f"o{place}").encode())
+                    admin.execute(statement.format(o=f"o{number}").encode())
             except psycopg.Error as error:
                 if error.sqlstate in ("42725", "42883", "58000", "XX000"):
                     wrong.append((surface, error))
@@ -148,14 +148,14 @@ def test_no_code_of_a_columns_type_runs(
     assert not sprung(run_sql)
 
 
-@pytest.mark.parametrize("whose", ["DATABASE", "ROLE"])
-def test_as_the_owner_sets_it(
-    run_sql: Run, sql_server: Server, traps: dict[str, str], sql_url: str, whose: str
+@pytest.mark.parametrize("scope", ["DATABASE", "ROLE"])
+def test_settings_of_database_and_role(
+    run_sql: Run, sql_server: Server, traps: dict[str, str], sql_url: str, scope: str
 ) -> None:
-    """By ALTER DATABASE, ALTER ROLE: of every session that begins from then on."""
-    name = make_url(sql_url).database if whose == "DATABASE" else "administrator"
+    """Set by ALTER DATABASE or ALTER ROLE, for every later session."""
+    name = make_url(sql_url).database if scope == "DATABASE" else "administrator"
     url = sql_server.create_role("administrator", url=sql_url, options="SUPERUSER")
-    run_sql(f'ALTER {whose} "{name}" SET {OFF} = off')
+    run_sql(f'ALTER {scope} "{name}" SET {OFF} = off')
     relation = traps["constant call within an index"]
     with psycopg.connect(
         make_url(url).set(drivername="postgresql").render_as_string(False), autocommit=True
@@ -167,14 +167,14 @@ def test_as_the_owner_sets_it(
 
 
 def test_each_value_of_each_setting(run_sql: Run, connect: Connect, traps: dict[str, str]) -> None:
-    """Whatever is set, as SQL's own doors see it."""
+    """Checked through the SQL functions, whatever is set."""
     shared = connect()
     forms = list(traps.values()) if CAMPAIGN else [traps[form] for form in SAMPLE]
     wrong, values = [], other_values(run_sql)
     assert len(values) > 60
     for turn, (setting, value) in enumerate(values):
-        # A setting that changes what SQL means is set in a session that has parsed nothing of
-        # dbanon's before. Each meets a form in its turn; the one of literals meets them all.
+        # A setting that changes the meaning of SQL is set in a session that has parsed nothing of
+        # dbanon yet. Each setting meets one form in turn; the one for literals meets all.
         matters = setting in MEANINGS
         admin = connect() if matters else shared
         chosen = forms if CAMPAIGN or setting == OFF else [forms[turn % len(forms)]]
@@ -189,19 +189,19 @@ def test_each_value_of_each_setting(run_sql: Run, connect: Connect, traps: dict[
 
 
 def test_no_setting_is_unknown(run_sql: Run) -> None:
-    """A version of PostgreSQL that brings one makes somebody look at what it changes."""
+    """If a PostgreSQL version adds a setting, its effect has to be checked by hand."""
     assert unknown_settings(run_sql) == []
 
 
 def test_the_pins_are_those_of_the_table(run_sql: Run) -> None:
     assert [name for name, _ in PINS] == [name.lower() for name in MEANINGS]
-    # A function's dump is restored on a later version: none may be missing there.
-    known = {name.lower() for (name,) in run_sql("SELECT name FROM pg_settings")}
-    assert {name for name, _ in PINS} <= known
+    # A dumped function is restored on later versions, which must know all its settings.
+    server_settings = {name.lower() for (name,) in run_sql("SELECT name FROM pg_settings")}
+    assert {name for name, _ in PINS} <= server_settings
 
 
 def test_every_function_has_every_pin(run_sql: Run) -> None:
-    """Procedures aside, which commit, and set theirs in their first statements."""
+    """Except procedures, which commit, and set theirs in their first statements."""
     functions = run_sql(
         "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace"
         " AND prokind = 'f'"
@@ -236,7 +236,7 @@ def test_each_value_of_each_setting_for_the_client(
                 wrong.append((setting, value, form, "not refused"))
             except ForeignCode:
                 pass
-            # Each URL would keep a backend of its own.
+            # Each URL would keep its own backend open.
             close_warm()
             if sprung(run_sql):
                 wrong.append((setting, value, form, "ran foreign code"))
@@ -244,6 +244,6 @@ def test_each_value_of_each_setting_for_the_client(
 
 
 def with_setting(url: str, setting: str, value: str) -> str:
-    """A URL whose sessions begin with a value of a setting."""
+    """A URL whose sessions start with a value of a setting."""
     escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
     return f"{url}?options={quote(f'-c {setting}={escaped}', safe='')}"

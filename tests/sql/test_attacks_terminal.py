@@ -1,4 +1,4 @@
-"""Attacks by what a ledger entry says: escapes for terminals, and too much of it."""
+"""Attacks through the texts of ledger entries: terminal escapes, and excessive length."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
-# Sets a window's title; CSI of one byte; goes back over what was written; a line of its own; text
-# that runs backwards.
+# Sets a window title; one-byte CSI; overwrites earlier output; adds a line; right-to-left text.
 FORGED = "app.people\x1b]0;pwned\x07 \x9b2J\r\x08 \nk counted 50 ‮evil"
 ESCAPES = "\x1b\x07\x9b\r\x08‮"
 
 
-class Shown(LabelledText):
-    """What shows itself in a notebook, with what was forged."""
+class EscapedText(LabelledText):
+    """Displays forged text in a notebook."""
 
     def pairs(self) -> list[tuple[str, str]]:
         return [(FORGED, FORGED)]
 
 
-def entries(connection: psycopg.Connection[Any], name: str, **given: Any) -> str:
-    """A release that mallory makes by hand, with what she says of it: its id."""
+def entries(connection: psycopg.Connection[Any], name: str, **changes: Any) -> str:
+    """Record a release by hand as mallory, with her own texts; returns its id."""
     release_id = str(uuid.uuid4())
     connection.execute(MAKE.format(name).encode())
     mark(connection, name, release_id)
-    connection.execute(RECORD, entry(release_id, oid(connection, name), **given))
+    connection.execute(RECORD, entry(release_id, oid(connection, name), **changes))
     connection.commit()
     return release_id
 
@@ -90,7 +89,7 @@ def test_a_column_and_a_run_hold_no_control_characters(forger: psycopg.Connectio
             )
 
 
-def test_readers_write_out_what_an_older_ledger_holds(
+def test_readers_escape_the_texts_of_an_older_ledger(
     forger: psycopg.Connection[Any], run_sql: Run, sql_url: str, tmp_path: Path
 ) -> None:
     release_id = entries(forger, "release.mine")
@@ -113,18 +112,18 @@ def test_readers_write_out_what_an_older_ledger_holds(
         ],
     ):
         if words[0] == "sql":
-            # Of a release whose columns are others there is no page.
+            # A release with other columns has no page.
             run_sql(words[1], FORGED)
             continue
         done = CliRunner().invoke(main, words)
-        said = done.stdout + done.stderr
-        assert said
-        assert not set(ESCAPES) & set(said), (words, said)
-        assert "\nk counted" not in said
-    # A page isolates directions.
+        output = done.stdout + done.stderr
+        assert output
+        assert not set(ESCAPES) & set(output), (words, output)
+        assert "\nk counted" not in output
+    # A page isolates text directions.
     assert set(ESCAPES) & set(page.read_text()) <= set(ESCAPES[-1:])
-    told = Shown()
-    assert not set(ESCAPES) & set(str(told) + told._repr_html_())
+    text = EscapedText()
+    assert not set(ESCAPES) & set(str(text) + text._repr_html_())
 
 
 def test_a_role_writes_so_many_entries_a_day(
@@ -139,17 +138,17 @@ def test_a_role_writes_so_many_entries_a_day(
     }
     run_sql(f'ALTER DATABASE "{sql_url.rpartition("/")[2]}" SET dbanon.entries_a_day = 3')
     mallory = connect(sql_role("carol"))
-    # What she sets herself is not asked for.
+    # Values that she sets herself are ignored.
     mallory.execute("SET dbanon.entries_a_day = 1000000")
-    told = (json.dumps(failed),)
+    parameters = (json.dumps(failed),)
     for _ in range(3):
-        mallory.execute("SELECT dbanon._record_run(%s::jsonb)", told)
+        mallory.execute("SELECT dbanon._record_run(%s::jsonb)", parameters)
     for statement in ("_record_run(%s::jsonb)", "_hold_job(%s)"):
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
-            mallory.execute(f"SELECT dbanon.{statement}".encode(), told)
+            mallory.execute(f"SELECT dbanon.{statement}".encode(), parameters)
     used = run_sql("SELECT role, entries_today, quota, bytes > 0 FROM dbanon.usage()")
     assert sorted(used) == [("anna", 1, 3, True), ("carol", 3, 3, True)]
-    connect(sql_role("bert")).execute("SELECT dbanon._record_run(%s::jsonb)", told)
+    connect(sql_role("bert")).execute("SELECT dbanon._record_run(%s::jsonb)", parameters)
 
 
 def test_a_name_with_a_control_character_is_refused_by_name(run_sql: Run, sql_url: str) -> None:
@@ -183,9 +182,9 @@ jobs:
 
 
 @pytest.mark.parametrize("job", ["a b", "-a", "_a", "a\x1b", "a\u202e", "a;b", "", "ä" * 64])
-def test_other_names_of_jobs_are_not(connect: Connect, sql_role: Role, job: str) -> None:
-    told = {"door": "job", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
+def test_other_job_names_are_refused(connect: Connect, sql_role: Role, job: str) -> None:
+    record = {"door": "job", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         connect(sql_role("anna")).execute(
-            "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**told, "job": job})]
+            "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**record, "job": job})]
         )

@@ -1,4 +1,4 @@
-"""Each test tries an attack by way of a hierarchy or a privacy model."""
+"""Attacks through a hierarchy or a privacy model."""
 
 from __future__ import annotations
 
@@ -43,13 +43,15 @@ def _release(
     options: dict[str, Any] | None = None,
     output: str = "release.p",
 ) -> list[Any]:
-    given = json.dumps({} if tree is None else {"place": tree})
-    return connection.execute(CALL.encode(), (output, given, json.dumps(options or {}))).fetchall()
+    hierarchies = json.dumps({} if tree is None else {"place": tree})
+    return connection.execute(
+        CALL.encode(), (output, hierarchies, json.dumps(options or {}))
+    ).fetchall()
 
 
-def _refused(connection: psycopg.Connection[Any], *given: Any) -> psycopg.Error:
+def _refused(connection: psycopg.Connection[Any], *arguments: Any) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as failure:
-        _release(connection, *given)
+        _release(connection, *arguments)
     assert "Traceback" not in str(failure.value)
     assert SECRET not in str(failure.value)
     return failure.value
@@ -66,14 +68,14 @@ def test_a_tree_is_read_with_the_callers_rights(
     run_sql("GRANT SELECT ON hidden.tree TO anna")
     run_sql("CREATE VIEW app.shown AS TABLE app.tree")
     named = {"attribute": "ill", "kind": "t_closeness", "level": 1, "distance": "table:app.tree"}
-    for given in (
+    for arguments in (
         ({"table": "app.tree"},),
         ({"table": "hidden.tree"},),
         ({"table": "app.shown"},),
         (None, {"models": [named]}),
         (None, {"t_closeness": {"ill": {"level": 1, "distance": {"table": "hidden.tree"}}}}),
     ):
-        assert _refused(anna, *given).sqlstate == "42501", given
+        assert _refused(anna, *arguments).sqlstate == "42501", arguments
     reading = "SELECT * FROM dbanon.classes('app.people', 'gaa_cp', '{place}', 5, %s)"
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         anna.execute(reading.encode(), (json.dumps({"hierarchies": {"place": "table:app.tree"}}),))
@@ -94,7 +96,7 @@ def test_a_tree_is_read_with_the_callers_rights(
     assert _refused(anna, {"table": "app.tree"}).sqlstate == "42501"
 
 
-def test_who_may_store(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+def test_rights_to_store_hierarchies(run_sql: Run, connect: Connect, sql_role: Role) -> None:
     _load(run_sql)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people, app.tree TO anna")
@@ -147,7 +149,7 @@ def test_injected_specifications_do_nothing(run_sql: Run, connect: Connect) -> N
     connection = connect()
     relations = "SELECT count(*) FROM pg_class WHERE NOT relname ~ '^(pg_toast|p_|p$)'"
     before = run_sql(relations)
-    known = ("22023", "42P01", "3F000", "42602", "42622", "42704", "ZK004")
+    expected_states = ("22023", "42P01", "3F000", "42602", "42622", "42704", "ZK004")
     for text in INJECTED:
         for tree in (
             {"table": text},
@@ -162,14 +164,17 @@ def test_injected_specifications_do_nothing(run_sql: Run, connect: Connect) -> N
             {"ordered": [text, "x"]},
             {"dates": [text]},
         ):
-            assert _refused(connection, tree).sqlstate in known, (text, tree)
+            assert _refused(connection, tree).sqlstate in expected_states, (text, tree)
         for model in (
             {"attribute": text, "kind": "distinct_l", "level": 2},
             {"attribute": "ill", "kind": text, "level": 2},
             {"attribute": "ill", "kind": "t_closeness", "level": 0.2, "distance": text},
             {"attribute": "ill", "kind": "t_closeness", "level": 0.2, "distance": {"name": text}},
         ):
-            assert _refused(connection, None, {"models": [model]}).sqlstate in known, (text, model)
+            assert _refused(connection, None, {"models": [model]}).sqlstate in expected_states, (
+                text,
+                model,
+            )
     assert run_sql(relations) == before
     assert run_sql("SELECT count(*) FROM app.people") == [(60,)]
 
@@ -182,9 +187,11 @@ def test_no_file_of_the_server_is_read(run_sql: Run, connect: Connect) -> None:
         assert _refused(connection, {"file": path}).sqlstate == "22023"
         wish = {"ill": {"level": 1, "distance": path}}
         assert _refused(connection, None, {"t_closeness": wish}).sqlstate == "22023"
-        for given in (json.dumps(path), json.dumps({"path": path})):
+        for specification in (json.dumps(path), json.dumps({"path": path})):
             with pytest.raises(psycopg.errors.InvalidParameterValue):
-                connection.execute("SELECT * FROM dbanon.store_hierarchy('x', %s)", (given,))
+                connection.execute(
+                    "SELECT * FROM dbanon.store_hierarchy('x', %s)", (specification,)
+                )
 
 
 def test_nasty_names_of_trees(run_sql: Run, connect: Connect) -> None:
@@ -200,15 +207,15 @@ def test_nasty_names_of_trees(run_sql: Run, connect: Connect) -> None:
         )
         assert stored.fetchall() == [(6,)]
         assert _release(connection, {"name": name}) == [(60,)]
-    found = connection.execute("SELECT name, description FROM dbanon.hierarchies()").fetchall()
-    assert sorted(found) == sorted((name, name) for name in NASTY)
+    hierarchies = connection.execute(
+        "SELECT name, description FROM dbanon.hierarchies()"
+    ).fetchall()
+    assert sorted(hierarchies) == sorted((name, name) for name in NASTY)
     assert run_sql("SELECT count(*) FROM app.people") == [(60,)]
 
 
-def test_a_view_that_fails_tells_no_value(
-    run_sql: Run, connect: Connect, sql_server: Server
-) -> None:
-    """The error of a function below a view is not passed on; labels stand in no message."""
+def test_a_failing_view_leaks_no_value(run_sql: Run, connect: Connect, sql_server: Server) -> None:
+    """The error of a function below a view is not passed on; messages contain no labels."""
     _load(run_sql)
     run_sql(
         "CREATE FUNCTION app.leak(label text) RETURNS text LANGUAGE plpgsql COST 0.0000001 AS"
@@ -221,7 +228,7 @@ def test_a_view_that_fails_tells_no_value(
     run_sql(f"UPDATE app.people SET place = '{SECRET}' WHERE id = 7")
     connection = connect()
     notices: list[str] = []
-    connection.add_notice_handler(lambda said: notices.append(f"{said.message_primary}"))
+    connection.add_notice_handler(lambda notice: notices.append(f"{notice.message_primary}"))
     broken = {"tree": [[SECRET, "a"], [SECRET, "b"], ["a", "*"]]}
     with sql_server.capture_log() as log:
         for tree in (
@@ -234,8 +241,13 @@ def test_a_view_that_fails_tells_no_value(
         ):
             error = _refused(connection, tree)
             parts = error.diag
-            told = (parts.message_detail, parts.message_hint, parts.context, parts.internal_query)
-            assert not any(SECRET in str(part) for part in told), tree
+            details = (
+                parts.message_detail,
+                parts.message_hint,
+                parts.context,
+                parts.internal_query,
+            )
+            assert not any(SECRET in str(part) for part in details), tree
         with pytest.raises(psycopg.Error) as failure:
             connection.execute(
                 "SELECT * FROM dbanon.store_hierarchy('x', '{\"table\": \"app.leaky\"}')"
@@ -243,7 +255,7 @@ def test_a_view_that_fails_tells_no_value(
         assert SECRET not in str(failure.value)
         logged = log.text
     assert not any(SECRET in notice for notice in notices)
-    # What our call logs; the server's own line of the function that failed is not ours to hide.
+    # Logged by our call; we cannot suppress the server's own line about the failed function.
     assert not any(SECRET in line for line in logged.splitlines() if "dbanon" in line)
 
 

@@ -1,6 +1,6 @@
-"""Each test reads a column of Mallory's types as a superuser: none of his code may run.
+"""Columns of Mallory's types read by a superuser: none of his code may run.
 
-Checks of domains, casts of enums and row types, functions of range types.
+Covers checks of domains, casts of enums and row types, functions of range types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.one_database
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
-# Column types: what makes them, the type, SQL of the value of row g.
+# Column types: the statements that create the type, its name, and SQL for the value in row g.
 TYPES: dict[str, tuple[str, str, str]] = {
     "domain": ("CREATE DOMAIN evil.d AS integer CHECK (evil.spring());", "evil.d", "g % 7"),
     "nested domain": (
@@ -131,7 +131,7 @@ TYPES: dict[str, tuple[str, str, str]] = {
     ),
 }
 
-# Every statement that reads the column x, or hands it on.
+# All statements that read the column x or pass it on.
 SURFACES = {
     "quasi-identifier": "SELECT dbanon.mdav('evil.t', 'release.{o}', '{{x}}', 5)",
     "two quasi-identifiers": "SELECT dbanon.mdav('evil.t', 'release.{o}', '{{n,x}}', 5)",
@@ -181,9 +181,9 @@ SURFACES = {
 
 
 def make_table(mallory: psycopg.Connection[Any], kind: str) -> None:
-    """Tables of Mallory's with a column x of a type of his."""
-    made, sql_type, value = TYPES[kind]
-    mallory.execute(made.encode())
+    """Create Mallory's tables with a column x of his type."""
+    definition, sql_type, value = TYPES[kind]
+    mallory.execute(definition.encode())
     for statement in (
         f"CREATE TABLE evil.t AS SELECT g AS id, sin(g) AS n, ({value})::{sql_type} AS x,"
         " 'l' || g % 3 AS label FROM generate_series(1, 60) AS g",
@@ -202,14 +202,14 @@ def test_no_code_of_a_columns_type_runs(
     caught: list[str] = []
     wrong: list[object] = []
     turn = list(TYPES).index(kind)
-    for place, (surface, statement) in enumerate(SURFACES.items()):
-        # Each type at a third of them, and each of them with a third of the types.
-        if not CAMPAIGN and kind != "domain" and (place + turn) % 3:
+    for number, (surface, statement) in enumerate(SURFACES.items()):
+        # Each type at a third of the statements, and each statement with a third of the types.
+        if not CAMPAIGN and kind != "domain" and (number + turn) % 3:
             continue
         try:
-            run_sql(statement.format(o=f"o{place}"))
+            run_sql(statement.format(o=f"o{number}"))
         except psycopg.Error as error:
-            # Refused for what it is, and never by the server in the midst of it.
+            # Refused because of the type, and never by a server error in the middle.
             if error.sqlstate in ("42725", "42883", "58000", "XX000"):
                 wrong.append((surface, error))
         if sprung(run_sql):
@@ -236,7 +236,7 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
     run_sql: Run, mallory: psycopg.Connection[Any], sql_url: str, sql_server: Server, kind: str
 ) -> None:
     make_table(mallory, kind)
-    given: list[dict[str, Any]] = [
+    argument_sets: list[dict[str, Any]] = [
         {"quasi_identifiers": ["x"]},
         {"quasi_identifiers": ["n", "x"], "method": "gaa_cp"},
         {"quasi_identifiers": ["n"], "by": ["x"]},
@@ -257,28 +257,33 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
     caught: list[str] = []
     wrong: list[object] = []
 
-    def attempt(what: str, call: Callable[[], object]) -> None:
+    def attempt(label: str, call: Callable[[], object]) -> None:
         try:
             call()
         except DbanonError as error:
             if error.exit_code == 4:
-                wrong.append((what, error))
+                wrong.append((label, error))
         if sprung(run_sql):
-            caught.append(what)
+            caught.append(label)
 
-    def release(place: int, target: str | None) -> object:
+    def release(index: int, target: str | None) -> object:
         return dbanon.anonymize(
-            sql_url, table="evil.t", output=f"release.o{place}", k=2, target=target, **given[place]
+            sql_url,
+            table="evil.t",
+            output=f"release.o{index}",
+            k=2,
+            target=target,
+            **argument_sets[index],
         )
 
-    # The first type in every place; others in every second one, each in its turn.
+    # The first type at every position; the others at every second one in turn.
     turn = AT_THE_CLIENT.index(kind)
-    places = [p for p in range(len(given)) if CAMPAIGN or not turn or (p + turn) % 2]
-    for place in places:
-        attempt(str(given[place]), partial(release, place, None))
+    places = [p for p in range(len(argument_sets)) if CAMPAIGN or not turn or (p + turn) % 2]
+    for index in places:
+        attempt(str(argument_sets[index]), partial(release, index, None))
     with sql_server.database() as other:
-        for place in {1, 2, len(given) - 1} & {*places}:
-            attempt(f"{given[place]} elsewhere", partial(release, place, other))
+        for index in {1, 2, len(argument_sets) - 1} & {*places}:
+            attempt(f"{argument_sets[index]} elsewhere", partial(release, index, other))
     store, relation = open_store(sql_url), parse_relation("evil.t")
     attempt("verify", lambda: verify(store, relation, ["x"], 2))
     attempt("column_values", lambda: column_values(store, relation, "x"))
@@ -286,7 +291,7 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
 
 
 RELEASED = {
-    # What the column is released as: computed, and as it is.
+    # The type of the released column, computed and copied.
     "domain": ("integer", "integer"),
     "nested domain": ("numeric(8,2)", "numeric(8,2)"),
     "domain over text": (None, "text"),
@@ -303,21 +308,21 @@ RELEASED = {
 def test_a_release_has_no_type_of_another_role(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, kind: str
 ) -> None:
-    """Else its owner could add a check, and have it run over the release, or drop the column."""
+    """Otherwise its owner could add a check that runs over the release, or drop the column."""
     make_table(mallory, kind)
     admin = connect()
-    computed, kept = RELEASED[kind]
+    computed, kept_type = RELEASED[kind]
     admin.execute(b"SELECT dbanon.mdav('evil.t', 'release.kept', '{n}', 5, keep => '{x,id}')")
-    wanted = {"kept": kept}
+    expected = {"kept": kept_type}
     if computed is not None:
         admin.execute(b"SELECT dbanon.mdav('evil.t', 'release.made', '{x}', 5)")
-        wanted["made"] = computed
-    found = run_sql(
+        expected["made"] = computed
+    actual = run_sql(
         "SELECT c.relname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
         " JOIN pg_class c ON c.oid = a.attrelid WHERE a.attname = 'x' AND c.relnamespace ="
         " 'release'::regnamespace AND c.relname IN ('kept', 'made')"
     )
-    assert dict(found) == wanted
+    assert dict(actual) == expected
     same = run_sql(
         "SELECT count(*) FROM release.kept AS r JOIN evil.t AS t USING (id)"
         " WHERE format('%s', r.x) = format('%s', t.x)"

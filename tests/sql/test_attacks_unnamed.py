@@ -1,7 +1,7 @@
-"""What runs Mallory's code as a superuser although it names none of his functions: refused.
+"""Objects that run Mallory's code as a superuser without naming his functions: refused.
 
-Casts that functions look for, functions of PostgreSQL's own that run or evaluate what a number or a
-text names, and estimates: in indexes and in views.
+Covers implicit casts, PostgreSQL's own functions that run or evaluate what a number or text refers
+to, and estimates, in indexes and views.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import psycopg
 import pytest
 
 from tests.sql.mallory import MOOD, cast, sprung
-from tests.sql.test_attacks_planner import PEOPLE, failings, made, runs_it
+from tests.sql.test_attacks_planner import PEOPLE, create_table, failings, runs_it
 
 pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
-# What names no function of Mallory's, or one of bare columns, and runs it all the same: SQL whose
-# text casts, functions of PostgreSQL's own that evaluate, estimates. {oid} is of a table of his
+# Expressions that name no function of Mallory's, or only one on plain columns, and still run it:
+# SQL whose text casts, PostgreSQL's own functions that evaluate, estimates. {oid} is his table
 # whose partition key is a call.
 WITHOUT_A_NAME: dict[str, str] = {
     "SQL of any type": "CREATE FUNCTION evil.f{i}(a anyelement) RETURNS text LANGUAGE sql IMMUTABLE"
@@ -74,7 +74,7 @@ COMPUTED: dict[str, str] = {
 
 @pytest.fixture
 def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """Mallory's types, and a function of the superuser's that he may use."""
+    """Mallory's types, and a superuser's function that he may use."""
     run_sql("GRANT USAGE ON SCHEMA app TO mallory")
     run_sql(
         "CREATE FUNCTION app.as_text(a anyelement) RETURNS text LANGUAGE sql IMMUTABLE AS"
@@ -92,7 +92,7 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
         b"CREATE TYPE evil.span AS RANGE (subtype = integer, subtype_diff = evil.apart);"
         b"CREATE DOMAIN evil.trap AS integer CHECK (evil.spring());"
         b"CREATE TYPE evil.checked AS (a evil.trap);"
-        # Another one: a session evaluates such a check once.
+        # A new session: each evaluates such a check only once.
         b"CREATE DOMAIN evil.trap_of_xml AS integer CHECK (evil.spring());"
         b"CREATE TYPE evil.of_xml AS (a evil.trap_of_xml);"
         b"CREATE OPERATOR evil.## (LEFTARG = tsquery, RIGHTARG = text, FUNCTION = ts_rewrite);"
@@ -103,41 +103,41 @@ def helpers(run_sql: Run, mallory: psycopg.Connection[Any]) -> psycopg.Connectio
     return mallory
 
 
-def test_what_names_no_function_of_his(
+def test_expressions_that_name_no_function_of_his(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
-    for number, (what, statements) in enumerate(WITHOUT_A_NAME.items()):
+    for number, (label, statements) in enumerate(WITHOUT_A_NAME.items()):
         parts = f"evil.parts{number}"
         helpers.execute(
             f"CREATE TABLE {parts} (id integer) PARTITION BY HASH ((id + evil.key()))".encode()
         )
         [(oid,)] = run_sql(f"SELECT '{parts}'::regclass::integer")
-        name = made(helpers, number, statements.replace("{oid}", str(oid)))
-        found = [] if runs_it(run_sql, name) else ["a SELECT does not run it"]
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+        name = create_table(helpers, number, statements.replace("{oid}", str(oid)))
+        failed = [] if runs_it(run_sql, name) else ["a SELECT does not run it"]
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
-def test_what_views_compute_of_types(
+def test_columns_computed_by_views(
     run_sql: Run, helpers: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     admin, wrong = connect(), {}
     [(function,)] = run_sql("SELECT 'evil.parse()'::regprocedure::integer")
     helpers.execute(b"CREATE TABLE evil.m AS SELECT *, 'calm'::evil.mood AS m FROM evil.p")
-    for number, (what, column) in enumerate(COMPUTED.items()):
+    for number, (label, column) in enumerate(COMPUTED.items()):
         name, computed = f"evil.c{number}", column.format(function=function)
         helpers.execute(f"CREATE VIEW {name} AS SELECT id, n, {computed} AS b FROM evil.m".encode())
         sprung(run_sql)
         run_sql(f"SELECT * FROM {name}")
-        found: list[object] = [] if sprung(run_sql) else ["a SELECT does not run it"]
-        if found := found + failings(run_sql, admin, sql_url, name, number):
-            wrong[what] = found
+        failed: list[object] = [] if sprung(run_sql) else ["a SELECT does not run it"]
+        if failed := failed + failings(run_sql, admin, sql_url, name, number):
+            wrong[label] = failed
     assert wrong == {}
 
 
-def test_a_text_and_a_number_beside_a_plain_enum_are_not_refused(
+def test_a_text_and_a_number_with_a_plain_enum_are_accepted(
     run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
 ) -> None:
     mallory.execute((PEOPLE + MOOD).encode())

@@ -1,4 +1,4 @@
-"""What calls inside a backend may use is an administrator's to say, and no user's to raise."""
+"""An administrator sets the resources of calls inside a backend; users cannot raise them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def database(sql_url: str, run_sql: Run) -> str:
 
 @pytest.fixture
 def user(sql_server: Server, sql_url: str, run_sql: Run) -> Iterator[str]:
-    """The URL of somebody who may release app.people."""
+    """URL of a role that may release app.people."""
     with sql_server.roles_dropped(sql_url):
         run_sql("CREATE ROLE runner LOGIN PASSWORD 'pw'")
         run_sql("GRANT dbanon_runner TO runner")
@@ -64,12 +64,12 @@ RAISES = [
 
 
 @pytest.mark.parametrize("statement", RAISES)
-def test_nobody_raises_what_an_administrator_allows(
+def test_users_cannot_raise_an_administrators_limit(
     database: str, user: str, run_sql: Run, connect: Connect, statement: str
 ) -> None:
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '{SMALL}'")
     with connect(user) as connection:
-        # What a role may not do, it need not be asked about.
+        # The setting is ignored if the role may not set it.
         raised(connection, statement.format(database))
         assert raised(connection, CALL) is LIMIT
         assert raised(connection, ASKING) is VALUE
@@ -82,10 +82,10 @@ def test_nobody_raises_what_an_administrator_allows(
         assert raised(connection, ASKING) is None
 
 
-def test_a_superuser_says_it_for_all_databases(
+def test_a_superuser_sets_it_for_all_databases(
     database: str, user: str, run_sql: Run, connect: Connect
 ) -> None:
-    """The owner of one can ask for less in it, and not for more."""
+    """The owner of a database can lower the limit there, but not raise it."""
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '100GiB'")
     try:
         run_sql(f"ALTER ROLE ALL SET dbanon.memory_limit = '{SMALL}'")
@@ -125,8 +125,8 @@ def test_a_backend_has_one_thread_unless_an_administrator_allows_more(
                 connection.execute(setting.encode())
             connection.execute(CALL)
             connection.execute(THREADS)
-            [(found,)] = connection.execute("SELECT pg_temp.threads()").fetchall()
-        return int(found)
+            [(threads,)] = connection.execute("SELECT pg_temp.threads()").fetchall()
+        return int(threads)
 
     assert threads() == 1
     assert threads("SET dbanon.threads = 64") == 1
@@ -137,7 +137,7 @@ def test_a_backend_has_one_thread_unless_an_administrator_allows_more(
 
 
 class Settings:
-    """A backend with these settings: of everybody, and of the session."""
+    """A backend with these settings, for everyone and for the session."""
 
     def __init__(self, everybody: dict[str, str], session: dict[str, str]) -> None:
         self._rows = [{"name": name, "value": value} for name, value in everybody.items()]
@@ -155,7 +155,7 @@ def _threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize(
-    ("everybody", "session", "asked", "wanted"),
+    ("everybody", "session", "limit", "expected"),
     [
         ({}, {}, None, half_of_memory()),
         ({}, {}, 1000, 1000),
@@ -173,12 +173,12 @@ def _threads() -> Iterator[None]:
     ],
 )
 def test_the_memory_of_a_call(
-    everybody: dict[str, str], session: dict[str, str], asked: int | None, wanted: int | None
+    everybody: dict[str, str], session: dict[str, str], limit: int | None, expected: int | None
 ) -> None:
-    options = {} if asked is None else {"memory_limit": asked}
-    if wanted is None:
+    options = {} if limit is None else {"memory_limit": limit}
+    if expected is None:
         with pytest.raises(InvalidParameter):
             memory_of_call(Settings(everybody, session), options)
         return
-    assert memory_of_call(Settings(everybody, session), options) == wanted
+    assert memory_of_call(Settings(everybody, session), options) == expected
     assert worker_threads() == 1

@@ -27,7 +27,7 @@ PEOPLE = (
 
 @pytest.fixture(scope="module")
 def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], psycopg.Error]]:
-    """The error of a call with these arguments, on one database for all: nothing is made."""
+    """The error of a call with these arguments. Nothing is created, so all share one database."""
     with sql_server.database(template=sql_template) as url:
         sql_server.execute(PEOPLE, url=url)
 
@@ -57,7 +57,7 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("42P01", "0::regclass, 'release.p', '{a}', 5"),
         ("22004", "NULL, 'release.p', '{a}', 5"),
         ("22023", "'app.people', NULL, '{a}', 5"),
-        # Without a list the rules of the table say it, and there are none.
+        # Without a list the table's rules apply, and it has none.
         ("42704", "'app.people', 'release.p', NULL, 5"),
         ("22023", "'app.people', 'release.p', '{}', 5"),
         ("22023", "'app.people', 'release.p', '{a,NULL}', 5"),
@@ -86,8 +86,8 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"on_column_change\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
         *(
-            ("22023", OF_MODELS.format(given))
-            for given in (
+            ("22023", OF_MODELS.format(models))
+            for models in (
                 '{"l_diversity": {"b": 2}}',
                 '{"l_diversity": {"t": "2"}}',
                 '{"models": {}}',
@@ -130,8 +130,8 @@ def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, argument
 
 
 def test_a_key_of_a_chain_is_no_argument(refused: Callable[[str], psycopg.Error]) -> None:
-    given = '{"chain": {"name": "patients", "key": "' + 64 * "a" + '"}}'
-    error = refused(f"'app.people', 'release.p', '{{a}}', 5, options => '{given}'")
+    options = '{"chain": {"name": "patients", "key": "' + 64 * "a" + '"}}'
+    error = refused(f"'app.people', 'release.p', '{{a}}', 5, options => '{options}'")
     assert error.sqlstate == "0A000"
     assert "the key must not appear" in str(error)
     assert 64 * "a" not in f"{error}{error.diag.message_detail}{error.diag.message_hint}"
@@ -163,7 +163,7 @@ def test_sqlstates_of_hierarchies(
 ) -> None:
     arguments = f"'app.people', 'release.p', '{{a}}', 5, hierarchies => '{hierarchies}'"
     assert refused(arguments, "gaa_cp").sqlstate == state
-    # mdav looks at no hierarchy.
+    # mdav ignores hierarchies.
     assert refused(arguments).sqlstate in (state, "22023")
 
 
@@ -196,15 +196,15 @@ def test_rare_patterns_of_nulls_join_others(run_sql: Run) -> None:
     assert sizes[0][0] >= 7
 
 
-def test_codes_are_categories_where_it_is_said(run_sql: Run, sql_url: str) -> None:
+def test_codes_are_categories_if_declared(run_sql: Run, sql_url: str) -> None:
     columns = "g AS id, g % 9 AS age, greatest(1, 5 - g) AS marital"
     rows = "generate_series(1, 60) AS g WHERE g NOT IN (3, 4)"
     run_sql(f"CREATE TABLE app.people AS SELECT {columns} FROM {rows}")
-    told: list[str] = []
+    notices: list[str] = []
     with psycopg.connect(sql_url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.add_notice_handler(lambda one: told.append(str(one.message_primary)))
+        connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
         connection.execute("SELECT dbanon.mdav('app.people', 'release.p', '{age,marital}', 7)")
-    assert any('column "marital" is a code, and was averaged' in text for text in told)
+    assert any('column "marital" is a code, and was averaged' in text for text in notices)
     nominal = json.dumps({"kinds": {"marital": "nominal"}, "releases": "independent"})
     run_sql(
         "SELECT dbanon.gaa_cp('app.people', 'release.q', '{age,marital}', 7, options => %s)",
@@ -228,9 +228,9 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
     assert labels[0][1]
 
 
-def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
+def test_every_known_option_is_accepted(run_sql: Run) -> None:
     run_sql(PEOPLE)
-    given = {
+    options = {
         "standardize": "range",
         "weights": {"a": 2},
         "orders": {},
@@ -275,13 +275,13 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "if_exists",
         "output",
     }
-    assert set(given) == set(keys("mdav", arguments, writes=True))
-    given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
-    given |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
+    assert set(options) == set(keys("mdav", arguments, writes=True))
+    options |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
+    options |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
     run_sql(
         "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
         " max_suppression => 0.5, options => %s)",
-        json.dumps(given),
+        json.dumps(options),
     )
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
     assert arguments["standardize"] == "range"
@@ -296,7 +296,7 @@ def test_information_loss_from_the_ledger_and_from_two_relations(run_sql: Run) -
         "SELECT dbanon.information_loss('release.p'),"
         " dbanon.information_loss('release.p', 'app.people', '{a,b}')"
     )
-    # What is recorded is for readers: in steps of a class's share, of a small table few.
+    # The record is for readers: shares are rounded, and a small table has few of them.
     assert 0 < computed < recorded == round(recorded, 2) < 1
 
 

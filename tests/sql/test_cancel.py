@@ -1,4 +1,4 @@
-"""A running call can be stopped at any moment, and leaves nothing."""
+"""A running call can be cancelled at any moment and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -42,20 +42,22 @@ def test_a_time_limit_stops_a_large_call(run_sql: Run, connect: Connect) -> None
     assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
 
 
-def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: Connect) -> None:
+def test_cancels_at_random_moments_and_then_a_complete_call(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 20_000)
     connection, other = connect(), connect()
     started = time.monotonic()
     connection.execute(b"BEGIN")
     connection.execute(CALL)
     connection.execute(b"ROLLBACK")
-    whole = time.monotonic() - started
+    full_seconds = time.monotonic() - started
     pid = connection.info.backend_pid
     chance = random.Random(5)
     stopped = 0
     for _ in range(20):
         timer = threading.Timer(
-            chance.uniform(0, 0.9 * whole), other.execute, (f"SELECT pg_cancel_backend({pid})",)
+            chance.uniform(0, 0.9 * full_seconds),
+            other.execute,
+            (f"SELECT pg_cancel_backend({pid})",),
         )
         timer.start()
         try:
@@ -65,7 +67,7 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
             stopped += 1
         finally:
             timer.join()
-            # A cancel that came too late must not hit what follows.
+            # A late cancel must not hit the next statement.
             try:
                 connection.execute(b"ROLLBACK")
             except psycopg.errors.QueryCanceled:
@@ -77,10 +79,10 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
     assert run_sql("SELECT dbanon.k_anonymity('release.p', '{a,b}')") == [(5,)]
 
 
-def test_a_cancel_that_a_notice_sees_is_told_as_one(run_sql: Run, connect: Connect) -> None:
-    """The first notice of a call is that of columns named nowhere, after all was written."""
+def test_a_cancel_noticed_in_a_notice_is_reported_as_one(run_sql: Run, connect: Connect) -> None:
+    """The first notice of a call, about unnamed columns, comes after everything is written."""
     _people(run_sql, 100)
-    # A cancel that waits from then on: before it are statements, which would see it.
+    # A cancel waits from here on; earlier statements would handle it.
     run_sql(
         """CREATE FUNCTION app.cancel_at_notice() RETURNS void LANGUAGE plpython3u AS $$
 import os, signal
@@ -98,7 +100,7 @@ plpython._release = lambda plpy, *rest: release(Cancelled(plpy), *rest)
 $$"""
     )
     connection = connect()
-    # Functions put the package on the path of a backend that has not loaded it yet.
+    # Functions add the package to the path of a backend that has not loaded it yet.
     connection.execute(b"SELECT dbanon.check()")
     connection.execute(b"SELECT app.cancel_at_notice()")
     with pytest.raises(psycopg.errors.QueryCanceled) as failure:
@@ -107,9 +109,9 @@ $$"""
     assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
 
 
-def test_progress_tells_how_far_a_call_is(run_sql: Run, connect: Connect) -> None:
+def test_progress_is_reported_in_notices(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 1000)
-    # Notices are two seconds apart: the copying takes longer.
+    # Notices are two seconds apart; copying takes longer.
     run_sql(
         "CREATE VIEW app.slow AS SELECT p.* FROM app.people AS p,"
         " (SELECT pg_sleep(2.1) OFFSET 0) AS s"
@@ -117,7 +119,7 @@ def test_progress_tells_how_far_a_call_is(run_sql: Run, connect: Connect) -> Non
     connection = connect()
     connection.execute("SET application_name = 'psql'")
     notices: list[str] = []
-    connection.add_notice_handler(lambda said: notices.append(str(said.message_primary)))
+    connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     connection.execute(
         b"SELECT dbanon.mdav('app.slow', 'release.p', '{a,b}', 5,"
         b' options => \'{"progress": true, "key": ["id"]}\')'

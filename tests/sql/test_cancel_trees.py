@@ -1,6 +1,6 @@
-"""A cancel ends reading and making of hierarchies, merging for models and refining.
+"""A cancel interrupts reading and building hierarchies, merging for models, and refining.
 
-``python -m benchmarks cancellation`` measures how soon.
+``python -m benchmarks cancellation`` measures the delay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 
 
 def cancel(connection: psycopg.Connection[Any], other: Any, after: float, call: str) -> None:
-    """Cancel the call so many seconds after it began; nothing of it is left."""
+    """Cancel the call after this many seconds; it must leave nothing behind."""
     statement = f"SELECT pg_cancel_backend({connection.info.backend_pid})"
     timer = threading.Timer(after, other.execute, (statement,))
     timer.start()

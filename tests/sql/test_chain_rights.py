@@ -1,4 +1,4 @@
-"""Who may see and run chains on PostgreSQL, and what is not to hang on their tables."""
+"""Who may see and run chains on PostgreSQL, and which objects their tables must not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.postgresql
 
 @pytest.fixture
 def owned(pg_server: Server, pg_url: str, tmp_path: Path) -> tuple[PostgresqlDatabase, Chained]:
-    """A database with the ledger installed, and a chain of its administrator's with a release."""
+    """A database with the ledger installed, and an administrator's chain with a release."""
     install.install(pg_url, sql_only=True)
     database = PostgresqlDatabase(pg_url)
     load(database, Months(n=20).now)
@@ -39,7 +39,7 @@ def tables(database: PostgresqlDatabase) -> list[str]:
     ]
 
 
-def test_nobody_but_the_owner_sees_a_chain(
+def test_only_the_owner_sees_a_chain(
     owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str]
 ) -> None:
     database, chained = owned
@@ -81,7 +81,7 @@ def test_nobody_but_the_owner_sees_a_chain(
 def test_a_role_that_was_let_in_goes_on(
     owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str], pg_url: str
 ) -> None:
-    """As docs/rights.md says, and it stays so when dbanon is installed again."""
+    """As docs/rights.md says; it survives a new installation of dbanon."""
     database, chained = owned
     url = pg_role("publisher", "IN ROLE dbanon_runner")
     shared = ", ".join(
@@ -89,23 +89,23 @@ def test_a_role_that_was_let_in_goes_on(
         for name in tables(database)
         if "_row_" not in name and "_value_" not in name
     )
-    own = ", ".join(
+    ledger_tables = ", ".join(
         f"dbanon.{name}" for name in tables(database) if "_row_" in name or "_value_" in name
     )
     database.execute(
         "GRANT SELECT ON people TO publisher",
         "CREATE SCHEMA theirs AUTHORIZATION publisher",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shared} TO publisher",
-        f"GRANT SELECT, INSERT, DELETE, TRUNCATE ON {own} TO publisher",
+        f"GRANT SELECT, INSERT, DELETE, TRUNCATE ON {ledger_tables} TO publisher",
     )
     install.install(pg_url, sql_only=True)
-    given = GIVEN | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
-    report = dbanon.anonymize(url, **given)
+    arguments = GIVEN | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
+    report = dbanon.anonymize(url, **arguments)
     assert report.arguments["chain"]["sequence"] == 2
     assert chained.shown().releases[-1]["confirmed"]
 
 
-# What hangs something on a table, and what takes it away again.
+# Statements that attach something to a table, and those that remove it.
 HUNG = (
     (
         "CREATE TRIGGER t BEFORE INSERT ON dbanon.{} FOR EACH ROW EXECUTE FUNCTION trap()",
@@ -143,7 +143,7 @@ def test_nothing_hangs_on_the_tables_of_a_chain(
 def test_no_ledger_of_somebody_else_is_read(
     pg_url: str, pg_role: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Before it is trusted: not for its version, nor for what it says of a chain."""
+    """Before the ledger is trusted, neither its version nor its chain is read."""
     mallory = PostgresqlDatabase(pg_role("mallory"))
     database = PostgresqlDatabase(pg_url)
     [(name,)] = database.rows("SELECT current_database()")
@@ -156,9 +156,9 @@ def test_no_ledger_of_somebody_else_is_read(
         "CREATE VIEW dbanon.alembic_version AS SELECT dbanon.trap() AS version_num",
     )
     load(database, Months(n=20).now)
-    given = {"table": "people", "entity": "id", "changes": "show"}
+    arguments = {"table": "people", "entity": "id", "changes": "show"}
     with pytest.raises(LedgerNotTrusted):
-        dbanon.create_chain(pg_url, "patients", key_out=tmp_path / "chain.key", **given)
+        dbanon.create_chain(pg_url, "patients", key_out=tmp_path / "chain.key", **arguments)
     mallory.execute(
         "CREATE VIEW dbanon.release AS SELECT 1 AS chain_sequence, dbanon.trap() AS chain_id"
     )

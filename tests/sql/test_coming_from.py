@@ -1,4 +1,4 @@
-"""The SQL of the page for those who know other tools."""
+"""The SQL on the page for users of other tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ BLOCK = re.compile(r"<!-- runnable -->\n```sql\n(.*?)```", re.DOTALL)
 def statements() -> list[str]:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) == 2
-    return [one.strip() for block in blocks for one in block.split(";\n") if one.strip()]
+    return [
+        statement.strip()
+        for block in blocks
+        for statement in block.split(";\n")
+        if statement.strip()
+    ]
 
 
 def test_the_calls_beside_those_of_other_tools_run(
@@ -29,11 +34,11 @@ def test_the_calls_beside_those_of_other_tools_run(
         for statement in statements:
             done = connection.execute(statement)
             answers.append(done.fetchall() if done.description else None)
-        smallest = [one[0][0] for one in answers if one and len(one[0]) == 1]
+        smallest = [rows[0][0] for rows in answers if rows and len(rows[0]) == 1]
     finally:
         connection.execute("DROP OWNED BY analyst")
         connection.execute("DROP ROLE analyst")
-    # The source's k, the release's, that of two releases, and the rows of one made again.
+    # The k of the source, of the release, of two releases, and the rows of a repeated one.
     assert smallest[0] == 1
     assert min(smallest[1:]) >= 5
     assert len(smallest) == 5

@@ -1,4 +1,4 @@
-"""Sessions that anonymize at the same time."""
+"""Concurrent sessions that anonymize."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_eight_sessions_two_of_them_into_the_same_output(run_sql: Run, connect: 
         thread.join()
     assert results.count("done") == 7
     [refused] = [result for result in results if result != "done"]
-    # By the lock while the other runs, by the name once it is done.
+    # By the lock while the other runs, by the name afterwards.
     assert refused.startswith(("55P03: Another run writes release.same now", "42P07: "))
     for output in set(outputs):
         assert run_sql("SELECT k_achieved FROM dbanon.verify(%s::regclass)", f"release.{output}")
@@ -56,7 +56,7 @@ def test_a_second_session_is_refused_before_it_works(run_sql: Run, connect: Conn
     first, second = connect(), connect()
     with first.transaction():
         first.execute(call)
-        # A session that has the lock already may replace its own output.
+        # A session that already has the lock may replace its own output.
         first.execute(call)
         with pytest.raises(
             psycopg.errors.LockNotAvailable, match=r"Another run writes release\.p now"
@@ -74,7 +74,7 @@ def test_a_second_session_is_refused_before_it_works(run_sql: Run, connect: Conn
 def test_sessions_that_replace_one_output(
     run_sql: Run, connect: Connect, kind: str, isolation: str
 ) -> None:
-    """Each is done, one after the other, or told that a retry may help; the ledger agrees."""
+    """Each call succeeds in turn or reports that a retry may help; the ledger agrees."""
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, sin(g) AS a FROM generate_series(1, 3000) AS g"
     )
@@ -123,5 +123,5 @@ def test_sessions_that_replace_one_output(
         summary = run_sql(f"SELECT k_requested FROM release.{output}_summary")
         assert summary == current
     assert results.count("done") >= 3
-    # 40001 and 55P03: errors of exit code 4.
+    # 40001 and 55P03 are errors with exit code 4.
     assert {result.partition(":")[0] for result in results} <= {"done", "40001", "55P03"}, results

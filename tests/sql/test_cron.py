@@ -1,4 +1,4 @@
-"""pg_cron runs the example; pg_stat_statements learns no value."""
+"""pg_cron runs the example; pg_stat_statements sees no value."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ def test_the_example_releases_every_time_and_clears_old_tables(
             ("release people", "0 3 * * *", "publisher"),
             ("clear people", "30 3 * * *", "publisher"),
         ]
-        # Nobody waits until three o'clock: the same job, every minute.
+        # Run the same job every minute instead of at three o'clock.
         server.execute(
             "SELECT cron.alter_job(jobid, '* * * * *') FROM cron.job"
             " WHERE jobname = 'release people'"
         )
         ended = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed')"
         deadline = time.monotonic() + 90
-        while not (found := server.execute(ended)):
+        while not (runs := server.execute(ended)):
             assert time.monotonic() < deadline
             time.sleep(0.5)
         details = server.execute("SELECT return_message FROM cron.job_run_details")
-        assert found == [("succeeded",)], details
+        assert runs == [("succeeded",)], details
         server.execute("SELECT cron.unschedule(jobid) FROM cron.job")
         server.execute("GRANT SELECT ON release.people TO dbanon_reader", url=url)
-        # The next nights, without waiting.
+        # The following nights, without waiting.
         command = EXAMPLE.read_text().split("$job$")[1]
         for _ in range(3):
             server.execute("SET ROLE publisher; " + command, url=url)
@@ -91,7 +91,7 @@ def test_the_example_releases_every_time_and_clears_old_tables(
             url=url,
         ) == [("publisher", 5, True)]
         statements = server.execute("SELECT query FROM pg_stat_statements", url=url)
-        # The statements of the releases are there to be read.
+        # The statements of the releases are visible.
         assert any('INSERT INTO "release"."people_r' in query for (query,) in statements)
         texts = [query for (query,) in statements if "app.people AS" not in query]
         assert not any("98765" in text or "SECRET" in text for text in texts)

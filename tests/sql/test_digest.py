@@ -1,4 +1,4 @@
-"""The digest inside PostgreSQL: what it sees, on every kind of column, and after a dump."""
+"""The digest inside PostgreSQL: what it detects, for every column type, and after a dump."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dumped(url: str) -> str:
 
 
 def load(run_sql: Run, kind: str = "table") -> str:
-    """A release, and the name of the table that holds its rows."""
+    """A release, and the name of the table that stores its rows."""
     run_sql(
         "CREATE TABLE app.t AS SELECT g / 4 AS a, (g * 7 % 5)::text AS b, g::numeric AS c"
         " FROM generate_series(0, 39) AS g"
@@ -56,7 +56,7 @@ def load(run_sql: Run, kind: str = "table") -> str:
         ("UPDATE {} SET b = 'x' WHERE c = 7", r"rows \(digest\)"),
         ("UPDATE {} SET b = NULL WHERE c = 7", r"rows \(digest\)"),
         ("UPDATE {} SET c = 7.0 WHERE c = 7", r"rows \(digest\)"),
-        # Two values that change places, in one class and between two.
+        # Two values are swapped, within a class and between two.
         (
             "UPDATE {} SET b = CASE c WHEN 4 THEN '0' ELSE '3' END WHERE c IN (4, 5)",
             r"rows \(digest\)",
@@ -106,28 +106,32 @@ def test_changed_columns_are_said(run_sql: Run, change: str, differing: str) -> 
     assert "Anna" not in str(caught.value)
 
 
-def test_without_a_digest_nothing_is_called_unchanged(run_sql: Run) -> None:
+def test_without_a_digest_no_release_is_called_unchanged(run_sql: Run) -> None:
     load(run_sql)
-    for recorded, said in (
+    for recorded, status in (
         ("NULL", "not recorded"),
         ("'pg1:5:6:7:8'", "recorded by another version of the database"),
         ("'pg7' || substr(digest, 4)", "recorded by another version of the database"),
     ):
         run_sql(f"UPDATE dbanon.release SET digest = {recorded}")
         if recorded == "NULL":
-            # Neither the order nor the types of columns were recorded then.
+            # At that time neither row order nor column types were recorded.
             assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [
-                (None, said)
+                (None, status)
             ]
             run_sql("UPDATE dbanon.release SET digest = 'pg1:1:2:3:4'")
             continue
-        assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [(None, said)]
+        assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [
+            (None, status)
+        ]
 
 
 def test_settings_of_the_caller_change_nothing(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """Types whose text depends on settings are hashed without them, nested ones, too."""
+    """Types whose text depends on settings are hashed independently of them, including
+    nested ones.
+    """
     run_sql(
         "CREATE TABLE app.t AS SELECT g / 4 AS a, ARRAY[interval '1 day 2:03', NULL] AS b,"
         " ARRAY[now()] AS c FROM generate_series(0, 39) AS g"
@@ -143,18 +147,18 @@ def test_settings_of_the_caller_change_nothing(
         "search_path = pg_temp, release",
     ):
         connection.execute(f"SET {setting}".encode())
-    found = connection.execute("SELECT digest FROM dbanon.verify('release.t')").fetchall()
-    assert found == [("unchanged",)]
+    rows = connection.execute("SELECT digest FROM dbanon.verify('release.t')").fetchall()
+    assert rows == [("unchanged",)]
 
 
-# -- every kind of column --------------------------------------------------------------------------
+# -- every type of column --------------------------------------------------------------------------
 
-# Values of which each must give a row another hash than every other does.
+# Values that must all give a row different hashes.
 KINDS: dict[str, tuple[str, ...]] = {
     "boolean": ("true", "false", "NULL"),
     "smallint": ("0", "1", "-1", "NULL"),
     "integer": ("0", "1", "-1", "65536", "NULL"),
-    # hashint8 takes 1 and 2^32 for equal.
+    # hashint8 gives 1 and 2^32 the same hash.
     "bigint": ("0", "1", "4294967296", "-1", "4294967295", "NULL"),
     "real": ("0", "'-0'", "'NaN'", "'inf'", "1e-30", "NULL"),
     "double precision": ("0", "'-0'", "'NaN'", "'inf'", "5e-324", "NULL"),
@@ -204,7 +208,7 @@ MAKE = (
 )
 
 
-def taken(url: str, name: str, salt: int = 5) -> tuple[int, int]:
+def current_digest(url: str, name: str, salt: int = 5) -> tuple[int, int]:
     with open_store(url).session(write=False) as session:
         return session.digest_rows(RelationName("app", name), salt)
 
@@ -216,8 +220,8 @@ def kinds(run_sql: Run) -> None:
 
 
 @pytest.mark.usefixtures("kinds")
-def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
-    """In the client's way and in SQL's, which must be the same."""
+def test_values_of_every_type_are_distinguished(sql_url: str) -> None:
+    """Computed by the client and by SQL, which must agree."""
     with psycopg.connect(conninfo(sql_url), autocommit=True) as owner:
         for kind, values in KINDS.items():
             cells = [(value, values[0]) for value in values]
@@ -243,10 +247,10 @@ def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
 
 
 @pytest.mark.usefixtures("kinds")
-def test_a_restored_dump_has_the_digest_still(
+def test_a_restored_dump_still_matches_its_digest(
     run_sql: Run, sql_server: Server, sql_url: str
 ) -> None:
-    """Enums and names of relations are numbers in the database, and other ones after a restore."""
+    """Enums and relation names are stored as numbers, which differ after a restore."""
     body = ", ".join(f"c{i} {kind}" for i, kind in enumerate(KINDS))
     run_sql(f"CREATE TABLE app.t (a integer, {body})")
     for row in range(6):
@@ -260,7 +264,7 @@ def test_a_restored_dump_has_the_digest_still(
     for name, kind in (("as_table", "table"), ("as_view", "view")):
         assert run_sql(call.format(name, kind)) == [(6,)]
     with sql_server.database() as url:
-        # Numbers of enums that are made anew are others than here.
+        # The numbers of recreated enums differ.
         sql_server.execute("CREATE TYPE public.before AS ENUM ('a', 'b', 'c')", url=url)
         sql_server.psql(dumped(sql_url), url=url)
         for name in ("as_table", "as_view"):
@@ -279,21 +283,21 @@ def test_a_restored_dump_has_the_digest_still(
             ) == [(None, "unchanged")]
 
 
-def test_as_many_columns_as_a_table_may_have(run_sql: Run, sql_url: str) -> None:
+def test_the_maximum_number_of_columns(run_sql: Run, sql_url: str) -> None:
     body = ", ".join(f"c{i} {'text' if i % 2 else 'bigint'}" for i in range(1600))
     run_sql(f"CREATE TABLE app.wide ({body})")
     run_sql("INSERT INTO app.wide (c0, c1599) VALUES (1, 'a'), (NULL, NULL)")
-    before = taken(sql_url, "wide")
+    before = current_digest(sql_url, "wide")
     assert before[0] == 2
     run_sql("UPDATE app.wide SET c801 = '' WHERE c0 = 1")
-    assert taken(sql_url, "wide") != before
+    assert current_digest(sql_url, "wide") != before
     with open_store(sql_url).session(write=False) as session:
         recorded = digest.take(session, RelationName("app", "wide"))
     assert run_sql("SELECT dbanon._compare_rows('app.wide', %s)", recorded) == [("unchanged",)]
 
 
 def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url: str) -> None:
-    """Checks of domains, casts of enums: what the digest reads, it reads without them."""
+    """The digest reads values without running domain checks or enum casts."""
     for statement in (
         "CREATE SCHEMA evil",
         "CREATE TABLE evil.log (who text)",
@@ -324,7 +328,7 @@ def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url
         recorded = digest.take(session, RelationName("app", "bad"))
     assert run_sql("SELECT dbanon._compare_rows('app.bad', %s)", recorded) == [("unchanged",)]
     assert run_sql("SELECT count(*) FROM evil.log") == [(0,)]
-    # The spies do work.
+    # The spies work.
     run_sql("SELECT d::text, 1::float8::evil.number FROM app.bad")
     assert run_sql("SELECT count(*) > 0 FROM evil.log") == [(True,)]
 
@@ -343,7 +347,7 @@ CELL = st.tuples(
 
 @pytest.fixture
 def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[int, int]]]:
-    """The digest of some rows."""
+    """The digest of these rows."""
     run_sql("CREATE TABLE app.scratch (i bigint, f double precision, t text)")
     with psycopg.connect(conninfo(sql_url)) as connection:
 
@@ -352,7 +356,7 @@ def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[
             with connection.cursor() as cursor:
                 cursor.executemany("INSERT INTO app.scratch VALUES (%s, %s, %s)", rows)
             connection.commit()
-            return taken(sql_url, "scratch")
+            return current_digest(sql_url, "scratch")
 
         yield of
 
@@ -362,7 +366,7 @@ def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_rows_may_change_places_and_nothing_else(scratch: Any, data: st.DataObject) -> None:
+def test_only_the_order_of_rows_may_change(scratch: Any, data: st.DataObject) -> None:
     rows = data.draw(st.lists(CELL, min_size=1, max_size=8))
     before = scratch(rows)
     assert scratch(data.draw(st.permutations(rows))) == before
@@ -371,5 +375,5 @@ def test_rows_may_change_places_and_nothing_else(scratch: Any, data: st.DataObje
     changed = [*rows[:row], new, *rows[row + 1 :]]
     same = sorted(map(repr, changed)) == sorted(map(repr, rows))
     assert (scratch(changed) == before) == same
-    # One more of what is there: equal rows do not cancel each other out.
+    # A duplicate of an existing row: equal rows must not cancel out.
     assert scratch([*rows, rows[row], rows[row]]) != before

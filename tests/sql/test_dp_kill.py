@@ -1,4 +1,4 @@
-"""Backends that end inside CALL dbanon.dp_ranks, between the spending and the release."""
+"""Backends that die inside CALL dbanon.dp_ranks, between spending and release."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.sql.private_calls import CALL, Connect, Run, spent
 import_or_skip("opendp")
 
 LOCK = 4711
-# Once it is spent, tables are made and renamed; each waits for whoever holds the lock.
+# After spending, tables are created and renamed; each step waits for the lock's holder.
 WAITING = f"""CREATE FUNCTION app.wait() RETURNS event_trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_user = 'anna' AND tg_tag = '{{}}' THEN
         PERFORM pg_catalog.pg_advisory_xact_lock({LOCK});
     END IF;
 END $$"""
-HELD = (
+BLOCKED_BACKEND = (
     "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
@@ -35,31 +35,31 @@ HELD = (
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon, and rows to release."""
+    """A database with OpenDP next to dbanon, and rows to release."""
     return private_url
 
 
 def until(done: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + 60
-    while not (found := done()):
+    while not (value := done()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return found
+    return value
 
 
 @pytest.mark.parametrize("tag", ["CREATE TABLE", "ALTER TABLE"])
-@pytest.mark.parametrize("way", ["pg_terminate_backend", "kill -9"])
-def test_a_backend_that_ends_has_spent_and_published_nothing(
+@pytest.mark.parametrize("interruption", ["pg_terminate_backend", "kill -9"])
+def test_a_killed_backend_has_spent_but_published_nothing(
     run_sql: Run,
     connect: Connect,
     sql_role: Callable[..., str],
     sql_server: Server,
     sql_url: str,
     budget: None,
-    way: str,
+    interruption: str,
     tag: str,
 ) -> None:
-    """Before a row is written, and before the table gets its name; then the next call works."""
+    """Killed before a row is written, and before the table is renamed; then the next call works."""
     url = sql_role("anna")
     run_sql(WAITING.format(tag))
     run_sql("CREATE EVENT TRIGGER waiting ON ddl_command_end EXECUTE FUNCTION app.wait()")
@@ -75,11 +75,11 @@ def test_a_backend_that_ends_has_spent_and_published_nothing(
 
     running = threading.Thread(target=call)
     running.start()
-    [(pid,)] = until(lambda: run_sql(HELD))
-    # Others see it, and nothing else.
+    [(pid,)] = until(lambda: run_sql(BLOCKED_BACKEND))
+    # Others see only the spending.
     assert spent(run_sql) == (1.0, 1)
     starts = sql_server.log_size()
-    if way == "pg_terminate_backend":
+    if interruption == "pg_terminate_backend":
         assert run_sql("SELECT pg_terminate_backend(%s)", pid) == [(True,)]
         running.join()
     else:

@@ -1,4 +1,4 @@
-"""CALL dbanon.dp_ranks of text, enumerated types and truths."""
+"""CALL dbanon.dp_ranks for text, enumerated types and booleans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PEOPLE = """CREATE TABLE app.people AS SELECT
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon."""
+    """A database with OpenDP next to dbanon."""
     return private_url
 
 
@@ -41,8 +41,8 @@ def people(run_sql: Run, sql_url: str) -> None:
 
 
 def call(options: object, null_as: object = None, columns: str = "{job,level,ill}") -> str:
-    given = {"job": "other", "level": "low", "ill": False, "padded": "other"}
-    named = {name: given[name] for name in columns[1:-1].split(",")}
+    other_values = {"job": "other", "level": "low", "ill": False, "padded": "other"}
+    named = {name: other_values[name] for name in columns[1:-1].split(",")}
     return (
         f"CALL dbanon.dp_ranks('app.people', 'release.people', '{columns}', epsilon => 10,"
         f" bounds => '{{}}', budget => 'people', null_as => '{json.dumps(null_as or named)}',"
@@ -61,10 +61,10 @@ def test_a_call_of_listed_values(
         {"hierarchies": {"job": {"name": "jobs"}, "level": {"enum": True}}},
     ):
         anna.execute(call(options).encode())
-        found = dict(run_sql("SELECT job, count(*) FROM release.people GROUP BY job"))
-        assert set(found) <= {*JOBS, "other"}
-        # 300 that are in no list, and NULL of 386.
-        assert abs(found["other"] - 686) < 60
+        counts = dict(run_sql("SELECT job, count(*) FROM release.people GROUP BY job"))
+        assert set(counts) <= {*JOBS, "other"}
+        # 300 values in no list, and 386 NULLs.
+        assert abs(counts["other"] - 686) < 60
         assert run_sql(
             "SELECT count(*), count(level), count(ill), pg_typeof(min(job))::text,"
             " pg_typeof(min(level))::text FROM release.people"
@@ -82,9 +82,9 @@ def test_a_call_of_listed_values(
 
 def test_blanks_that_a_type_adds_are_none(run_sql: Run, connect: Connect, people: None) -> None:
     connect().execute(call({"orders": {"padded": JOBS}}, columns="{padded}").encode())
-    found = dict(run_sql("SELECT padded, count(*) FROM release.people GROUP BY padded"))
-    assert abs(found["nurse"] - 1500) < 30
-    assert abs(found["clerk"] - 1500) < 30
+    counts = dict(run_sql("SELECT padded, count(*) FROM release.people GROUP BY padded"))
+    assert abs(counts["nurse"] - 1500) < 30
+    assert abs(counts["clerk"] - 1500) < 30
 
 
 def test_what_public_figures_refuse(run_sql: Run, connect: Connect, people: None) -> None:
@@ -109,7 +109,7 @@ def test_what_public_figures_refuse(run_sql: Run, connect: Connect, people: None
 def test_types_of_others_run_no_code(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], sql_url: str
 ) -> None:
-    """An enumerated type of mallory, with casts of his: its labels are read, and text comes out."""
+    """An enumerated type of mallory's with casts: its labels are read as text."""
     mallory = connect(sql_role("mallory", runner=False))
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     mallory.execute((TRAP + MOOD + cast("evil.mood", "text", "'sad'", "AS IMPLICIT")).encode())
@@ -128,7 +128,7 @@ def test_types_of_others_run_no_code(
     assert dbanon.verify(sql_url, "release.moods").unchanged
     run_sql("SELECT * FROM dbanon.verify('release.moods')")
     assert not sprung(run_sql)
-    found = run_sql("SELECT pg_typeof(mood)::text, mood, count(*) FROM release.moods GROUP BY 2")
-    assert {kind for kind, _, _ in found} == {"text"}
-    assert {mood for _, mood, _ in found} == {"sad", "calm", "glad"}
-    assert all(abs(rows - 200) < 20 for _, _, rows in found)
+    groups = run_sql("SELECT pg_typeof(mood)::text, mood, count(*) FROM release.moods GROUP BY 2")
+    assert {kind for kind, _, _ in groups} == {"text"}
+    assert {mood for _, mood, _ in groups} == {"sad", "calm", "glad"}
+    assert all(abs(rows - 200) < 20 for _, _, rows in groups)

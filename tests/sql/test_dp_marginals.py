@@ -1,4 +1,4 @@
-"""CALL dbanon.dp_marginals: what it spends of a budget of rho, and what is recorded of it."""
+"""CALL dbanon.dp_marginals: how much rho it spends, and what it records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RHO_CALL = CALL.replace("dp_ranks", "dp_marginals").replace(
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon, and rows to release."""
+    """A database with OpenDP next to dbanon, and rows to release."""
     return private_url
 
 
-def test_a_call_spends_rho_and_no_entry_says_less(
+def test_a_call_spends_rho_and_no_entry_records_less(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], sql_url: str
 ) -> None:
-    """A runner records what was charged, and nothing of a budget that counts something else."""
+    """A runner records the charge, and nothing for a budget with another accounting."""
     dbanon.create_budget(sql_url, "magic", source="app.magic", epsilon=6, delta=1e-9)
     anna = connect(sql_role("anna"))
     anna.execute(RHO_CALL.format("first", 3))
@@ -47,9 +47,9 @@ def test_a_call_spends_rho_and_no_entry_says_less(
     anna.execute("ROLLBACK")
     assert spent(run_sql) == (total, 1)
 
-    # Attack: a spending of little rho, and an entry that says more of it, or nothing; or that
-    # promises an epsilon for which much more is charged, with a delta and without.
-    for epsilon, said in (
+    # Attack: spend little rho and record more, or nothing; or promise an epsilon that costs much
+    # more, with and without delta.
+    for epsilon, options in (
         (0.001, ""),
         (0.001, ", 'rho', 1"),
         (0.001, ", 'rho', 'NaN'"),
@@ -72,7 +72,7 @@ def test_a_call_spends_rho_and_no_entry_says_less(
             " 'app.magic', 'method', 'dp_marginals', 'arguments', '{}'::jsonb, 'rows_in', 1,"
             " 'rows_out', 1, 'suppressed', 0, 'null_rows', 0, 'seconds', '{}'::jsonb,"
             " 'guarantee', '', 'seed_policy', '', 'earlier_releases', '', 'epsilon',"
-            f" {epsilon}, 'neighbours', 'row', 'budget', 'magic'{said})"
+            f" {epsilon}, 'neighbours', 'row', 'budget', 'magic'{options})"
         )
         with pytest.raises(psycopg.Error, match="Nothing was spent"):
             anna.execute(

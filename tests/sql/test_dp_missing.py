@@ -1,4 +1,4 @@
-"""A server without OpenDP: the call says what to run for it, and spends nothing."""
+"""A server without OpenDP: the call prints the install command and spends nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CALL dbanon.dp_ranks: what it makes, what it spends, and who can make it spend nothing."""
+"""CALL dbanon.dp_ranks: its output and spending, and attempts to release without spending."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ISOLATIONS = ("read committed", "repeatable read", "serializable")
 
 @pytest.fixture
 def sql_url(private_url: str) -> str:
-    """A database with OpenDP beside dbanon, and rows to release."""
+    """A database with OpenDP next to dbanon, and rows to release."""
     return private_url
 
 
@@ -46,8 +46,8 @@ def test_a_call_releases_and_spends(
     assert entry == ("dp_ranks", None, None, None, 1.0, "row", "magic", 1000, "anna", "{}")
     [(state, release)] = run_sql("SELECT state, release_id FROM dbanon.spending")
     assert (state, [(release,)]) == ("published", run_sql("SELECT release_id FROM dbanon.release"))
-    found = dbanon.verify(sql_url, "release.magic")
-    assert (found.rows, found.unchanged, found.epsilon) == (1000, True, 1.0)
+    verdict = dbanon.verify(sql_url, "release.magic")
+    assert (verdict.rows, verdict.unchanged, verdict.epsilon) == (1000, True, 1.0)
     assert run_sql("SELECT state, epsilon, k_requested FROM dbanon.releases()") == [
         ("current", 1.0, None)
     ]
@@ -60,8 +60,8 @@ def test_a_call_releases_and_spends(
 def test_a_client_spends_by_the_same_function(
     run_sql: Run, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """A runner has no right to write a budget; one without rights to the ledger spends nothing."""
-    given: dict[str, Any] = {
+    """A runner cannot write budgets; a role without rights to the ledger spends nothing."""
+    arguments: dict[str, Any] = {
         "table": "app.magic",
         "quasi_identifiers": ["a"],
         "method": "dp_ranks",
@@ -70,10 +70,10 @@ def test_a_client_spends_by_the_same_function(
         "budget": "magic",
     }
     with pytest.raises(dbanon.DbanonError):
-        dbanon.anonymize(sql_role("nobody", runner=False), **given, output="release.n")
+        dbanon.anonymize(sql_role("nobody", runner=False), **arguments, output="release.n")
     assert spent(run_sql) == (0.0, 0)
     anna = create_engine(sql_role("anna"), poolclass=NullPool)
-    report = dbanon.anonymize(anna, **given, output="release.client")
+    report = dbanon.anonymize(anna, **arguments, output="release.client")
     assert run_sql("SELECT state, release_id::text, spent_by FROM dbanon.spending") == [
         ("published", report.release_id, "anna")
     ]
@@ -98,10 +98,10 @@ def test_refused_inside_begin_before_anything_is_spent(
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
 
 
-def test_what_fails_after_the_spending_stays_spent(
+def test_failures_after_spending_do_not_refund(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """Row by row, what a call has done is undone, but for what it spent."""
+    """Everything that a call did is rolled back, except the spending."""
     url = sql_role("anna")
     run_sql(
         "CREATE FUNCTION app.no() RETURNS event_trigger LANGUAGE plpgsql AS"
@@ -121,21 +121,21 @@ def test_what_fails_after_the_spending_stays_spent(
 def test_a_race_never_spends_more_than_there_is(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None, isolation: str
 ) -> None:
-    """Eight calls on a budget for three."""
+    """Eight concurrent calls on a budget for three."""
     url, outcomes = sql_role("anna"), []
     sessions = [connect(url) for _ in range(8)]
     barrier = threading.Barrier(8)
 
-    def one(place: int) -> None:
-        sessions[place].execute(f"SET default_transaction_isolation = '{isolation}'")
+    def release_once(number: int) -> None:
+        sessions[number].execute(f"SET default_transaction_isolation = '{isolation}'")
         barrier.wait()
         try:
-            sessions[place].execute(CALL.format(f"m{place}", 1))
+            sessions[number].execute(CALL.format(f"m{number}", 1))
             outcomes.append("released")
         except psycopg.Error as error:
             outcomes.append(str(error.sqlstate))
 
-    threads = [threading.Thread(target=one, args=(place,)) for place in range(8)]
+    threads = [threading.Thread(target=release_once, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -163,7 +163,7 @@ def test_epsilon_is_a_number_above_0(
     assert spent(run_sql) == (0.0, 0)
 
 
-def test_nobody_but_the_owner_writes_budgets(
+def test_only_the_owner_writes_budgets(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
     anna = connect(sql_role("anna"))
@@ -188,25 +188,25 @@ def test_nobody_but_the_owner_writes_budgets(
     run_sql("CREATE TABLE app.other AS SELECT * FROM app.magic")
     run_sql("GRANT SELECT ON app.other TO PUBLIC")
     berta = sql_role("berta")
-    for given in (
+    for options in (
         {"source": "app.magic", "raises": "magic"},
         {"source": "app.other", "unit": "person", "entity": "p"},
     ):
         with pytest.raises(dbanon.DbanonError, match="owner of the ledger"):
-            dbanon.create_budget(berta, "b", epsilon=9, **given)
-    # A savepoint, and then the transaction itself, take back what nobody has used.
+            dbanon.create_budget(berta, "b", epsilon=9, **options)
+    # A savepoint, and then the transaction, roll back unused spendings.
     anna.execute("BEGIN")
     anna.execute("SAVEPOINT before")
     anna.execute("SELECT dbanon._spend('magic', 1, gen_random_uuid())")
     anna.execute("ROLLBACK TO before")
     anna.execute("COMMIT")
     assert spent(run_sql) == (1.0, 1)
-    # Even the owner's own statements keep to what holds of a budget.
+    # The owner's own statements must satisfy the budget's constraints, too.
     for wrong in ("spent = 4", "spent = -1", "spent = 'NaN'", "epsilon_total = 'NaN'"):
         with pytest.raises(psycopg.Error) as failure:
             run_sql(f"UPDATE dbanon.budget SET {wrong}")
         assert state_of(failure) == "23514", wrong
-    # And a check of the same name that says something else is none of ours.
+    # A check of the same name with another condition is not ours.
     run_sql("ALTER TABLE dbanon.budget DROP CONSTRAINT budget_not_overspent")
     run_sql("ALTER TABLE dbanon.budget ADD CONSTRAINT budget_not_overspent CHECK (spent > -9)")
     with pytest.raises(psycopg.Error, match="not trusted"):
@@ -216,7 +216,7 @@ def test_nobody_but_the_owner_writes_budgets(
 def test_a_release_is_recorded_with_its_own_spending_alone(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """An entry that says it spent, without a spending, or with one that was used."""
+    """An entry that claims a spending that does not exist or was already used."""
     anna = connect(sql_role("anna"))
     anna.execute(CALL.format("first", 1))
     [(used,)] = anna.execute("SELECT release_id FROM dbanon.release").fetchall()
@@ -239,15 +239,15 @@ def test_a_release_is_recorded_with_its_own_spending_alone(
         anna.execute("ROLLBACK")
 
 
-def test_a_hostile_search_path_runs_nobody_elses_code(
+def test_a_hostile_search_path_runs_no_foreign_code(
     run_sql: Run, connect: Connect, sql_role: Callable[..., str], budget: None
 ) -> None:
-    """Functions, operators, types and tables of mallory, first in the caller's path."""
+    """Mallory's functions, operators, types and tables come first in the caller's path."""
     mallory = connect(sql_role("mallory", runner=False))
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     mallory.execute(TRAP.encode())
     bodies = "LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.note(); "
-    for made in (
+    for definition in (
         f"FUNCTION evil.set_config(text, text, boolean) RETURNS text {bodies} RETURN $2; END $$",
         f"FUNCTION evil.current_setting(text) RETURNS text {bodies} RETURN ''; END $$",
         f"FUNCTION evil.count(bigint) RETURNS bigint {bodies} RETURN 0; END $$",
@@ -264,9 +264,9 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
         "TYPE evil.int8 AS (a integer)",
         "TABLE evil.budget (name text, spent numeric)",
     ):
-        mallory.execute(f"CREATE {made}".encode())
+        mallory.execute(f"CREATE {definition}".encode())
     run_sql("GRANT USAGE ON SCHEMA evil TO PUBLIC")
-    # Mallory's table of the name is not what a qualified name means; an unqualified one is.
+    # A qualified name does not resolve to mallory's table; an unqualified one does.
     anna = connect(sql_role("anna"))
     anna.execute("SET search_path = evil, app, pg_catalog, public")
     anna.execute(CALL.format("magic", 1))
@@ -279,7 +279,7 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
 
 
 def test_values_end_no_run(run_sql: Run, sql_url: str, connect: Connect) -> None:
-    """NULL, NaN, infinities and what is out of bounds, in every kind of column."""
+    """NULL, NaN, infinities and values out of bounds, in every column type."""
     run_sql("""CREATE TABLE app.odd AS SELECT
         CASE g % 9 WHEN 0 THEN NULL WHEN 1 THEN 'NaN' WHEN 2 THEN 'Infinity' WHEN 3 THEN '-Infinity'
                    ELSE g::text END::float8 AS f,
@@ -306,20 +306,20 @@ def test_values_end_no_run(run_sql: Run, sql_url: str, connect: Connect) -> None
     assert dbanon.verify(sql_url, "release.odd").unchanged
 
 
-def test_nothing_unpaid_is_told(
+def test_nothing_is_revealed_without_spending(
     run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, budget: None
 ) -> None:
-    """No value, and no answer of the source alone, in what is recorded, logged, told or refused."""
+    """No value and no exact statistic of the source in ledger, log, notices or errors."""
     run_sql("UPDATE app.magic SET a = 345.678912 WHERE b = 0")
-    # What could be told of the source, and of nothing else: mean, deviation, median of each column.
+    # Exact statistics of the source alone: mean, deviation, median of each column.
     [answers] = run_sql(
         "SELECT round(avg(a)::numeric, 4)::text, round(stddev_samp(a)::numeric, 4)::text,"
         " round(avg(b), 2)::text, round(stddev_samp(b), 4)::text FROM app.magic"
     )
     traces = ["345.678", *answers]
     connection = connect()
-    told: list[str] = []
-    connection.add_notice_handler(lambda one: told.append(str(one.message_primary)))
+    texts: list[str] = []
+    connection.add_notice_handler(lambda notice: texts.append(str(notice.message_primary)))
     for setting in ALL_LOGGING:
         connection.execute(setting.encode())
     require_values_logged(connection, sql_server)
@@ -329,12 +329,12 @@ def test_nothing_unpaid_is_told(
         connection.execute(CALL.format("magic", 1))
     log = sql_server.log_text(before)
     assert "dense_rank" not in log
-    assert "least" in log.lower()  # The statement that reads is there, with its public bounds.
-    told += [str(failure.value), log]
+    assert "least" in log.lower()  # The reading statement is there, with its public bounds.
+    texts += [str(failure.value), log]
     for table in ("release", "release_column", "run", "budget", "spending"):
-        told += [str(row) for row in run_sql(f"SELECT to_jsonb(t)::text FROM dbanon.{table} AS t")]
-    told.append(str(dbanon.show(sql_url, "release.magic")))
-    assert not [trace for trace in traces for text in told if trace in text]
+        texts += [str(row) for row in run_sql(f"SELECT to_jsonb(t)::text FROM dbanon.{table} AS t")]
+    texts.append(str(dbanon.show(sql_url, "release.magic")))
+    assert not [trace for trace in traces for text in texts if trace in text]
 
 
 def test_other_options_are_refused_in_words(run_sql: Run, connect: Connect, budget: None) -> None:

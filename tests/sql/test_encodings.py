@@ -1,4 +1,4 @@
-"""Databases whose encoding is not UTF-8: what is installed is ASCII, and works there."""
+"""Databases with other encodings than UTF-8: the installed SQL is ASCII and works there."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_functions_work_in_a_database_of_another_encoding(
         assert run("SELECT dbanon.help('mdav')", url=url)
         call = "SELECT rows_out FROM dbanon.mondrian('people', %s, '{a,town}', 3)"
         assert run(call, "release.p", url=url) == [(60,)]
-        # Its hint has an ellipsis at the other doors.
+        # In the other interfaces the hint has an ellipsis.
         with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
             run("SELECT dbanon.check_hierarchy('{\"levels\": 7}')", url=url)
         assert "..." in str(refused.value)

@@ -1,4 +1,4 @@
-"""Persons of many rows inside PostgreSQL: as from the client."""
+"""Several rows per person inside PostgreSQL: same results as the client."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ def test_exact_means_need_a_table_of_labels(run_sql: Run) -> None:
     assert 4 <= k < smallest
 
 
-def test_verify_says_that_it_counts_rows(run_sql: Run, connect: Any) -> None:
+def test_verify_reports_that_it_counts_rows(run_sql: Run, connect: Any) -> None:
     run_sql(VISITS)
     run_sql(CALL, "{}")
     connection = connect()
-    said: list[str] = []
-    connection.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    notices: list[str] = []
+    connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     [(k, smallest)] = connection.execute(
         "SELECT k_achieved, smallest_class FROM dbanon.verify('release.sql')"
     ).fetchall()
     assert k == smallest
-    assert said == [
+    assert notices == [
         "The release counted persons by patient, which it does not hold: rows are counted now."
     ]
 
@@ -128,9 +128,9 @@ def test_models_count_persons(
     )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client
-    noted = run_sql("SELECT DISTINCT arguments->'models'->0 FROM dbanon.release")
-    assert [one["counted"] for (one,) in noted] == [report.models[0].achieved]
-    assert noted[0][0]["counted_in"] == "persons"
+    recorded = run_sql("SELECT DISTINCT arguments->'models'->0 FROM dbanon.release")
+    assert [model["counted"] for (model,) in recorded] == [report.models[0].achieved]
+    assert recorded[0][0]["counted_in"] == "persons"
     [(most,)] = run_sql(
         "WITH held AS (SELECT age, v.patient, r.ill FROM release.sql AS r JOIN"
         " (SELECT id, patient FROM app.visits) AS v USING (id)), n AS (SELECT age,"
@@ -140,12 +140,12 @@ def test_models_count_persons(
     if model["kind"] != "t_closeness":
         assert float(most) <= 0.5 if model["kind"] == "alpha_k" else float(most) < 1
     connection = connect()
-    said: list[str] = []
-    connection.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    notices: list[str] = []
+    connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     assert connection.execute("SELECT unchanged FROM dbanon.verify('release.sql')").fetchone() == (
         True,
     )
-    assert said[0] == (
+    assert notices[0] == (
         "Privacy models of sensitive columns were counted in persons, and the release does not"
         " show which rows belong to one person: nobody can count them in it."
     )
@@ -164,7 +164,7 @@ def test_classes_hold_persons(run_sql: Run) -> None:
     assert (fewest, most) == (5, 1)
 
 
-def test_null_is_nobody(run_sql: Run) -> None:
+def test_null_is_no_person(run_sql: Run) -> None:
     run_sql(VISITS)
     run_sql("UPDATE app.visits SET patient = NULL WHERE id = 7")
     with pytest.raises(psycopg.Error, match='"patient" holds NULL in 1 of 300 rows') as failure:

@@ -1,4 +1,4 @@
-"""The same table through SQL and through the client: the same classes and values."""
+"""The same table through SQL and the client: same classes and values."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ OF_THE_CLIENT = (
 EDGE_COLUMNS = ["small", "wide", "bare", "money", "tiny", "single", "born", "seen", "clock"]
 
 
-def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: Any) -> None:
-    """Release the table by both ways, and compare all rows."""
-    given = {
+def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **changes: Any) -> None:
+    """Release the table both ways and compare all rows."""
+    changes = {
         "k": 4,
         "method": "mdav",
         "nulls": "error",
@@ -54,10 +54,10 @@ def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: An
         "sensitive": [],
         "hierarchies": {},
         "options": {},
-        **given,
+        **changes,
     }
     engine = create_engine(url, poolclass=NullPool)
-    options = dict(given["options"])
+    options = dict(changes["options"])
     policy = {name: options.pop(name) for name in OF_THE_CLIENT if name in options}
     policy["models"] = [dbanon.Model(**model) for model in options.pop("models", [])]
     dbanon.anonymize(
@@ -65,23 +65,23 @@ def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: An
         table=table,
         output="release.client",
         quasi_identifiers=columns,
-        **{name: given[name] for name in ("k", "method", "nulls", "keep", "sensitive")},
-        hierarchies=given["hierarchies"],
+        **{name: changes[name] for name in ("k", "method", "nulls", "keep", "sensitive")},
+        hierarchies=changes["hierarchies"],
         options=options,
         max_suppression=1,
         **policy,
     )
     run_sql(
-        "SELECT dbanon." + given["method"] + "(%s::regclass, 'release.sql', %s, %s, nulls => %s,"
+        "SELECT dbanon." + changes["method"] + "(%s::regclass, 'release.sql', %s, %s, nulls => %s,"
         " keep => %s, sensitive => %s, hierarchies => %s, options => %s, max_suppression => 1)",
         table,
         columns,
-        given["k"],
-        given["nulls"],
-        given["keep"],
-        given["sensitive"],
-        json.dumps(given["hierarchies"]),
-        json.dumps(given["options"]),
+        changes["k"],
+        changes["nulls"],
+        changes["keep"],
+        changes["sensitive"],
+        json.dumps(changes["hierarchies"]),
+        json.dumps(changes["options"]),
     )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert client
@@ -93,7 +93,7 @@ def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: An
     assert len(same) == 1
 
 
-# The other methods have no classes of rows, and are refused by both ways.
+# The other methods form no classes of rows; both ways refuse them.
 OF_ROWS = [method.name for method in METHODS.values() if method.gives is not AttributePartition]
 
 
@@ -218,7 +218,7 @@ def test_classes_that_fail_are_withheld(run_sql: Run, sql_url: str) -> None:
 def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> None:
     _load_trees(run_sql)
     pairs = run_sql("SELECT child, parent FROM dbanon.show_hierarchy('places')")
-    given = {
+    forms = {
         "name": {"name": "places"},
         "table": {"table": "app.places"},
         "tree": {"tree": [list(pair) for pair in pairs]},
@@ -234,7 +234,7 @@ def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> Non
         "ordered": {"ordered": True, "fanout": 3},
         "grouped": {"grouped": [2, 3], "order": ["Oslo", "it's", "Bari", "Rome", "Bergen"]},
     }
-    hierarchies = {} if kind == "flat" else {"place": given[kind]}
+    hierarchies = {} if kind == "flat" else {"place": forms[kind]}
     every = {"local_range": True} if kind == "ordered" else {}
     for options in ({}, {"intervals": "bounds", "steps": {"age": 7}}, {"local_range": True}):
         options |= every
@@ -298,7 +298,7 @@ def test_short_forms_of_models(run_sql: Run, sql_url: str) -> None:
         "SELECT dbanon.kmember('app.people', 'release.sql', '{age,place}', 4, if_exists =>"
         " 'replace', sensitive => '{ill,cost}', options => %s)"
     )
-    found = []
+    releases = []
     for options in (
         {"models": MODELS},
         {
@@ -311,12 +311,12 @@ def test_short_forms_of_models(run_sql: Run, sql_url: str) -> None:
         },
     ):
         run_sql(call, json.dumps(options))
-        found.append(run_sql("SELECT t::text FROM release.sql t ORDER BY 1"))
-        [(told,)] = run_sql(
+        releases.append(run_sql("SELECT t::text FROM release.sql t ORDER BY 1"))
+        [(entries,)] = run_sql(
             "SELECT arguments->'models' FROM dbanon.release WHERE superseded_at IS NULL"
         )
-        assert len(told) == 4
-    assert found[0] == found[1]
+        assert len(entries) == 4
+    assert releases[0] == releases[1]
     [(values,)] = run_sql(
         "SELECT min(n) FROM (SELECT count(DISTINCT coalesce(ill, 'NULL')) AS n FROM release.sql"
         " GROUP BY age, place) AS classes"
@@ -329,7 +329,7 @@ def test_classes_take_hierarchies_and_refine(run_sql: Run, sql_url: str) -> None
     columns = list(HIERARCHIES)
     for refine in (None, "fast"):
         options = {"hierarchies": HIERARCHIES, "refine": refine, "key": ["id"]}
-        found = run_sql(
+        labels = run_sql(
             "SELECT class FROM dbanon.classes('app.people', 'gaa_cp', %s, 4, %s)"
             " ORDER BY (row_key->>'id')::integer",
             columns,
@@ -346,7 +346,7 @@ def test_classes_take_hierarchies_and_refine(run_sql: Run, sql_url: str) -> None
             "grade": {"ordered": ["none", "low", "mid", "high"]},
         }
         classes = dbanon.partition(frame, 4, method="gaa_cp", hierarchies=trees, refine=refine)
-        assert [label for (label,) in found] == classes.labels.tolist()
+        assert [label for (label,) in labels] == classes.labels.tolist()
 
 
 @pytest.mark.parametrize("key", ["", "PRIMARY KEY (id)", "PRIMARY KEY (label)"])
@@ -366,7 +366,7 @@ def test_null_handling(run_sql: Run, sql_url: str, nulls: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "statements",
     [
         "CREATE TABLE app.parts (id integer, a float8) PARTITION BY LIST (id);"
         "CREATE TABLE app.parts1 PARTITION OF app.parts FOR VALUES IN (1);"
@@ -382,8 +382,8 @@ def test_null_handling(run_sql: Run, sql_url: str, nulls: str) -> None:
     ],
     ids=["partitioned", "materialized", "inherited"],
 )
-def test_other_relations(run_sql: Run, sql_url: str, made: str) -> None:
-    for statement in made.split(";"):
+def test_other_relations(run_sql: Run, sql_url: str, statements: str) -> None:
+    for statement in statements.split(";"):
         run_sql(statement)
     _by_both(run_sql, sql_url, "app.parts", ["a"], keep=["id"])
 

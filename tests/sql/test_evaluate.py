@@ -1,4 +1,4 @@
-"""dbanon.evaluate and dbanon.disclosure_risk: what is recorded, counted, and compared in SQL."""
+"""dbanon.evaluate and dbanon.disclosure_risk: recorded, recounted and compared in SQL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PEOPLE = (
     " exp(cos(g * 7))::float8 AS income, (g * 7919 % 101)::float8 AS weight,"
     " (ARRAY['Kiel', 'Ulm', 'Celle'])[1 + g % 3] AS town FROM generate_series(1, 120) AS g"
 )
-MADE = (
+MAKE_RELEASE = (
     "SELECT dbanon.mdav('app.people', 'release.p', '{age,income,weight}', 5,"
     """ options => '{"evaluate": true}')"""
 )
 COLUMNS = ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss", "sse_loss")
 NAMES = ("age", "income", "weight")
-NOW, ALONE = "counted now", "from source and release alone"
+NOW, BY_COMPARISON = "counted now", "from source and release alone"
 
 
 def figures(rows: list[tuple[Any, ...]], note: str) -> dict[tuple[str, str | None], float]:
@@ -51,44 +51,44 @@ def exact_of(run_sql: Run, columns: tuple[str, ...], method: str, k: int) -> dic
 
 def test_recorded_counted_and_compared(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
-    run_sql(MADE)
+    run_sql(MAKE_RELEASE)
     rows = run_sql("SELECT * FROM dbanon.evaluate('release.p', 'app.people')")
-    kept = figures(rows, "recorded")
-    shown = dbanon.show(sql_url, "release.p")["evaluation"]
+    recorded = figures(rows, "recorded")
+    evaluation = dbanon.show(sql_url, "release.p")["evaluation"]
     for kind in ("losses", "risks"):
-        for name, value in shown[kind].items():
-            if value is not None and name not in shown["notes"]:
-                assert kept[name, None] == value, name
-    assert kept["sse_loss", "age"] == shown["columns"]["age"]["sse_loss"]
-    # What has no meaning is NULL, and says why.
+        for name, value in evaluation[kind].items():
+            if value is not None and name not in evaluation["notes"]:
+                assert recorded[name, None] == value, name
+    assert recorded["sse_loss", "age"] == evaluation["columns"]["age"]["sse_loss"]
+    # Undefined figures are NULL, with a reason.
     assert [row[2:] for row in rows if row[0] == "label_loss"] == [
-        (None, shown["notes"]["label_loss"])
+        (None, evaluation["notes"]["label_loss"])
     ]
     counted = figures(rows, NOW)
-    assert counted["class_risk", None] == kept["class_risk", None]
+    assert counted["class_risk", None] == recorded["class_risk", None]
     sizes = [n for (n,) in run_sql("SELECT count(*) FROM release.p GROUP BY age, income, weight")]
     assert counted["discernibility", None] == sum(n * n for n in sizes)
     assert counted["average_class_size", None] == 120 / len(sizes)
     assert counted["average_class_risk", None] == pytest.approx(len(sizes) / 120)
-    # These follow from both relations: the exact figures, found without pairs.
-    compared, exact = figures(rows, ALONE), exact_of(run_sql, NAMES, "mdav", 5)
+    # These follow from both relations: exact figures, computed without pairs.
+    compared, exact = figures(rows, BY_COMPARISON), exact_of(run_sql, NAMES, "mdav", 5)
     for name in COLUMNS:
         assert compared[name, None] == pytest.approx(exact["losses"][name], rel=1e-9), name
-        assert kept[name, None] != exact["losses"][name]
-    [(made, before, by_column)] = run_sql(
+        assert recorded[name, None] != exact["losses"][name]
+    [(model_loss, before, by_column)] = run_sql(
         "SELECT information_loss, information_loss_before_rounding, column_losses"
         " FROM release.p_summary"
     )
-    assert made == before == kept["sse_loss", None] != exact["losses"]["sse_loss"]
-    assert by_column == {name: kept["sse_loss", name] for name in NAMES}
+    assert model_loss == before == recorded["sse_loss", None] != exact["losses"]["sse_loss"]
+    assert by_column == {name: recorded["sse_loss", name] for name in NAMES}
     for column in NAMES:
-        own = exact["columns"][column]["sse_loss"]
-        assert compared["sse_loss", column] == pytest.approx(own, rel=1e-9)
+        column_loss = exact["columns"][column]["sse_loss"]
+        assert compared["sse_loss", column] == pytest.approx(column_loss, rel=1e-9)
 
 
 def test_disclosure_risk_is_its_risks(run_sql: Run) -> None:
     run_sql(PEOPLE)
-    run_sql(MADE)
+    run_sql(MAKE_RELEASE)
     rows = run_sql("SELECT * FROM dbanon.disclosure_risk('release.p')")
     assert sorted({row[0] for row in rows if row[1] is None}) == [
         "average_class_risk",
@@ -113,19 +113,19 @@ def test_of_a_release_that_was_not_evaluated(run_sql: Run) -> None:
     assert run_sql("SELECT evaluation FROM release.p_summary") == [(None,)]
 
 
-def test_the_summary_has_it_without_counts_of_few(run_sql: Run) -> None:
+def test_the_summary_has_it_without_small_counts(run_sql: Run) -> None:
     run_sql(PEOPLE)
     run_sql("UPDATE app.people SET age = NULL WHERE id < 3")
     run_sql(
         "SELECT dbanon.mdav('app.people', 'release.p', '{age,weight}', 5, nulls => 'suppress',"
         """ max_suppression => 0.5, options => '{"evaluate": true}')"""
     )
-    [(found,)] = run_sql("SELECT evaluation FROM release.p_summary")
-    assert found["suppressed"] == "1-4"
-    assert found["risks"]["linkage_risk"] <= 0.2
-    [(kept,)] = run_sql("SELECT evaluation FROM dbanon.release")
-    assert kept["suppressed"] == 2
-    assert {**kept, "suppressed": 0} == {**found, "suppressed": 0}
+    [(public,)] = run_sql("SELECT evaluation FROM release.p_summary")
+    assert public["suppressed"] == "1-4"
+    assert public["risks"]["linkage_risk"] <= 0.2
+    [(internal,)] = run_sql("SELECT evaluation FROM dbanon.release")
+    assert internal["suppressed"] == 2
+    assert {**internal, "suppressed": 0} == {**public, "suppressed": 0}
     rows = run_sql("SELECT * FROM dbanon.evaluate('release.p', 'app.people')")
     [withheld] = [row for row in rows if row[0] == "covariance_loss" and row[2] is None]
     assert "withheld" in withheld[3]
@@ -142,10 +142,10 @@ def test_a_client_writes_into_an_installed_ledger(run_sql: Run, sql_url: str) ->
         key=["id"],
         evaluate=True,
     )
-    [(kept,)] = run_sql("SELECT evaluation FROM dbanon.release")
-    assert kept == report.evaluation
+    [(recorded,)] = run_sql("SELECT evaluation FROM dbanon.release")
+    assert recorded == report.evaluation
     rows = run_sql("SELECT * FROM dbanon.evaluate('release.p')")
-    assert figures(rows, "recorded")["linkage_risk", None] == kept["risks"]["linkage_risk"]
+    assert figures(rows, "recorded")["linkage_risk", None] == recorded["risks"]["linkage_risk"]
 
 
 def test_entropy_of_labels(run_sql: Run) -> None:
@@ -155,12 +155,12 @@ def test_entropy_of_labels(run_sql: Run) -> None:
         """ options => '{"evaluate": true}')"""
     )
     rows = run_sql("SELECT * FROM dbanon.evaluate('release.p', 'app.people')")
-    alone, exact = figures(rows, "percent"), exact_of(run_sql, ("age", "town"), "gaa_cp", 30)
-    assert alone["entropy_change", "town"] == pytest.approx(
+    compared, exact = figures(rows, "percent"), exact_of(run_sql, ("age", "town"), "gaa_cp", 30)
+    assert compared["entropy_change", "town"] == pytest.approx(
         exact["columns"]["town"]["entropy_change"], rel=1e-9, abs=1e-9
     )
     # age is text now.
-    assert ("sse_loss", None) not in figures(rows, ALONE)
+    assert ("sse_loss", None) not in figures(rows, BY_COMPARISON)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_entropy_of_labels(run_sql: Run) -> None:
 )
 def test_another_original_is_refused(run_sql: Run, change: str, match: str) -> None:
     run_sql(PEOPLE)
-    run_sql(MADE)
+    run_sql(MAKE_RELEASE)
     run_sql(change)
     with pytest.raises(psycopg.Error, match=match) as refused:
         run_sql("SELECT dbanon.evaluate('release.p', 'app.people')")
@@ -180,7 +180,7 @@ def test_another_original_is_refused(run_sql: Run, change: str, match: str) -> N
     rows = run_sql(
         "SELECT * FROM dbanon.evaluate('release.p', 'app.people', '{\"changed_source\": true}')"
     )
-    assert figures(rows, ALONE)["sse_loss", None] > 0
+    assert figures(rows, BY_COMPARISON)["sse_loss", None] > 0
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ def test_wrong_options(run_sql: Run, options: str) -> None:
 
 
 def test_relations_of_anybody(run_sql: Run, connect: Connect, sql_role: Any) -> None:
-    """Not in the ledger: what another tool made, with columns that are named."""
+    """Not in the ledger: another tool's output, with named columns."""
     run_sql(PEOPLE)
     run_sql("CREATE TABLE release.noise AS SELECT age + 5 * cos(id * 3) AS age FROM app.people")
     named = """'{"quasi_identifiers": ["age"]}'"""
     rows = run_sql(f"SELECT * FROM dbanon.evaluate('release.noise', 'app.people', {named})")
     assert figures(rows, NOW)["class_risk", None] == 1
-    # Noise spreads values: nothing is clipped.
-    assert figures(rows, ALONE)["sse_loss", None] < 0
+    # Noise spreads values; nothing is clipped.
+    assert figures(rows, BY_COMPARISON)["sse_loss", None] < 0
     with pytest.raises(psycopg.errors.UndefinedTable, match="no release"):
         run_sql("SELECT dbanon.evaluate('release.noise')")
     anna = connect(sql_role("anna"))
@@ -229,9 +229,9 @@ def test_values_are_never_in_an_error(run_sql: Run) -> None:
         run_sql(
             "SELECT dbanon.evaluate('app.huge', 'app.huge', '{\"quasi_identifiers\": [\"n\"]}')"
         )
-    told = refused.value.diag
-    assert told.sqlstate == "22003"
-    assert "000" not in f"{told.message_primary}{told.message_detail}"
+    diagnostics = refused.value.diag
+    assert diagnostics.sqlstate == "22003"
+    assert "000" not in f"{diagnostics.message_primary}{diagnostics.message_detail}"
 
 
 def test_rows_that_policies_would_hide_are_an_error(
@@ -251,28 +251,28 @@ def test_rows_that_policies_would_hide_are_an_error(
 
 def test_a_release_made_inside_the_database_has_a_certificate(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
-    run_sql(MADE.replace('{"evaluate": true}', '{"certificate": 30}'))
-    shown = dbanon.show(sql_url, "release.p")
-    told = shown["arguments"]["certificate"]
-    assert (told["limit"], told["records"], told["k"]) == (30, 120, 5)
-    assert told["method"] in ("neighbours", "pairs", "classes", "fitting")
+    run_sql(MAKE_RELEASE.replace('{"evaluate": true}', '{"certificate": 30}'))
+    details = dbanon.show(sql_url, "release.p")
+    certificate = details["arguments"]["certificate"]
+    assert (certificate["limit"], certificate["records"], certificate["k"]) == (30, 120, 5)
+    assert certificate["method"] in ("neighbours", "pairs", "classes", "fitting")
     numbers = run_sql("SELECT age, income, weight FROM app.people")
     bound = dbanon.lower_bound(np.array(numbers, float), 5)
     assert bound > 0
-    assert told["lower_bound"] is None
-    assert 0 <= told["above"] == round(told["above"], 2)
+    assert certificate["lower_bound"] is None
+    assert 0 <= certificate["above"] == round(certificate["above"], 2)
     with pytest.raises(psycopg.Error, match="certificate"):
         run_sql(
-            MADE.replace("release.p", "release.q").replace(
+            MAKE_RELEASE.replace("release.p", "release.q").replace(
                 '{"evaluate": true}', '{"certificate": 0}'
             )
         )
 
 
 def test_merged_cells_are_suppressed_in_a_run_of_the_server(run_sql: Run) -> None:
-    """As the evaluation of the same rows in a data frame says."""
+    """As in the evaluation of the same rows in a data frame."""
     run_sql(PEOPLE)
-    # Links of suppressed cells follow the order of the records, here that of the frame.
+    # Links of suppressed cells depend on the order of the records, here the frame's.
     run_sql("ALTER TABLE app.people ADD PRIMARY KEY (id)")
     run_sql("UPDATE app.people SET age = NULL WHERE id <= 2")
     run_sql("UPDATE app.people SET age = NULL, income = NULL WHERE id BETWEEN 3 AND 12")
@@ -282,11 +282,11 @@ def test_merged_cells_are_suppressed_in_a_run_of_the_server(run_sql: Run) -> Non
         """ options => '{"evaluate": true}')"""
     )
     assert loss > 0
-    [(shown, exact)] = run_sql(
+    [(public, exact)] = run_sql(
         "SELECT r.evaluation, dbanon.internal_figures('release.m') FROM dbanon.release AS r"
         " WHERE r.output_name = 'm'"
     )
-    assert shown["suppressed_cells"] == exact["evaluation"]["suppressed_cells"] == 2
+    assert public["suppressed_cells"] == exact["evaluation"]["suppressed_cells"] == 2
     frame = pd.DataFrame(
         run_sql("SELECT age, income, weight FROM app.people ORDER BY id"), columns=list(NAMES)
     )
@@ -295,7 +295,7 @@ def test_merged_cells_are_suppressed_in_a_run_of_the_server(run_sql: Run) -> Non
     )
     assert report.internal is not None
     for kind in ("losses", "risks"):
-        found, expected = exact["evaluation"][kind], report.internal.evaluation[kind]
-        assert found.keys() == expected.keys()
+        actual, expected = exact["evaluation"][kind], report.internal.evaluation[kind]
+        assert actual.keys() == expected.keys()
         for name, value in expected.items():
-            assert found[name] == (None if value is None else pytest.approx(value)), name
+            assert actual[name] == (None if value is None else pytest.approx(value)), name

@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens."""
+"""The examples in the documentation work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.postgres_server import Server
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_psql_session_prints_what_is_shown(sql_server: Server) -> None:
+def test_the_psql_session_prints_the_documented_output(sql_server: Server) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-m", "examples.psql_session"],
         cwd=ROOT,

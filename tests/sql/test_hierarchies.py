@@ -33,7 +33,7 @@ def _load(run_sql: Run) -> None:
         run_sql(statement)
 
 
-def test_what_one_door_stores_the_other_finds(run_sql: Run, sql_url: str) -> None:
+def test_all_doors_share_stored_hierarchies(run_sql: Run, sql_url: str) -> None:
     _load(run_sql)
     [(leaves, height, sha256)] = run_sql(
         "SELECT * FROM dbanon.store_hierarchy('towns', '{\"table\": \"app.tree\"}',"
@@ -41,13 +41,13 @@ def test_what_one_door_stores_the_other_finds(run_sql: Run, sql_url: str) -> Non
     )
     tree = load_hierarchy(sql_url, "name:towns")
     assert (tree.n_leaves, tree.height, tree.sha256) == (leaves, height, sha256)
-    [found] = list_hierarchies(sql_url)
-    assert (found.name, found.leaves, found.description) == ("towns", 6, "of app")
+    [hierarchy] = list_hierarchies(sql_url)
+    assert (hierarchy.name, hierarchy.leaves, hierarchy.description) == ("towns", 6, "of app")
     store_hierarchy(sql_url, "from outside", tree)
     pairs = run_sql("SELECT * FROM dbanon.show_hierarchy('from outside')")
     assert pairs == tree.to_pairs()
-    told = run_sql("SELECT name, leaves, nodes, description FROM dbanon.hierarchies()")
-    assert told == [("from outside", 6, 9, None), ("towns", 6, 9, "of app")]
+    listed = run_sql("SELECT name, leaves, nodes, description FROM dbanon.hierarchies()")
+    assert listed == [("from outside", 6, 9, None), ("towns", 6, 9, "of app")]
     run_sql(
         "SELECT dbanon.kmember('app.people', 'release.p', '{place}', 5,"
         ' hierarchies => \'{"place": "name:from outside"}\')'
@@ -113,16 +113,16 @@ def test_two_sessions_store_the_same_name(
 
 def test_all_problems_are_listed(run_sql: Run) -> None:
     _load(run_sql)
-    given = json.dumps({"table": "app.tree"})
-    assert run_sql(CHECK, given, None, None) == []
-    assert run_sql(CHECK, given, "app.people", "place") == []
+    hierarchy = json.dumps({"table": "app.tree"})
+    assert run_sql(CHECK, hierarchy, None, None) == []
+    assert run_sql(CHECK, hierarchy, "app.people", "place") == []
     run_sql("DELETE FROM app.tree WHERE child IN ('town 1', 'town 4')")
-    assert run_sql(CHECK, given, "app.people", "place") == [
+    assert run_sql(CHECK, hierarchy, "app.people", "place") == [
         ("missing value", "town 1"),
         ("missing value", "town 4"),
     ]
     run_sql("INSERT INTO app.tree VALUES ('town 2', 'x'), ('a', 'b'), ('b', 'a'), (NULL, 'x')")
-    assert [problem for problem, _ in run_sql(CHECK, given, None, None)] == [
+    assert [problem for problem, _ in run_sql(CHECK, hierarchy, None, None)] == [
         "cycle",
         "empty label",
         "second parent",
@@ -131,12 +131,12 @@ def test_all_problems_are_listed(run_sql: Run) -> None:
     for wrong, state in (
         (("{}", None, None), "22023"),
         ((None, None, None), "22004"),
-        ((given, "app.people", None), "22004"),
-        ((given, "app.people", "nowhere"), "ZK004"),
+        ((hierarchy, "app.people", None), "22004"),
+        ((hierarchy, "app.people", "nowhere"), "ZK004"),
         (('"name:x"', None, None), "42704"),
     ):
         if state == "ZK004":
-            # The tree is broken: its problems come first.
+            # The hierarchy is broken: its problems come first.
             assert len(run_sql(CHECK, *wrong)) == 4
             continue
         with pytest.raises(psycopg.Error) as failure:

@@ -1,4 +1,4 @@
-"""What nothing can meet, asked through every door: the code, what would be feasible, no trace."""
+"""Infeasible requests through every interface: error code, feasible values, no trace left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# 60 rows of 20 persons with 4 diseases; all at site 1 have the first; 6 ages are missing.
+# 60 rows of 20 persons with 4 diseases. Everyone at site 1 has the first; 6 ages are missing.
 PEOPLE = """
 CREATE TABLE app.people AS
 SELECT g AS id, g % 20 AS who, CASE WHEN g <= 6 THEN NULL ELSE g * 7 % 50 END AS age,
@@ -30,89 +30,91 @@ FROM generate_series(1, 60) AS g"""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked for beyond k = 3 of place, and the error that all doors give."""
+class InfeasibleCase:
+    """The requirements besides k = 3 for place, and the error that all interfaces raise."""
 
     sqlstate: str
     code: str
-    said: str
+    message: str
     feasible: str
     k: int = 3
     columns: tuple[str, ...] = ("place",)
-    given: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] | None = None
 
 
-WISHES = {
-    "l above the number of values": Wish(
+CASES = {
+    "l above the number of values": InfeasibleCase(
         "ZK002",
         "model_infeasible",
         "Even the whole table as one class does not keep to distinct_l 5",
         '"ill" has 4 distinct values; distinct_l of "ill" is feasible up to 4',
         model={"attribute": "ill", "kind": "distinct_l", "level": 5},
     ),
-    "l above what a stratum has": Wish(
+    "l above what a stratum has": InfeasibleCase(
         "ZK002",
         "model_infeasible",
         "The 15 records of a stratum",
         'distinct_l of "ill" is feasible up to 1',
-        given={"by": ["site"]},
+        options={"by": ["site"]},
         model={"attribute": "ill", "kind": "distinct_l", "level": 2},
     ),
-    "t below what a stratum has": Wish(
+    "t below what a stratum has": InfeasibleCase(
         "ZK002",
         "model_infeasible",
         "records of a stratum",
         't_closeness of "ill" is feasible from 0.',
-        given={"by": ["site"]},
+        options={"by": ["site"]},
         model={"attribute": "ill", "kind": "t_closeness", "level": 0.1},
     ),
-    "k above the number of rows": Wish(
+    "k above the number of rows": InfeasibleCase(
         "ZK002", "too_few_records", "There are 60 records", "60 or less.", k=61
     ),
-    "k above the number of persons": Wish(
+    "k above the number of persons": InfeasibleCase(
         "ZK002",
         "too_few_records",
         "There are 20 persons",
         "20 or less.",
         k=21,
-        given={"entity": "who"},
+        options={"entity": "who"},
     ),
-    "a pattern of NULLs below k": Wish(
+    "a pattern of NULLs below k": InfeasibleCase(
         "ZK002",
         "too_few_records",
         'A stratum holds only 6 records with NULL in "age"',
         "withholds records with a NULL instead",
         k=7,
         columns=("place", "age"),
-        given={"nulls": "category"},
+        options={"nulls": "category"},
     ),
-    "a budget below the rows with NULL": Wish(
+    "a budget below the rows with NULL": InfeasibleCase(
         "ZK003",
         "suppression_over_budget",
         "6 of 60 records would be withheld, more than the allowed share 0.05",
         "0.1 or more.",
         columns=("place", "age"),
-        given={"nulls": "suppress", "max_suppression": 0.05},
+        options={"nulls": "suppress", "max_suppression": 0.05},
     ),
-    "a budget below what fails a model": Wish(
+    "a budget below what fails a model": InfeasibleCase(
         "ZK002",
         "model_infeasible",
         "The 15 records of a stratum",
         "0.25 or more",
-        given={"by": ["site"], "max_suppression": 0.2, "withhold_failing": True},
+        options={"by": ["site"], "max_suppression": 0.2, "withhold_failing": True},
         model={"attribute": "ill", "kind": "distinct_l", "level": 2},
     ),
 }
 
 
-def by_sql(url: str, wish: Wish) -> tuple[str, str]:
+def by_sql(url: str, case: InfeasibleCase) -> tuple[str, str]:
     """SQLSTATE and text of the error of a call inside the database."""
-    options = {name: wish.given[name] for name in ("by", "withhold_failing") if name in wish.given}
-    if wish.model is not None:
-        options["models"] = [wish.model]
+    options = {
+        name: case.options[name] for name in ("by", "withhold_failing") if name in case.options
+    }
+    if case.model is not None:
+        options["models"] = [case.model]
     arguments = {
-        n: wish.given[n] for n in ("entity", "nulls", "max_suppression") if n in wish.given
+        n: case.options[n] for n in ("entity", "nulls", "max_suppression") if n in case.options
     }
     text = "".join(f", {name} => %({name})s" for name in arguments)
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
@@ -122,8 +124,8 @@ def by_sql(url: str, wish: Wish) -> tuple[str, str]:
                 f" sensitive => '{{ill}}', options => %(options)s{text})",  # type: ignore[arg-type]
                 {
                     **arguments,
-                    "columns": list(wish.columns),
-                    "k": wish.k,
+                    "columns": list(case.columns),
+                    "k": case.k,
                     "options": json.dumps(options),
                 },
             )
@@ -131,52 +133,52 @@ def by_sql(url: str, wish: Wish) -> tuple[str, str]:
         return str(diagnosis.sqlstate), f"{diagnosis.message_primary} {diagnosis.message_hint}"
 
 
-def by_python(url: str, wish: Wish) -> tuple[str, str]:
-    """SQLSTATE and text of the error of the client."""
-    models = [] if wish.model is None else [dbanon.Model(**wish.model)]
+def by_python(url: str, case: InfeasibleCase) -> tuple[str, str]:
+    """SQLSTATE and text of the client's error."""
+    models = [] if case.model is None else [dbanon.Model(**case.model)]
     with pytest.raises(dbanon.DbanonError) as caught:
         dbanon.anonymize(
             create_engine(url, poolclass=NullPool),
             table="app.people",
             output="release.people",
-            quasi_identifiers=wish.columns,
+            quasi_identifiers=case.columns,
             sensitive=["ill"],
-            k=wish.k,
+            k=case.k,
             method="gaa_cp",
             models=models,
-            **wish.given,
+            **case.options,
         )
-    assert (caught.value.code, caught.value.exit_code) == (wish.code, 3)
+    assert (caught.value.code, caught.value.exit_code) == (case.code, 3)
     return caught.value.sqlstate, str(caught.value)
 
 
-def by_command(url: str, wish: Wish) -> tuple[str, str]:
-    """SQLSTATE and text of the error of the command, which ends with 3."""
-    given = ["--table", "app.people", "--output", "release.people", "--method", "gaa_cp"]
-    given += ["--quasi-identifiers", ",".join(wish.columns), "--sensitive", "ill"]
-    given += ["--k", str(wish.k), "--no-progress", "--format", "json"]
-    for name, value in wish.given.items():
+def by_command(url: str, case: InfeasibleCase) -> tuple[str, str]:
+    """SQLSTATE and text of the command's error; its exit code is 3."""
+    command_line = ["--table", "app.people", "--output", "release.people", "--method", "gaa_cp"]
+    command_line += ["--quasi-identifiers", ",".join(case.columns), "--sensitive", "ill"]
+    command_line += ["--k", str(case.k), "--no-progress", "--format", "json"]
+    for name, value in case.options.items():
         option = "--" + name.replace("_", "-")
         if value is True:
-            given.append(option)
+            command_line.append(option)
         else:
-            given += [option, ",".join(value) if isinstance(value, list) else str(value)]
-    if wish.model is not None:
-        given += ["--model", "{attribute}={kind}:{level}".format(**wish.model)]
-    done = CliRunner().invoke(main, ["anonymize", url, *given])
+            command_line += [option, ",".join(value) if isinstance(value, list) else str(value)]
+    if case.model is not None:
+        command_line += ["--model", "{attribute}={kind}:{level}".format(**case.model)]
+    done = CliRunner().invoke(main, ["anonymize", url, *command_line])
     assert done.exit_code == 3, done.output
     error = json.loads(done.output)
     error = error.get("error", error)
-    assert error["code"] == wish.code
+    assert error["code"] == case.code
     return error["sqlstate"], f"{error['message']} {error['hint']}"
 
 
 @pytest.mark.parametrize("door", [by_sql, by_python, by_command], ids=lambda door: door.__name__)
-@pytest.mark.parametrize("name", WISHES)
-def test_what_cannot_be_is_said(
-    run_sql: Run, sql_url: str, name: str, door: Callable[[str, Wish], tuple[str, str]]
+@pytest.mark.parametrize("name", CASES)
+def test_infeasible_requests_are_explained(
+    run_sql: Run, sql_url: str, name: str, door: Callable[[str, InfeasibleCase], tuple[str, str]]
 ) -> None:
-    wish = WISHES[name]
+    case = CASES[name]
     run_sql(PEOPLE)
     state = (
         "SELECT (SELECT array_agg(relname::text ORDER BY relname) FROM pg_class WHERE relnamespace"
@@ -184,12 +186,12 @@ def test_what_cannot_be_is_said(
         " (SELECT count(*) FROM dbanon.release)"
     )
     before = run_sql(state)
-    sqlstate, text = door(sql_url, wish)
-    assert sqlstate == wish.sqlstate
-    assert wish.said in text
-    assert wish.feasible in text
+    sqlstate, text = door(sql_url, case)
+    assert sqlstate == case.sqlstate
+    assert case.message in text
+    assert case.feasible in text
     assert not any(value in text for value in ("flu", "gout", "north"))
     assert run_sql(state) == before
-    # A call in SQL rolls back whole; a client says in the ledger that it failed.
-    noted = [] if door is by_sql else [("failed", None)]
-    assert run_sql("SELECT state, release_id FROM dbanon.run") == noted
+    # A SQL call rolls back completely; a client records the failure in the ledger.
+    expected_runs = [] if door is by_sql else [("failed", None)]
+    assert run_sql("SELECT state, release_id FROM dbanon.run") == expected_runs

@@ -24,7 +24,7 @@ from dbanon.methods import METHODS
 from dbanon.run.open import open_store
 from tests.postgres_server import Server
 
-# Whether the server's Python finds what it needs is what an installation is about.
+# Installation checks whether the server's Python finds its packages.
 pytestmark = pytest.mark.own_python
 
 Execute = Callable[..., list[tuple[Any, ...]]]
@@ -80,7 +80,7 @@ def test_four_ways_give_the_same_catalog(
     assert catalog(by_client, *of_ledger) == catalog(by_alembic, *of_ledger)
     everything = (TABLES, CONSTRAINTS, FUNCTIONS, TYPES, GRANTS)
     assert catalog(by_script, *everything) == catalog(by_extension, *everything)
-    # A client takes the ledger of either for its own.
+    # A client accepts either ledger.
     for url in (by_script, by_extension, by_client):
         _migrated(url)
 
@@ -137,7 +137,7 @@ def test_the_extension_adopts_a_ledger_of_the_client(
         (3,)
     ]
     sql_server.execute("SELECT dbanon.mdav('app.t', 'release.u', '{a}', 3)", url=url)
-    # Removal leaves the ledger, and the client goes on with it.
+    # Removal keeps the ledger, and the client continues to use it.
     install.uninstall(url)
     assert sql_server.execute("SELECT count(*) FROM dbanon.release", url=url) == [(2,)]
     dbanon.anonymize(engine, table="app.t", output="release.w", quasi_identifiers=["a"], k=3)
@@ -218,7 +218,7 @@ def test_sql_only_needs_no_python(sql_server: Server, fresh: Callable[[], str]) 
     assert sql_server.execute(
         "SELECT * FROM dbanon.equivalence_classes('public.t', '{a}', 4)", url=url
     ) == [(1, 3, 3, 9)]
-    # What a client releases here is verified here.
+    # The client's releases are verified here.
     engine = create_engine(url, poolclass=NullPool)
     dbanon.anonymize(engine, table="public.t", output="public.r", quasi_identifiers=["a"], k=3)
     assert sql_server.execute("SELECT unchanged FROM dbanon.verify('public.r')", url=url) == [
@@ -283,7 +283,7 @@ def test_a_python_that_the_server_cannot_use_is_refused(
     (closed / "dbanon").symlink_to(backend_path / "dbanon")
     with pytest.raises(PythonNotUsable, match="cannot use dbanon") as failure:
         install.install(url, python_paths=[str(closed)])
-    # The server's own: `python3.11`, say.
+    # The server's own, for example `python3.11`.
     assert re.search(
         r"sudo python3\.\d+ -m pip install --target \S+ \S+ && dbanon install",
         failure.value.hint or "",
@@ -299,7 +299,7 @@ def test_a_python_that_the_server_cannot_use_is_refused(
         (backend_path / "dbanon").chmod(0o755)
 
 
-def test_an_editable_install_is_told_the_servers_python(
+def test_an_editable_install_reports_the_servers_python(
     fresh: Callable[[], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sql_server: Server
 ) -> None:
     url = fresh()
@@ -316,7 +316,7 @@ def test_an_editable_install_is_told_the_servers_python(
     )
 
 
-def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str) -> None:
+def test_the_backend_imports_only_numpy(sql_server: Server, sql_url: str) -> None:
     sql_server.execute(
         "CREATE FUNCTION app.imported() RETURNS text LANGUAGE plpython3u AS"
         " $$ import json, sys; return json.dumps(sorted({m.partition('.')[0] for m in"
@@ -328,13 +328,13 @@ def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str)
         "SELECT dbanon.mdav('app.t', 'release.t', '{a}', 3)::text, app.imported()", url=sql_url
     )
     foreign = {"sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic"}
-    # With OpenSSL, which takes some milliseconds of a connection's first call.
+    # Uses OpenSSL, which adds milliseconds to a connection's first call.
     foreign.add("_hashlib")
     assert "numpy" in json.loads(modules)
     assert not foreign & set(json.loads(modules))
 
 
-def test_the_server_says_where_its_extensions_are(
+def test_the_server_reports_its_extension_directory(
     sql_server: Server,
     fresh: Callable[[], str],
     backend_path: Path,
@@ -342,7 +342,7 @@ def test_the_server_says_where_its_extensions_are(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pg_config that comes first on PATH may be anybody's."""
+    """The first pg_config on PATH may belong to anybody."""
     (tmp_path / "share" / "extension").mkdir(parents=True)
     command = tmp_path / "pg_config"
     command.write_text(f'#!/bin/sh\ntouch "{tmp_path}/called"\necho "{tmp_path}/share"\n')

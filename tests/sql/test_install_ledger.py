@@ -1,4 +1,4 @@
-"""What becomes of the ledger: dumps, dropped extensions, removal, other administrators."""
+"""The ledger across dumps, dropped extensions, removal and changes of administrator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_dump_keeps_the_ledger_of_the_extension(
         check=True,
     )
     sql_server.psql(dump.stdout, url=restored)
-    # Another database has other oids: nothing is taken for a release by its mark alone.
+    # Another database has other oids: a mark alone does not make a release.
     with pytest.raises(Exception, match="dbanon upgrade") as failure:
         sql_server.execute("SELECT k_achieved FROM dbanon.verify('public.u')", url=restored)
     assert failure.value.sqlstate == "42P01"  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ def test_dropping_the_extension_leaves_the_ledger(
     before = sql_server.execute("SELECT * FROM dbanon.release", url=url)
     sql_server.execute("DROP EXTENSION dbanon CASCADE", url=url)
     assert sql_server.execute("SELECT * FROM dbanon.release", url=url) == before
-    # Its tables do not go one by one, by accident.
+    # Its tables cannot be dropped singly by accident.
     with pytest.raises(Exception, match="extension dbanon_ledger requires it"):
         sql_server.execute("DROP TABLE dbanon.release", url=url)
     engine = create_engine(url, poolclass=NullPool)
@@ -79,7 +79,7 @@ ALTER TABLE dbanon.{table} OWNER TO postgres;"""
 def test_an_extension_that_holds_the_ledger_itself_gives_it_up(
     sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
 ) -> None:
-    """As version 0.1.0 had it: its functions and tables were one extension."""
+    """As in version 0.1.0: functions and tables were one extension."""
     url, paths = fresh(), [str(backend_path)]
     install.install(url, python_paths=paths, extension=True)
     sql_server.execute("CREATE TABLE public.t AS SELECT generate_series(1, 9) AS a", url=url)
@@ -133,7 +133,7 @@ def test_the_ledger_can_be_dropped_after_the_functions(
 def test_an_administrator_who_is_no_superuser_installs(
     sql_server: Server, fresh: Callable[[], str]
 ) -> None:
-    """As on managed servers: nobody is left who could become the ledger's owner."""
+    """As on managed servers: no role remains that could own the ledger."""
     url = fresh()
     chief = sql_server.create_role("chief", url=url, options="CREATEROLE")
     is_old = sql_server.execute("SHOW server_version_num")[0][0] < "16"
@@ -142,7 +142,7 @@ def test_an_administrator_who_is_no_superuser_installs(
         if not sql_server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", name):
             sql_server.execute(f"CREATE ROLE {name} NOLOGIN")
         if of_roles:
-            # As if it had made them, which is what may grant them from version 16 on.
+            # As if it had created them, which allows granting them from version 16 on.
             sql_server.execute(f"GRANT {name} TO chief WITH {of_roles}")
     sql_server.execute(f'ALTER DATABASE "{url.rpartition("/")[2]}" OWNER TO chief')
     install.install(chief, sql_only=True)

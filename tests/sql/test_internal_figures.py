@@ -1,4 +1,4 @@
-"""Exact figures on PostgreSQL: the role that published a release reads them, and no reader does."""
+"""Exact figures on PostgreSQL: readable for the role that published a release, not for readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALL = (
     "SELECT release_id FROM dbanon.mdav('app.people', 'release.p', '{a,b}', 5,"
     " options => '{\"evaluate\": true}')"
 )
-# All that a role may ask of a server about what it may not read.
+# All queries that a role may try about things it may not read.
 PATHS = (
     "SELECT * FROM release.p",
     "SELECT * FROM release.p_summary",
@@ -67,7 +67,7 @@ REFUSED = (
 
 @pytest.fixture
 def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
-    """The URL of the role that published ``release.p``, and digits of its exact figures."""
+    """URL of the role that published ``release.p``, and digits of its exact figures."""
     run_sql(PEOPLE)
     publisher = sql_role("publisher")
     run_sql("GRANT SELECT ON app.people TO publisher")
@@ -80,11 +80,11 @@ def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
         value for value in figures["evaluation"]["losses"].values() if value not in (None, 0, 1)
     }
     public = str(run_sql("SELECT evaluation FROM dbanon.release"))
-    return publisher, {repr(one)[:8] for one in exact if repr(one)[:8] not in public}
+    return publisher, {repr(figure)[:8] for figure in exact if repr(figure)[:8] not in public}
 
 
 def seen(run: Run, url: str, queries: tuple[str, ...]) -> str:
-    """What a role reads by queries, of which some are refused."""
+    """Collect what a role gets from queries; some are refused."""
     texts = []
     for query in queries:
         try:
@@ -105,12 +105,12 @@ def test_no_reader_reads_exact_figures(
     run_sql("GRANT SELECT ON release.p, release.p_summary TO spy")
     run_sql("ANALYZE dbanon.release_internal")
     text = seen(run_sql, reader, (*PATHS, *LEDGER))
-    assert not [one for one in numbers if one in text]
+    assert not [number for number in numbers if number in text]
     for query in REFUSED:
         with pytest.raises(psycopg.Error) as refused:
             run_sql(query, url=reader)
         assert refused.value.sqlstate == "42501", query
-        assert not [one for one in numbers if one in str(refused.value)]
+        assert not [number for number in numbers if number in str(refused.value)]
     if kind in ("dbanon_runner", "dbanon_admin"):
         engine = create_engine(reader, poolclass=NullPool)
         assert dbanon.show(engine, "release.p", internal=True)["internal"] is None
@@ -119,7 +119,7 @@ def test_no_reader_reads_exact_figures(
 def test_functions_of_a_reader_do_not_see_rows_of_the_view(
     run_sql: Run, sql_server: Server, sql_url: str, published: tuple[str, set[str]]
 ) -> None:
-    """One that costs nothing is called first, unless the view is a barrier."""
+    """The planner runs a cheap function first, unless the view is a security barrier."""
     reader = sql_server.create_role("spy", url=sql_url, options="IN ROLE dbanon_runner")
     run_sql("GRANT USAGE, CREATE ON SCHEMA release TO spy")
     run_sql(
@@ -138,11 +138,11 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
     member = sql_server.create_role("member", url=sql_url, options="IN ROLE publisher")
     for url in (publisher, member, sql_url):
         text = json.dumps(run_sql("SELECT dbanon.internal_figures('release.p')", url=url))
-        assert [one for one in numbers if one in text]
+        assert [number for number in numbers if number in text]
         engine = create_engine(url, poolclass=NullPool)
-        shown = dbanon.show(engine, "release.p", internal=True)["internal"]
-        assert shown["note"] == NOTE
-    # Of a role that gets the relation, but did not publish it, nothing follows.
+        internal = dbanon.show(engine, "release.p", internal=True)["internal"]
+        assert internal["note"] == NOTE
+    # A role that becomes owner of the relation without having published it gets nothing.
     sql_server.create_role("heir", url=sql_url, options="IN ROLE dbanon_runner")
     run_sql("ALTER TABLE release.p OWNER TO heir")
     heir = sql_server.create_role("heir_two", url=sql_url, options="IN ROLE heir")
@@ -153,7 +153,7 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
 def test_a_runner_forges_no_publisher(
     run_sql: Run, sql_role: Role, published: tuple[str, set[str]]
 ) -> None:
-    """Entries say who published by the catalog alone, and figures go with their own entry."""
+    """Only the catalog determines the publisher, and figures belong to their own entry."""
     spy = sql_role("spy")
     run_sql("CREATE TABLE release.own AS SELECT 1 AS a", url=spy)
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
@@ -196,7 +196,7 @@ def test_a_view_of_another_role_is_not_read(run_sql: Run, sql_url: str) -> None:
         dbanon.show(engine, "release.p", internal=True)
 
 
-def test_a_restored_ledger_answers_nobody_but_superusers_until_it_is_attached(
+def test_only_superusers_can_use_a_restored_ledger_until_it_is_attached(
     run_sql: Run, published: tuple[str, set[str]]
 ) -> None:
     publisher, _ = published

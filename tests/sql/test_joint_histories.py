@@ -1,4 +1,4 @@
-"""Joint histories inside PostgreSQL: counted by the ledger's owner; nobody else reads persons."""
+"""Joint histories inside PostgreSQL: only the ledger's owner reads persons."""
 
 from __future__ import annotations
 
@@ -40,48 +40,48 @@ PERSONS = [b"\\0" * 12 * 5]
 
 
 def plainly(run_sql: Run, *outputs: str) -> tuple[int, int, int]:
-    """Persons, those below k, and those alone, by a dictionary."""
+    """Persons, persons in groups below k, and unique persons, counted with a dictionary."""
     histories: dict[int, list[Any]] = {}
     for at, output in enumerate(outputs):
-        for who, *shown in run_sql(f"SELECT who, a, b FROM release.{output}"):
-            histories.setdefault(who, [None] * len(outputs))[at] = tuple(shown)
+        for who, *labels in run_sql(f"SELECT who, a, b FROM release.{output}"):
+            histories.setdefault(who, [None] * len(outputs))[at] = tuple(labels)
     sizes = Counter(map(tuple, histories.values()))
-    own = [sizes[tuple(history)] for history in histories.values()]
-    return len(own), sum(size < 5 for size in own), own.count(1)
+    class_sizes = [sizes[tuple(history)] for history in histories.values()]
+    return len(class_sizes), sum(size < 5 for size in class_sizes), class_sizes.count(1)
 
 
-def test_a_warning_says_what_is_exposed(run_sql: Run, connect: Connect, sql_url: str) -> None:
-    said: list[tuple[str | None, str]] = []
+def test_a_warning_names_the_exposure(run_sql: Run, connect: Connect, sql_url: str) -> None:
+    notices: list[tuple[str | None, str]] = []
     session = connect(sql_url)
-    session.add_notice_handler(lambda d: said.append((d.severity, str(d.message_primary))))
+    session.add_notice_handler(lambda d: notices.append((d.severity, str(d.message_primary))))
     session.execute(PEOPLE.encode())
     session.execute(CALL.format("one").encode())
-    assert not [text for _, text in said if "joint history" in text]
+    assert not [text for _, text in notices if "joint history" in text]
     session.execute(b"DELETE FROM app.people WHERE id % 7 = 1")
     session.execute(b"UPDATE app.people SET a = a + id % 3 WHERE id > 20")
     session.execute(CALL.format("two").encode())
     session.commit()
-    persons, below, alone = plainly(run_sql, "one", "two")
+    persons, below, unique = plainly(run_sql, "one", "two")
     assert persons == 60
     assert below > 20
-    [(severity, text)] = [one for one in said if "joint history" in one[1]]
+    [(severity, text)] = [notice for notice in notices if "joint history" in notice[1]]
     assert severity == "WARNING"
     assert f"{below} of 60 persons ({below / 60:.1%}) have a joint history over 2 releases" in text
-    assert f"share, and {alone} have one of their own" in text
+    assert f"share, and {unique} have one of their own" in text
     [(recorded,)] = run_sql(
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
     )
-    assert (recorded["persons"], recorded["below"], recorded["alone"]) == (persons, below, alone)
-    # Readers of the summary see the share, and no count of who came and left.
-    [(shown,)] = run_sql("SELECT arguments -> 'joint_histories' FROM release.two_summary")
-    assert shown == {"earlier": 1, "releases": 2, "k": 5, "share": round(below / 60, 2)}
+    assert (recorded["persons"], recorded["below"], recorded["alone"]) == (persons, below, unique)
+    # Readers of the summary see the share, but no count of arrivals and departures.
+    [(published,)] = run_sql("SELECT arguments -> 'joint_histories' FROM release.two_summary")
+    assert published == {"earlier": 1, "releases": 2, "k": 5, "share": round(below / 60, 2)}
     measured = dbanon.measure_releases(sql_url, ["release.one", "release.two"])
     last = measured.known[-1]
-    assert (last.persons, last.below, last.alone) == (persons, below, alone)
-    assert [one.below for one in measured.known] == [0, below]
+    assert (last.persons, last.below, last.alone) == (persons, below, unique)
+    assert [risk.below for risk in measured.known] == [0, below]
 
 
-def test_nobody_reads_persons(
+def test_no_reader_sees_persons(
     roles: dict[str, str], run_sql: Run, connect: Connect, sql_url: str
 ) -> None:
     run_sql(PEOPLE)
@@ -98,9 +98,9 @@ def test_nobody_reads_persons(
         entity="id",
         releases="independent",
     )
-    # A runner's releases count persons, by every door, and the runner cannot read a row of them.
+    # A runner's releases count persons through every interface, but the runner reads none of them.
     assert report.arguments["joint_histories"]["releases"] == 3
-    # Counted by the function, and by an administrator, who reads the record.
+    # The function counts, as does an administrator who reads the record.
     pair = ["release.one", "release.three"]
     measured = dbanon.measure_releases(roles["anna"], pair)
     assert measured == dbanon.measure_releases(sql_url, pair)
@@ -110,10 +110,10 @@ def test_nobody_reads_persons(
             connect(reader).execute("SELECT persons FROM dbanon.release_person")
 
 
-def test_persons_that_a_caller_brings_ask_nothing_of_others(
+def test_persons_passed_by_a_caller_reveal_nothing(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """Whoever may not read a source learns nothing of its persons, and records none."""
+    """A role that may not read a source learns nothing of its persons and records none."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
@@ -126,7 +126,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     mallory.execute("CREATE TABLE app.own (id integer, a integer)")
     mine = str(uuid.uuid4())
     mark(mallory, "release.mine", mine)
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "release_id": mine,
         "relation_oid": oid(mallory, "release.mine"),
         "k": 5,
@@ -134,24 +134,24 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     }
 
     def refused(
-        given: dict[str, Any], persons: Sequence[bytes | None] | None, *states: str
+        arguments: dict[str, Any], persons: Sequence[bytes | None] | None, *states: str
     ) -> None:
         with pytest.raises(psycopg.Error) as failure, mallory.transaction():
-            mallory.execute(COUNT, (json.dumps(given), persons))
+            mallory.execute(COUNT, (json.dumps(arguments), persons))
         assert failure.value.sqlstate in (states or ("42501",)), failure.value
 
-    # Neither with the source of the release, which mallory may not read, nor with another one.
+    # Neither with the release's source, which mallory may not read, nor with another one.
     for source in (oid(anna, "app.people"), oid(mallory, "app.own"), None):
-        refused(asked | {"source_oid": source}, PERSONS)
+        refused(request | {"source_oid": source}, PERSONS)
     theirs = oid(anna, "release.one")
-    own = {"source_oid": oid(mallory, "app.own")}
-    refused(asked | own | {"relation_oid": theirs}, PERSONS)
-    refused(asked | own | {"releases": [first, first]}, PERSONS, "22023")
+    own_source = {"source_oid": oid(mallory, "app.own")}
+    refused(request | own_source | {"relation_oid": theirs}, PERSONS)
+    refused(request | own_source | {"releases": [first, first]}, PERSONS, "22023")
     refused({"k": 5, "releases": [first]}, PERSONS, "22023")
     for broken in ([b"x"], [b"x" * 12, None], [b""], [b"x" * 1932]):
-        refused(asked | own, broken, "22023")
-    # An entry that names the source, which its publisher cannot read, is not one of the source:
-    # it takes no persons, and stops nobody.
+        refused(request | own_source, broken, "22023")
+    # An entry naming a source that its publisher cannot read does not belong to the source: it adds
+    # no persons and blocks no release.
     name: dict[str, Any] = {
         "source": "app.people",
         "person_salt": "0" * 64,
@@ -159,7 +159,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
         "source_oid": oid(anna, "app.people"),
         "request": {"source": {"oid": oid(anna, "app.people")}},
     }
-    mallory.execute(RECORD, entry(mine, asked["relation_oid"], **name))
+    mallory.execute(RECORD, entry(mine, request["relation_oid"], **name))
     for release in (mine, first, str(uuid.uuid4())):
         with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
             mallory.execute("SELECT dbanon._record_persons(%s, %s)", (release, PERSONS))
@@ -169,16 +169,16 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     ) == [(None, None)]
     anna.execute(CALL.format("two").encode())
     anna.commit()
-    [(said,)] = run_sql(
+    [(recorded,)] = run_sql(
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
     )
-    assert (said["earlier"], said["releases"], "not_measured" in said) == (1, 2, False)
+    assert (recorded["earlier"], recorded["releases"], "not_measured" in recorded) == (1, 2, False)
 
 
-def test_whoever_reads_the_source_can_forge_and_stop_nothing(
+def test_readers_of_the_source_can_forge_and_block_nothing(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """A record of any bytes under any salt: later releases are counted, or say what is missing."""
+    """A record with arbitrary bytes: later releases are counted, or report missing ones."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna, mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
@@ -189,12 +189,12 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
         name = f"release.m{mine[:8]}"
         mallory.execute(MAKE.format(name).encode())
         mark(mallory, name, mine)
-        given: dict[str, Any] = {
+        provenance: dict[str, Any] = {
             "person_salt": salt,
             "source_oid": oid(mallory, "app.people"),
             "source": "app.people",
         } | ENTITY
-        mallory.execute(RECORD, entry(mine, oid(mallory, name), **given))
+        mallory.execute(RECORD, entry(mine, oid(mallory, name), **provenance))
         if salt != "no salt":
             mallory.execute(
                 "SELECT dbanon._record_persons(%s, %s)", (mine, [b"\xff" * 24, b"\0" * 36])
@@ -202,16 +202,16 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
             with pytest.raises(psycopg.Error), mallory.transaction():
                 mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
         mallory.commit()
-    # After its transaction nobody adds persons to an entry.
+    # After its transaction no role can add persons to an entry.
     with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
         mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
     connect(roles["anna"]).execute(CALL.format("one").encode())
-    [(said,)] = run_sql(
+    [(recorded,)] = run_sql(
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'one'"
     )
-    assert said["earlier"] == 2
-    assert (said["releases"], said["persons"]) == (2, 62)
-    assert f"release.m{mine[:8]}, made before" in said["not_measured"]
+    assert recorded["earlier"] == 2
+    assert (recorded["releases"], recorded["persons"]) == (2, 62)
+    assert f"release.m{mine[:8]}, made before" in recorded["not_measured"]
 
 
 def test_a_dropped_table_of_another_owner_is_another_source(
@@ -225,17 +225,17 @@ def test_a_dropped_table_of_another_owner_is_another_source(
     mallory.execute("DROP TABLE app.people")
     anna.execute(PEOPLE.encode())
     anna.execute(plain.format("one").encode())
-    # Made anew by its owner it is the same source, and so it is under another name.
+    # It is the same source if its owner recreates it, even under another name.
     for table, output, change in (
         ("people", "two", f"DROP TABLE app.people; {PEOPLE}"),
         ("others", "three", "ALTER TABLE app.people RENAME TO others"),
     ):
         anna.execute(change.encode())
-        with pytest.raises(psycopg.Error) as found:
+        with pytest.raises(psycopg.Error) as failure:
             anna.execute(plain.replace("people", table).format(output).encode())
-        assert found.value.sqlstate == "ZK011"
-        assert "release.one" in str(found.value.diag.message_detail)
-        assert "release.mine" not in str(found.value.diag.message_detail)
+        assert failure.value.sqlstate == "ZK011"
+        assert "release.one" in str(failure.value.diag.message_detail)
+        assert "release.mine" not in str(failure.value.diag.message_detail)
         anna.execute(CALL.replace("people", table).format(output).encode())
     outputs = run_sql(
         "SELECT output_name, arguments -> 'joint_histories' ->> 'releases' FROM dbanon.release"
@@ -246,7 +246,7 @@ def test_a_dropped_table_of_another_owner_is_another_source(
 
 @pytest.mark.parametrize("is_repaired", [True, False])
 def test_after_a_dump_was_restored_the_name_counts(run_sql: Run, is_repaired: bool) -> None:
-    """Oids of the database before mean nothing; its releases stay earlier ones."""
+    """The former database's oids are meaningless; its releases still count as earlier ones."""
     run_sql(PEOPLE)
     run_sql(CALL.format("one"))
     run_sql(
@@ -255,20 +255,20 @@ def test_after_a_dump_was_restored_the_name_counts(run_sql: Run, is_repaired: bo
     )
     if is_repaired:
         assert run_sql("SELECT action FROM dbanon.repair()") == [("attached",)]
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         run_sql(CALL.replace(', options => \'{{"releases": "independent"}}\'', "").format("two"))
-    assert found.value.sqlstate == "ZK011"
+    assert failure.value.sqlstate == "ZK011"
     run_sql(CALL.format("two"))
-    [(said,)] = run_sql(
+    [(recorded,)] = run_sql(
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
     )
-    assert said["earlier"] == 1
-    assert said["not_measured"].startswith("release.one, made before")
+    assert recorded["earlier"] == 1
+    assert recorded["not_measured"].startswith("release.one, made before")
     run_sql(CALL.format("three"))
-    [(said,)] = run_sql(
+    [(recorded,)] = run_sql(
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'three'"
     )
-    assert (said["earlier"], said["releases"]) == (2, 2)
+    assert (recorded["earlier"], recorded["releases"]) == (2, 2)
 
 
 def test_an_installation_takes_rights_on_the_record_back(
@@ -285,7 +285,7 @@ def test_an_installation_takes_rights_on_the_record_back(
 
 
 def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> None:
-    """Counted in SQL by the function, and by arrays from the same record."""
+    """Counted in SQL by the function, and with arrays from the same record."""
     run_sql(PEOPLE)
     for output in ("one", "two", "three"):
         run_sql(CALL.format(output))
@@ -293,15 +293,18 @@ def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> No
         run_sql("DELETE FROM app.people WHERE id % 9 = (SELECT count(*) FROM dbanon.release)")
     rows = run_sql("SELECT release_id::text, persons FROM dbanon.release_person ORDER BY part")
     ids = [
-        one for (one,) in run_sql("SELECT release_id::text FROM dbanon.release ORDER BY created_at")
+        release_id
+        for (release_id,) in run_sql(
+            "SELECT release_id::text FROM dbanon.release ORDER BY created_at"
+        )
     ]
     records = [
-        np.frombuffer(b"".join(bytes(part) for id_, part in rows if id_ == one), PERSON)
-        for one in ids
+        np.frombuffer(b"".join(bytes(part) for id_, part in rows if id_ == release_id), PERSON)
+        for release_id in ids
     ]
     counted = joint_counts(records, 5)
     measured = dbanon.measure_releases(sql_url, ["release.three"], k=5)
-    assert [(one.persons, one.below, one.alone) for one in measured.known] == counted
+    assert [(risk.persons, risk.below, risk.alone) for risk in measured.known] == counted
     assert counted[-1] == plainly(run_sql, "one", "two", "three")
     other = dbanon.measure_releases(sql_url, [f"release.{n}" for n in ("three", "one", "two")])
     assert other.known[-1] == measured.known[-1]
@@ -310,7 +313,9 @@ def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> No
 def test_a_release_that_does_not_know_its_relation_counts_by_name(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
-    """As one by a cluster. It counts if its publisher may read the table, and is not measured."""
+    """As recorded for a cluster. It counts if its publisher may read the table; it is not
+    measured.
+    """
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO anna, mallory")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
@@ -320,8 +325,8 @@ def test_a_release_that_does_not_know_its_relation_counts_by_name(
     mark(mallory, "release.mine", mine)
     mallory.execute(RECORD, entry(mine, oid(mallory, "release.mine"), **ENTITY))
     mallory.commit()
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         connect(roles["anna"]).execute(plain.format("one").encode())
-    assert found.value.sqlstate == "ZK011"
+    assert failure.value.sqlstate == "ZK011"
     run_sql("REVOKE SELECT ON app.people FROM mallory")
     connect(roles["anna"]).execute(plain.format("one").encode())

@@ -1,4 +1,4 @@
-"""Kept columns that tell too much, in SQL calls: a NOTICE, the summary, and strict."""
+"""Kept columns that reveal too much, in SQL calls: a NOTICE, the summary, and strict."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# "gen" is what the defect was found with; each value of "i" stands for several rows, too.
+# "gen" shows the original defect; each value of "i" covers several rows.
 PEOPLE = (
     "CREATE TABLE app.people (i int, z int, gen int GENERATED ALWAYS AS (i * 2) STORED,"
     " own text, part int, gap int)",
     "INSERT INTO app.people (i, z, own, part, gap) SELECT 18 + g * 7919 % 50, g * 104729 % 97,"
     " 'secret ' || g, g % 4, NULLIF(g % 3, 0) FROM generate_series(1, 500) AS g",
 )
-KEPT = "keep => '{gen,own,part,gap}'"
+KEEP = "keep => '{gen,own,part,gap}'"
 CALL = "SELECT * FROM dbanon.mdav('app.people', 'release.{}', '{{i,z}}', 5, {})"
 
 
@@ -33,10 +33,10 @@ def test_notices_summary_and_the_same_by_both_ways(
 ) -> None:
     for statement in PEOPLE:
         run_sql(statement)
-    said: list[tuple[str | None, str | None]] = []
+    messages: list[tuple[str | None, str | None]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
-    connection.execute(CALL.format("p", KEPT))  # type: ignore[call-overload]
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
+    connection.execute(CALL.format("p", KEEP))  # type: ignore[call-overload]
     connection.commit()
     with pytest.warns(KeptColumnTells):
         report = dbanon.anonymize(
@@ -52,8 +52,8 @@ def test_notices_summary_and_the_same_by_both_ways(
         "own": None,
     }
     notices = [f"dbanon: column {column.describe(5)}" for column in report.disclosive_columns]
-    assert said == [("NOTICE", text) for text in notices]
-    assert "secret" not in str(said)
+    assert messages == [("NOTICE", text) for text in notices]
+    assert "secret" not in str(messages)
     expected = [vars(column) for column in report.disclosive_columns]
     recorded = run_sql("SELECT arguments->'disclosive_columns' FROM dbanon.release")
     assert recorded == [(expected,)] * 2
@@ -85,23 +85,23 @@ def test_identifiers_are_a_warning(
         " g % 12 || '@example.org' AS contact, gen_random_uuid() AS token, g % 4 AS part"
         " FROM generate_series(1, 300) AS g"
     )
-    said: list[tuple[str | None, str | None]] = []
+    messages: list[tuple[str | None, str | None]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
-    kept = "keep => '{full_name,contact,part}', sensitive => '{token}'"
-    call = CALL.replace("{{i,z}}", "{{i}}").format("p", kept)
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
+    roles = "keep => '{full_name,contact,part}', sensitive => '{token}'"
+    call = CALL.replace("{{i,z}}", "{{i}}").format("p", roles)
     connection.execute(call)  # type: ignore[call-overload]
     connection.commit()
-    found = [
+    suspects = [
         KeptIdentifier("token", "type"),
         KeptIdentifier("full_name", "name"),
         KeptIdentifier("contact", "form"),
     ]
-    warned = [text for severity, text in said if severity == "WARNING"]
-    assert warned == [f"dbanon: column {one.describe(5)}" for one in found]
+    warned = [text for severity, text in messages if severity == "WARNING"]
+    assert warned == [f"dbanon: column {suspect.describe(5)}" for suspect in suspects]
     assert "@" not in str(warned)
     recorded = run_sql("SELECT arguments->'kept_identifiers' FROM dbanon.release")
-    assert recorded == [([vars(one) for one in found],)]
+    assert recorded == [([vars(suspect) for suspect in suspects],)]
     strict = "keep => '{full_name}', options => '{\"strict\": true}'"
     with pytest.raises(psycopg.Error, match="looks like an identifier") as caught:
         run_sql(CALL.replace("{{i,z}}", "{{i}}").format("q", strict))
@@ -115,18 +115,18 @@ def test_spellings_of_one_person(
         "CREATE TABLE app.people AS SELECT g / 4 AS i, CASE g % 4 WHEN 0 THEN 'P' WHEN 1 THEN ' p'"
         " WHEN 2 THEN chr(9) || 'P' ELSE 'p' END || g / 4 AS patient FROM generate_series(0, 199) g"
     )
-    said: list[tuple[str | None, str | None]] = []
+    messages: list[tuple[str | None, str | None]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
     call = CALL.replace("{{i,z}}", "{{i}}")
     plain = call.format("p", "entity => 'patient'")
     connection.execute(plain)  # type: ignore[call-overload]
     connection.commit()
-    found = PersonSpellings("patient", 0.75)
-    assert ("NOTICE", f"dbanon: column {found.describe(5)}") in said
+    spellings = PersonSpellings("patient", 0.75)
+    assert ("NOTICE", f"dbanon: column {spellings.describe(5)}") in messages
     options = '{"entity_normalize": "casefold", "strict": true, "releases": "independent"}'
-    alike = f"entity => 'patient', options => '{options}'"
-    run_sql(call.format("q", alike))
+    other_call = f"entity => 'patient', options => '{options}'"
+    run_sql(call.format("q", other_call))
     persons = run_sql("SELECT arguments->'persons' FROM dbanon.release ORDER BY created_at")
     assert persons == [(200,), (50,)]
 
@@ -140,12 +140,12 @@ def test_rows_that_are_withheld_do_not_count(run_sql: Run) -> None:
     assert run_sql("SELECT rows_out, arguments->'disclosive_columns' FROM dbanon.release") == [
         (500, [{"name": "gen", "determines": "i", "share": 1.0}])
     ]
-    # Twice in one transaction: what was staged for it is gone.
+    # Twice in one transaction: staging tables must be gone.
     run_sql(CALL.format("q", "keep => '{gen}', nulls => 'suppress', max_suppression => 1"))
 
 
 def test_no_code_of_another_role_runs(run_sql: Run) -> None:
-    """A kept column's type may have a cast to text that is anybody's: it is not used."""
+    """A kept column's cast to text may belong to anybody: it is not used."""
     run_sql("CREATE TYPE app.pair AS (a int, b int)")
     run_sql(
         "CREATE FUNCTION app.evil(app.pair) RETURNS text LANGUAGE plpgsql IMMUTABLE AS"
@@ -165,7 +165,7 @@ def test_no_code_of_another_role_runs(run_sql: Run) -> None:
 def test_they_never_leave_by_a_call(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """A client's ``kept_columns`` is no option here, nor is it passed over."""
+    """The client's ``kept_columns`` is not an option here, and not ignored either."""
     for statement in PEOPLE:
         run_sql(statement)
     with pytest.raises(psycopg.Error) as caught:

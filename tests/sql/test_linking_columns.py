@@ -1,4 +1,4 @@
-"""Kept columns that undo classes, through the SQL functions: a WARNING with a share, or refused."""
+"""Kept columns that undo classes, in SQL: a WARNING with a share, or refused."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SELECT trunc(sum(n) FILTER (WHERE n < 5) / 600, 2) FROM
 
 
 @pytest.fixture
-def said(run_sql: Run, connect: Connect) -> Callable[[str], list[str]]:
-    """The warnings that a call with this kept column gives."""
+def warnings_for(run_sql: Run, connect: Connect) -> Callable[[str], list[str]]:
+    """Return the warnings of a call with this kept column."""
     kinds = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
     run_sql(f"CREATE TABLE app.people ({kinds})")
     columns = [list(values) for _, values in COLUMNS.values()]
@@ -41,8 +41,10 @@ def said(run_sql: Run, connect: Connect) -> Callable[[str], list[str]]:
     return call
 
 
-def test_another_coding_is_a_warning(run_sql: Run, said: Callable[[str], list[str]]) -> None:
-    [warning] = [text for text in said("age_code") if "another coding" in text]
+def test_another_coding_is_a_warning(
+    run_sql: Run, warnings_for: Callable[[str], list[str]]
+) -> None:
+    [warning] = [text for text in warnings_for("age_code") if "another coding" in text]
     [(share,)] = run_sql(COUNTED)
     assert 'column "age_code" is another coding of "age"' in warning
     assert f"about {share:.0%} of the rows" in warning
@@ -51,12 +53,12 @@ def test_another_coding_is_a_warning(run_sql: Run, said: Callable[[str], list[st
     assert recorded == [{"name": "age_code", "codes": "age", "share": float(share)}]
 
 
-def test_households_are_a_warning(said: Callable[[str], list[str]]) -> None:
-    assert any('column "household" groups rows' in text for text in said("household"))
+def test_households_are_a_warning(warnings_for: Callable[[str], list[str]]) -> None:
+    assert any('column "household" groups rows' in text for text in warnings_for("household"))
 
 
-def test_others_are_none(said: Callable[[str], list[str]]) -> None:
-    assert not [text for text in said("visits") if text.startswith("dbanon: column")]
+def test_others_are_none(warnings_for: Callable[[str], list[str]]) -> None:
+    assert not [text for text in warnings_for("visits") if text.startswith("dbanon: column")]
 
 
 @pytest.mark.usefixtures("said")

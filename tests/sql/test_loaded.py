@@ -1,4 +1,4 @@
-"""Backends of these tests begin with dbanon loaded; those of tests of how it is loaded do not."""
+"""Most test backends start with dbanon preloaded; tests of how it is loaded do not."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ return str(eval(what))
 $$"""
 
 
-def asked(run_sql: Run, what: str) -> str:
-    """What the Python of a backend has that has called nothing yet."""
-    [(found,)] = run_sql("SELECT app.python(%s)", what)
-    return str(found)
+def evaluate(run_sql: Run, expression: str) -> str:
+    """Evaluate a Python expression in a new backend."""
+    [(value,)] = run_sql("SELECT app.python(%s)", expression)
+    return str(value)
 
 
 def test_a_backend_begins_with_dbanon_loaded(run_sql: Run) -> None:
     run_sql(_PYTHON)
     # Without a compiler backends load it themselves, and tests take longer.
     has_compiler = shutil.which("cc") is not None
-    assert asked(run_sql, "'dbanon.doors.plpython' in sys.modules") == str(has_compiler)
-    # Functions find it by the paths that they were installed with.
-    assert asked(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") == "[]"
+    assert evaluate(run_sql, "'dbanon.doors.plpython' in sys.modules") == str(has_compiler)
+    # Functions find it on the paths of their installation.
+    assert evaluate(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") == "[]"
     run_sql("SELECT dbanon.check()")
-    assert asked(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") != "[]"
+    assert evaluate(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") != "[]"
 
 
 @pytest.mark.own_python
 def test_a_backend_loads_it_itself(run_sql: Run) -> None:
     run_sql(_PYTHON)
-    assert asked(run_sql, "'numpy' in sys.modules") == "False"
+    assert evaluate(run_sql, "'numpy' in sys.modules") == "False"
     run_sql("SELECT dbanon.check()")
-    assert asked(run_sql, "'dbanon.doors.plpython' in sys.modules") == "True"
+    assert evaluate(run_sql, "'dbanon.doors.plpython' in sys.modules") == "True"

@@ -1,4 +1,4 @@
-"""A lock is waited for no longer than the caller's lock_timeout says."""
+"""A call waits for locks at most as long as the caller's lock_timeout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.one_database
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
-# Where the lock were waited for as dbanon does by itself, the statement would be cancelled.
+# If dbanon waited with its own limit, the statement would be cancelled.
 IMPATIENT = ("SET lock_timeout = '200ms'", "SET statement_timeout = '15s'")
 RELEASE = "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 3, if_exists => 'replace')"
 CALLS = {
@@ -66,14 +66,14 @@ def test_the_setting_is_as_it_was(connect: Connect, setting: str, call: str) -> 
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("relation", ["app.people", "release.p"])
-def test_a_client_waits_as_long_as_its_connection_says(
+def test_a_client_waits_as_long_as_its_connection_allows(
     connect: Connect, sql_url: str, relation: str
 ) -> None:
     url = f"{sql_url}{'&' if '?' in sql_url else '?'}"
     url += "options=-c%20lock_timeout%3D200ms%20-c%20statement_timeout%3D15s"
     holder = connect()
     with holder.transaction():
-        # Whoever reads the output lets nobody replace it.
+        # A reader of the output blocks its replacement.
         mode = "ACCESS SHARE" if relation == "release.p" else "ACCESS EXCLUSIVE"
         holder.execute(f"LOCK TABLE {relation} IN {mode} MODE".encode())
         with pytest.raises(DatabaseBusy) as caught:

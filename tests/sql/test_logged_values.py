@@ -1,8 +1,8 @@
-"""What an administrator's logging shows of a call: names and counts, no value that is read or made.
+"""An administrator's logs show names and counts of a call, but no value read or computed.
 
-All that logs statements, plans and parameters is on, and the server's log is searched for values of
-quasi-identifiers, hierarchies, orders and sensitive columns: as text, and as the bytes that
-``debug_print_plan`` prints of a constant.
+All logging of statements, plans and parameters is on. The server's log is searched for values of
+quasi-identifiers, hierarchies, orders and sensitive columns, as text and as the bytes that
+``debug_print_plan`` prints for a constant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Role = Callable[..., str]
 
 NUMBERS = [7317300 + 1000 * i for i in range(8)]
 TREE = '{"place": {"table": "ref.places"}, "grade": {"name": "grades"}}'
-# The text of the caller's own statement is logged: these name columns and tables only.
+# The caller's own statement is logged; these name only columns and tables.
 CALLS = {
     "numbers": "SELECT dbanon.mdav('app.people', 'release.p', '{a,b,f}', 5,"
     " sensitive => '{illness}')",
@@ -73,17 +73,17 @@ def _load(run_sql: Run) -> None:
 
 
 def _traces(log: str) -> list[str]:
-    wanted = ["qzmark", "73173", "73183", "900719925474", printed_bytes(b"qzmark")]
+    traces = ["qzmark", "73173", "73183", "900719925474", printed_bytes(b"qzmark")]
     for number in NUMBERS:
-        wanted += [str(number), printed_bytes(struct.pack("<i", number))]
-        wanted.append(printed_bytes(struct.pack("<d", number + 0.5)))
-        wanted.append(printed_bytes(str(number).encode()))
+        traces += [str(number), printed_bytes(struct.pack("<i", number))]
+        traces.append(printed_bytes(struct.pack("<d", number + 0.5)))
+        traces.append(printed_bytes(str(number).encode()))
     log = unwrap(log)
     return [
-        log[max(found.start() - 200, 0) : found.end() + 60]
-        for trace in wanted
+        log[max(match.start() - 200, 0) : match.end() + 60]
+        for trace in traces
         if trace in log
-        for found in re.finditer(re.escape(trace), log)
+        for match in re.finditer(re.escape(trace), log)
     ]
 
 
@@ -99,11 +99,11 @@ def test_no_logging_shows_a_value(
         before = sql_server.log_size()
         connection.execute(CALLS[name].encode())
     log = sql_server.log_text(before)
-    # The logging is really on: the nested statements are there.
+    # Logging is really on: the nested statements are there.
     assert log.count("Query Text: ") > 5
     assert "plan:" in log
-    found = _traces(log)
-    assert not found, f"{len(found)} traces, the first: {found[0]}"
+    traces = _traces(log)
+    assert not traces, f"{len(traces)} traces, the first: {traces[0]}"
 
 
 @pytest.mark.parametrize(
@@ -129,26 +129,28 @@ def test_nor_does_a_failure(run_sql: Run, connect: Connect, sql_server: Server, 
     assert not _traces(sql_server.log_text(before))
 
 
-def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+def test_a_value_is_not_passed_to_other_calls(
+    run_sql: Run, connect: Connect, sql_role: Role
+) -> None:
     _load(run_sql)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people TO anna")
     anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
-    # After the call, and after one that failed, there is nothing; before the first one neither.
+    # Nothing before the first call, after a call, or after one that failed.
     with pytest.raises(psycopg.Error):
         anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
     for session in (anna, connect()):
-        found = session.execute(b"SELECT dbanon._given(g) FROM generate_series(-1, 9) AS g")
-        assert set(found) == {(None,)}
+        values = session.execute(b"SELECT dbanon._given(g) FROM generate_series(-1, 9) AS g")
+        assert set(values) == {(None,)}
     outsider = connect(sql_role("outsider", runner=False))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         outsider.execute(b"SELECT dbanon._given(0)")
 
 
-def test_a_client_that_uses_what_is_installed(
+def test_a_client_with_installed_functions(
     run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, sql_role: Role
 ) -> None:
-    """Its options are in no statement, and so the ledger's entry is nowhere in the log."""
+    """Options are never part of a statement, so the ledger entry is not logged either."""
     _load(run_sql)
     sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")
@@ -179,5 +181,5 @@ def test_a_client_that_uses_what_is_installed(
     log = sql_server.log_text(before)
     assert "_record_release" in log
     assert "Query Text: " in log
-    found = _traces(log)
-    assert not found, f"{len(found)} traces, the first: {found[0]}"
+    traces = _traces(log)
+    assert not traces, f"{len(traces)} traces, the first: {traces[0]}"

@@ -1,4 +1,4 @@
-"""A transaction that has read an output holds up its replacement, but not new readers."""
+"""A transaction that has read an output delays its replacement, but not new readers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def replace(sql_url: str, connect: Connect, run_sql: Run, door: str, kind: str) -> Replace:
-    """Makes the output, or takes its place."""
+    """Create the output, or replace it."""
     run_sql("CREATE TABLE app.people AS SELECT g AS id, g AS a FROM generate_series(1, 60) AS g")
 
     def by_client(k: int) -> None:
@@ -60,7 +60,7 @@ def replace(sql_url: str, connect: Connect, run_sql: Run, door: str, kind: str) 
 
 
 def waits(run_sql: Run) -> bool:
-    """Whether somebody asks for the output and does not get it, or pauses between two tries."""
+    """Whether a session waits for the output, or pauses between two tries."""
     [(count,)] = run_sql(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND pid <> pg_backend_pid() AND (wait_event_type = 'Lock' OR wait_event = 'PgSleep')"
@@ -93,12 +93,12 @@ def test_new_readers_get_through(
     thread.start()
     wait_until(lambda: waits(run_sql) or bool(failed))
     relations = [b"release.p", *([b"release.p_summary"] if door == "sql" else [])]
-    # Until the longest pauses are reached, and some more.
+    # Until the longest pause is reached, plus some more.
     until = time.monotonic() + 2
     while time.monotonic() < until:
         for relation in relations:
             with connect() as new:
-                # Without retries it would wait as long as the first reader stays: for minutes.
+                # Without retries it would wait as long as the first reader stays, for minutes.
                 new.execute(b"SET statement_timeout = '15s'")
                 new.execute(b"SELECT count(*) FROM " + relation)
         time.sleep(0.05)
@@ -106,15 +106,15 @@ def test_new_readers_get_through(
     reader.execute(b"COMMIT")
     thread.join()
     assert not failed
-    found = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.p GROUP BY a) AS c")
-    assert found == [(5,)]
+    smallest = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.p GROUP BY a) AS c")
+    assert smallest == [(5,)]
 
 
 @pytest.mark.parametrize("door", ["sql"], indirect=True)
-def test_a_reader_of_the_summary_holds_up_both_or_none(
+def test_a_reader_of_the_summary_delays_both_or_neither(
     connect: Connect, run_sql: Run, replace: Replace
 ) -> None:
-    """The client writes no summary. One with an index is made anew."""
+    """The client writes no summary. A summary with an index is recreated."""
     run_sql("CREATE INDEX ON release.p_summary (rows)")
     reader = connect()
     reader.execute(b"BEGIN")
@@ -125,7 +125,7 @@ def test_a_reader_of_the_summary_holds_up_both_or_none(
     for _ in range(20):
         with connect() as new:
             new.execute(b"SET statement_timeout = '30s'")
-            # The output is not held while its summary is waited for.
+            # The output is not locked while waiting for the summary.
             new.execute(b"SELECT count(*) FROM release.p")
             new.execute(b"SELECT count(*) FROM release.p_summary")
         time.sleep(0.05)
@@ -135,7 +135,7 @@ def test_a_reader_of_the_summary_holds_up_both_or_none(
 
 
 @pytest.mark.parametrize("door", ["sql"], indirect=True)
-def test_a_reader_of_the_summary_holds_up_no_release(
+def test_a_reader_of_the_summary_delays_no_release(
     connect: Connect, run_sql: Run, replace: Replace
 ) -> None:
     reader = connect()
@@ -147,10 +147,10 @@ def test_a_reader_of_the_summary_holds_up_no_release(
 
 
 @pytest.mark.parametrize("door", ["client"], indirect=True)
-def test_a_reader_that_stays_is_told_of(
+def test_a_reader_that_stays_is_reported(
     connect: Connect, run_sql: Run, replace: Replace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time limit cannot be changed inside the server; it is the same code."""
+    """The time limit cannot be changed inside the server; the code is the same."""
     monkeypatch.setattr(postgresql_locks.run_patiently, "__defaults__", (0.5,))
     reader = connect()
     reader.execute(b"BEGIN")
@@ -165,8 +165,8 @@ def test_a_reader_that_stays_is_told_of(
 
 
 @pytest.mark.parametrize(("door", "kind"), [("sql", "view")], indirect=True)
-def test_gc_passes_over_what_is_read(connect: Connect, run_sql: Run, replace: Replace) -> None:
-    """Views have old tables; one door made them as well as the other."""
+def test_gc_skips_tables_in_use(connect: Connect, run_sql: Run, replace: Replace) -> None:
+    """Views have old tables, whichever interface created them."""
     for k in (4, 5):
         replace(k)
     [(oldest,)] = run_sql("SELECT relation_name FROM dbanon.release ORDER BY created_at LIMIT 1")

@@ -1,4 +1,4 @@
-"""What docs/managed.md says of servers whose administrator is no superuser."""
+"""docs/managed.md: servers whose administrator is not a superuser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_administrator_without_superuser(
     ):
         sql_server.execute(statement, url=url)
     if sql_server.version >= 16:
-        # What whoever makes roles gets there; here another test's administrator may have made them.
+        # Rights of a role creator there; another test's administrator may have created them.
         for (role,) in sql_server.execute(
             "SELECT rolname FROM pg_roles WHERE rolname ~ '^dbanon_'"
         ):
@@ -58,6 +58,6 @@ def test_an_administrator_without_superuser(
         "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'dbanon.release'::regclass",
         url=url,
     ) == [("dbanon_ledger",)]
-    # Before the role that let it in: from PostgreSQL 16 on that one is named in the membership.
+    # Before the role that granted it: from PostgreSQL 16 on the membership names that role.
     sql_server.execute("DROP OWNED BY publisher CASCADE", url=url)
     sql_server.execute("DROP ROLE publisher")

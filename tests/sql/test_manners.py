@@ -1,4 +1,4 @@
-"""What SQL calls tell: of columns that are lost, and of a k that is measured on raw data."""
+"""Notices of SQL calls: about columns that are lost, and about a k counted on raw data."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PEOPLE = (
 )
 
 
-def test_a_lost_column_is_told_in_a_notice(
+def test_a_lost_column_is_reported_in_a_notice(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     for statement in PEOPLE:
         run_sql(statement)
-    said: list[tuple[str | None, str | None]] = []
+    messages: list[tuple[str | None, str | None]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
     connection.execute("SELECT dbanon.mondrian('app.people', 'release.p', '{age,town}', 3)")
-    [(severity, text)] = said
+    [(severity, text)] = messages
     assert severity == "NOTICE"
     assert str(text).startswith('dbanon: column "town" is lost completely')
 
@@ -35,10 +35,10 @@ def test_raw_data_is_measured_without_being_withdrawn(run_sql: Run) -> None:
         run_sql(statement)
     with pytest.raises(psycopg.Error) as refused:
         run_sql("SELECT dbanon.verify('app.people', '{age}', 2)")
-    found = refused.value.diag
-    assert found.sqlstate == "ZK001"
-    assert "made with this k" in str(found.message_hint)
-    assert "ithdraw" not in str(found.message_hint)
+    diagnostics = refused.value.diag
+    assert diagnostics.sqlstate == "ZK001"
+    assert "made with this k" in str(diagnostics.message_hint)
+    assert "ithdraw" not in str(diagnostics.message_hint)
 
 
 def test_a_schema_that_is_created_is_a_warning(
@@ -46,13 +46,13 @@ def test_a_schema_that_is_created_is_a_warning(
 ) -> None:
     run_sql("CREATE TABLE app.few AS SELECT g AS id, g % 3 AS a FROM generate_series(1, 30) AS g")
     connection = connect()
-    said: list[tuple[str | None, str | None]] = []
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    messages: list[tuple[str | None, str | None]] = []
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
     call = "SELECT dbanon.mdav('app.few', %s, '{a}', 5, options => %s::jsonb)"
     with pytest.raises(psycopg.Error, match='no schema "relaese"'):
         connection.execute(call, ("relaese.few", '{"strict": true}'))
     connection.execute(call, ("relaese.few", "{}"))
-    assert ("WARNING", 'dbanon: There was no schema "relaese": it was created.') in said
-    said.clear()
+    assert ("WARNING", 'dbanon: There was no schema "relaese": it was created.') in messages
+    messages.clear()
     connection.execute(call, ("release.few", '{"releases": "independent"}'))
-    assert not [text for severity, text in said if severity == "WARNING"]
+    assert not [text for severity, text in messages if severity == "WARNING"]

@@ -1,4 +1,4 @@
-"""Classes that are released alike keep to delta-disclosure as one, inside PostgreSQL, too."""
+"""Classes with equal labels satisfy delta-disclosure together, inside PostgreSQL, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Ages in decades: means of numbers of more than 15 digits, which only the database has exactly.
+# Ages in decades: means of numbers with more than 15 digits, exact only in the database.
 PEOPLE = (
     "CREATE TABLE app.people AS SELECT i AS id,"
     " (1::bigint << 60) + (i * i * 7919 % 40 + 20) / {width} AS age,"
@@ -25,15 +25,15 @@ DELTA = json.dumps({"delta_disclosure": {"ill": 1.0}})
 
 
 @pytest.mark.parametrize("width", [1, 5, 10])
-def test_what_is_written_keeps_to_it(run_sql: Run, width: int) -> None:
+def test_written_classes_satisfy_it(run_sql: Run, width: int) -> None:
     run_sql(PEOPLE.format(width=width))
     run_sql(
         "SELECT dbanon.mdav('app.people', 'release.p', '{age}', 3, sensitive => '{ill}',"
         " options => %s)",
         DELTA,
     )
-    found = reached("delta_disclosure", counted(run_sql, "release.p", ["age"], "ill"))
-    assert found <= 1 + 1e-9
+    value = reached("delta_disclosure", counted(run_sql, "release.p", ["age"], "ill"))
+    assert value <= 1 + 1e-9
     [(rows,)] = run_sql("SELECT count(*) FROM release.p")
     assert rows == 120
     run_sql("SELECT dbanon.verify('release.p')")

@@ -1,4 +1,4 @@
-"""Ordinal columns in SQL: the same release as through the client."""
+"""Ordinal columns in SQL: same release as through the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-MADE = (
+SET_UP = (
     "CREATE TYPE app.mood AS ENUM ('sad', 'ok', 'it''s', 'glad, or not')",
     "CREATE TABLE app.people AS SELECT g AS id, g * 37 % 53 AS age,"
     " (enum_range(NULL::app.mood))[1 + g * 17 / 3 % 4] AS mood,"
@@ -28,7 +28,7 @@ ORDERS = {"school": ["none", "school", "bachelor"]}
 
 
 @pytest.mark.parametrize(
-    ("method", "given"),
+    ("method", "options"),
     [
         ("mdav", {}),
         ("mdav", {"recoding": "medoid", "standardize": "range"}),
@@ -38,11 +38,11 @@ ORDERS = {"school": ["none", "school", "bachelor"]}
     ],
 )
 def test_the_same_by_both_ways(
-    run_sql: Run, sql_url: str, method: str, given: dict[str, Any]
+    run_sql: Run, sql_url: str, method: str, options: dict[str, Any]
 ) -> None:
-    for statement in MADE:
+    for statement in SET_UP:
         run_sql(statement)
-    given = given | {"orders": ORDERS | given.get("orders", {})}
+    options = options | {"orders": ORDERS | options.get("orders", {})}
     names = ["age", "mood", "school"]
     dbanon.anonymize(
         create_engine(sql_url, poolclass=NullPool),
@@ -53,13 +53,13 @@ def test_the_same_by_both_ways(
         k=4,
         method=method,
         nulls="category",
-        **given,
+        **options,
     )
     run_sql(
         f"SELECT dbanon.{method}('app.people', 'release.sql', %s, 4, nulls => 'category',"
         " keep => '{id}', options => %s)",
         names,
-        json.dumps(given),
+        json.dumps(options),
     )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert len(client) == 120
@@ -69,18 +69,18 @@ def test_the_same_by_both_ways(
         "SELECT count(*) FROM pg_attribute WHERE attrelid = 'release.sql'::regclass"
         " AND atttypid = 'app.mood'::regtype"
     )
-    assert types == [(2 if "intervals" in given else 0 if method == "gaa_cp" else 1,)]
+    assert types == [(2 if "intervals" in options else 0 if method == "gaa_cp" else 1,)]
     classes = run_sql(
         "SELECT class, count(*) FROM dbanon.classes('app.people', %s, %s, 4, %s) GROUP BY 1",
         method,
         names,
-        json.dumps({"orders": given["orders"], "nulls": "category"}),
+        json.dumps({"orders": options["orders"], "nulls": "category"}),
     )
     assert min(size for _, size in classes) >= 4
 
 
 @pytest.mark.parametrize(
-    ("orders", "said"),
+    ("orders", "message"),
     [
         ({"school": ["none", "school"]}, "1 of 3 values, in "),
         ({"school": "none"}, "orders must be lists of texts"),
@@ -89,10 +89,10 @@ def test_the_same_by_both_ways(
         ({"nobody": ["none"]}, "names no quasi-identifier"),
     ],
 )
-def test_refused(run_sql: Run, orders: Any, said: str) -> None:
-    for statement in MADE[:2]:
+def test_refused(run_sql: Run, orders: Any, message: str) -> None:
+    for statement in SET_UP[:2]:
         run_sql(statement)
-    with pytest.raises(psycopg.Error, match=said) as failure:
+    with pytest.raises(psycopg.Error, match=message) as failure:
         run_sql(
             "SELECT dbanon.mdav('app.people', 'release.p', '{age,school}', 4, options => %s)",
             json.dumps({"orders": orders}),

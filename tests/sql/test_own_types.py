@@ -1,4 +1,4 @@
-"""What is the caller's own, a superuser's or harmless stays as it was: types, views and indexes."""
+"""Types, views and indexes of the caller, of a superuser, or without effect still work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES = (
     "CREATE DOMAIN app.feeling AS app.mood",
     "CREATE TYPE app.pair AS (a integer, b text)",
 )
-# Casts that tell other than the label, so that they would be seen.
+# Casts that give something else than the label, to make them visible.
 CASTS = (
     "CREATE FUNCTION app.shout(m app.mood) RETURNS text LANGUAGE sql IMMUTABLE AS"
     " $$ SELECT 'CAST' $$",
@@ -55,7 +55,7 @@ def types_of(run_sql: Run, relation: str) -> dict[str, str]:
     )
 
 
-OWN = {
+COLUMN_TYPES = {
     "x": "app.sum",
     "mood": "app.mood",
     "feeling": "app.feeling",
@@ -84,7 +84,7 @@ def test_own_types_and_a_superusers_stay(
         for statement in (*TYPES, PEOPLE, *CASTS, "GRANT SELECT ON app.people TO anna"):
             run_sql(statement)
     assert anna.execute((CALL % ",pair,moods").encode()).fetchall() == [(60,)]
-    assert types_of(run_sql, "release.p") == OWN
+    assert types_of(run_sql, "release.p") == COLUMN_TYPES
     dbanon.anonymize(
         url,
         table="app.people",
@@ -94,17 +94,17 @@ def test_own_types_and_a_superusers_stay(
         keep=["feeling", "pair", "moods"],
         k=5,
     )
-    assert types_of(run_sql, "release.q") == OWN
+    assert types_of(run_sql, "release.q") == COLUMN_TYPES
     for relation in ("release.p", "release.q"):
-        # Released values are those that were there, and no cast had a say in them.
+        # Released values are the original ones; no cast affected them.
         assert run_sql(f"SELECT count(DISTINCT mood) > 1 FROM {relation}") == [(True,)]
         assert run_sql(f"SELECT DISTINCT format('%s', feeling) FROM {relation}") == [("glad",)]
 
 
-def test_a_publisher_releases_what_an_owner_has_types_for(
+def test_a_publisher_releases_the_types_of_an_owner(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """Under the types below: what the owner's checks and casts would do is left out."""
+    """As base types: the owner's checks and casts are not run."""
     owner, url = connect(sql_role("app_owner", runner=False)), sql_role("anna")
     run_sql("GRANT CREATE ON SCHEMA app TO app_owner")
     owner.execute(
@@ -125,7 +125,7 @@ def test_a_publisher_releases_what_an_owner_has_types_for(
         assert types_of(run_sql, relation) == OTHERS
         assert run_sql(f"SELECT DISTINCT feeling FROM {relation}") == [("glad",)]
         assert run_sql(f"SELECT bool_or(mood = 'CAST') FROM {relation}") == [(False,)]
-    # What has no type below it is refused by name.
+    # A type without a base type is refused by name.
     for column in ("pair", "moods"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="of role app_owner"):
             anna.execute((CALL % f",{column}").replace("release.p", "release.r").encode())
@@ -176,15 +176,15 @@ def test_an_ordinary_owners_tables_and_views_are_read(
         owner.execute(statement.encode())
     anna, admin = connect(url), connect()
     for relation in ("t", "child", "v", "w", "m"):
-        for place, session in enumerate((anna, admin)):
+        for number, session in enumerate((anna, admin)):
             session.execute(f"SELECT dbanon.k_anonymity('app.{relation}', '{{n}}')".encode())
             if relation != "child":
-                found = session.execute(
+                rows = session.execute(
                     f"SELECT rows_out FROM dbanon.mdav('app.{relation}',"
-                    f" 'release.{relation}{place}', '{{n}}', 5, options => %s)",
+                    f" 'release.{relation}{number}', '{{n}}', 5, options => %s)",
                     ('{"key": ["id"]}',),
                 ).fetchall()
-                assert found == [(60,)]
+                assert rows == [(60,)]
         if relation != "child":
             report = dbanon.anonymize(
                 url,
@@ -201,7 +201,7 @@ def test_an_ordinary_owners_tables_and_views_are_read(
 def test_a_trusted_view_of_anothers_function_is_refused(
     run_sql: Run, connect: Connect, sql_role: Role, maker: str
 ) -> None:
-    """Whoever owns the function can change it."""
+    """The function's owner can change it."""
     owner, anna = connect(sql_role("app_owner", runner=False)), connect(sql_role("anna"))
     run_sql("GRANT CREATE ON SCHEMA app TO app_owner, anna")
     owner.execute("; ".join(FUNCTIONS).encode())
@@ -218,11 +218,11 @@ def test_a_trusted_view_of_anothers_function_is_refused(
     for session in (anna, connect()):
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role app_owner"):
             session.execute(query)
-    # The owner's own code is no other's.
+    # The owner's own code is allowed.
     run_sql("GRANT SELECT ON app.mine TO app_owner")
     run_sql("GRANT dbanon_reader TO app_owner")
     if maker == "superuser":
         assert owner.execute(query).fetchall() == [(1,)]
-    # Nor is that of a superuser, once it is his.
+    # Nor is a superuser's, once he owns it.
     run_sql("ALTER FUNCTION app.const() OWNER TO CURRENT_USER")
     assert anna.execute(query).fetchall() == [(1,)]

@@ -1,4 +1,4 @@
-"""Release per attribute in SQL: as through the client, with a warning, and recounted so."""
+"""Per-attribute releases in SQL: same as the client, with a warning, and counted accordingly."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_same_by_both_ways(run_sql: Run, sql_url: str) -> None:
     assert len(recorded) == 1
     assert recorded[0][1] == report.k_achieved == 4
     assert recorded[0][4] == report.k_rows
-    # The risk told to readers is that of rows.
+    # The risk shown to readers is that of rows.
     assert run_sql("SELECT highest_risk, k_achieved FROM release.p_summary") == [
         (1 / report.k_rows, 4)
     ]
@@ -63,14 +63,14 @@ def test_warnings_of_the_call_and_of_verify(
 ) -> None:
     run_sql(PEOPLE)
     connection = connect()
-    said: list[tuple[str | None, str | None]] = []
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    messages: list[tuple[str | None, str | None]] = []
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
     connection.execute(CALL)  # type: ignore[call-overload]
-    assert any(s == "WARNING" and m and "NOT k-anonymous; the rarest" in m for s, m in said)
-    said.clear()
-    [found] = connection.execute("SELECT * FROM dbanon.verify('release.p')").fetchall()
-    assert any(s == "WARNING" and m and "NOT k-anonymous" in m for s, m in said)
-    assert found[1] == 200
+    assert any(s == "WARNING" and m and "NOT k-anonymous; the rarest" in m for s, m in messages)
+    messages.clear()
+    [verdict] = connection.execute("SELECT * FROM dbanon.verify('release.p')").fetchall()
+    assert any(s == "WARNING" and m and "NOT k-anonymous" in m for s, m in messages)
+    assert verdict[1] == 200
     [(classes, smallest)] = run_sql(
         "SELECT sum(n), min(least) FROM ("
         + " UNION ALL ".join(
@@ -80,9 +80,9 @@ def test_warnings_of_the_call_and_of_verify(
         )
         + ") AS counted"
     )
-    assert found[2:4] == (classes, smallest)
-    assert found[6] == smallest >= 4
-    assert found[8] is True
+    assert verdict[2:4] == (classes, smallest)
+    assert verdict[6] == smallest >= 4
+    assert verdict[8] is True
     connection.execute(
         "UPDATE release.p SET b = b + 1000 WHERE id = (SELECT min(id) FROM release.p)"
     )

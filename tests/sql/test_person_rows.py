@@ -1,4 +1,4 @@
-"""Rows of one person in different classes, from SQL: counted there, and said by a warning."""
+"""Rows of one person in different classes, in SQL: counted, with a warning."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ FEWEST = (
 )
 
 
-def test_k_persons_are_in_each_class_and_a_warning_says_what_can_be_joined(
+def test_k_persons_per_class_and_a_warning_about_joins(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     for statement in VISITS:
         run_sql(statement)
-    said: list[tuple[str | None, str | None]] = []
+    messages: list[tuple[str | None, str | None]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    connection.add_notice_handler(lambda d: messages.append((d.severity, d.message_primary)))
     options = json.dumps({"persons": "rows"})
     connection.execute(CALL.format("v"), (options,))  # type: ignore[call-overload]
     connection.commit()
@@ -45,14 +45,14 @@ def test_k_persons_are_in_each_class_and_a_warning_says_what_can_be_joined(
     [(arguments, k)] = run_sql("SELECT arguments, k_achieved FROM dbanon.release")
     counted = arguments["joint_rows"]
     assert (arguments["person_rows"], k, counted["persons"]) == ("rows", fewest, 30)
-    warned = [str(text) for severity, text in said if severity == "WARNING"]
+    warned = [str(text) for severity, text in messages if severity == "WARNING"]
     assert any(
         text.startswith("dbanon: Rows of one person may lie in different classes")
         and f"{counted['below']} of 30" in text
         for text in warned
     )
-    whole = json.dumps({"releases": "independent"})
-    run_sql(CALL.format("v"), whole)
+    independent = json.dumps({"releases": "independent"})
+    run_sql(CALL.format("v"), independent)
     [(fewest, classes)] = run_sql(FEWEST)
     assert fewest >= 4
     assert classes <= 30 // 4

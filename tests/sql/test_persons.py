@@ -1,4 +1,4 @@
-"""Classes of one person in SQL calls: a NOTICE, the summary, strict, and rights by column."""
+"""Classes with one person, in SQL: a NOTICE, the summary, strict, and rights by column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Fifty patients with ten stays each, of one birth date and postcode.
+# Fifty patients with ten stays each, all with the same birth date and postcode.
 STAYS = (
     "CREATE TABLE app.stays AS SELECT g AS stay_no, 9000 + g % 50 AS patient_id,"
     " date '1950-01-01' + 37 * (g % 50) AS born, 10000 + 7 * (g % 50) AS zip"
@@ -25,17 +25,17 @@ def test_notices_and_the_summary(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     run_sql(STAYS)
-    said: list[tuple[str | None, str]] = []
+    messages: list[tuple[str | None, str]] = []
     connection = connect()
-    connection.add_notice_handler(lambda d: said.append((d.severity, str(d.message_primary))))
+    connection.add_notice_handler(lambda d: messages.append((d.severity, str(d.message_primary))))
     connection.execute(CALL % "")  # type: ignore[call-overload]
-    [(severity, text), *rest] = said
+    [(severity, text), *notices] = messages
     assert (severity, text.partition(",")[0]) == (
         "NOTICE",
         'dbanon: column "patient_id" looks like a person\'s number',
     )
     assert "100% of the classes hold fewer than 5 of its values" in text
-    assert not any("patient_id" in text and "looks like" in text for _, text in rest)
+    assert not any("patient_id" in text and "looks like" in text for _, text in notices)
     expected = [{"name": "patient_id", "share": 1.0}]
     assert run_sql("SELECT arguments->'few_persons' FROM dbanon.release") == [(expected,)]
     assert run_sql("SELECT arguments->'few_persons' FROM release.stays_summary") == [(expected,)]
@@ -58,7 +58,7 @@ def test_strict(run_sql: Run) -> None:
 def test_a_role_that_may_not_read_the_number(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """What a release does not name needs no right: the number is passed over, and nothing fails."""
+    """Columns that a release does not name need no right: the person identifier is skipped."""
     run_sql(STAYS)
     run_sql("ALTER TABLE app.stays ADD PRIMARY KEY (stay_no)")
     run_sql("CREATE ROLE persons_runner")

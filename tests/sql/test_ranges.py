@@ -1,4 +1,4 @@
-"""Ranges in SQL: the same values as through the client."""
+"""Ranges in SQL: same values as through the client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_same_by_both_ways(run_sql: Run, sql_url: str, local_range: bool) ->
     )
     run_sql("UPDATE app.people SET money = NULL WHERE id % 6 = 0")
     names = ["age", "height", "money", "wide", "born", "clock", "seen"]
-    given = {"intervals": "range", "local_range": local_range, "steps": {"height": 0.1}}
+    options = {"intervals": "range", "local_range": local_range, "steps": {"height": 0.1}}
     dbanon.anonymize(
         create_engine(sql_url, poolclass=NullPool),
         table="app.people",
@@ -46,7 +46,7 @@ def test_the_same_by_both_ways(run_sql: Run, sql_url: str, local_range: bool) ->
         "SELECT dbanon.gaa_cp('app.people', 'release.sql', %s, 4, nulls => 'category',"
         " keep => '{id}', options => %s)",
         names,
-        json.dumps(given),
+        json.dumps(options),
     )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert len(client) == 120

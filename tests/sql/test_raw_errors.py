@@ -1,4 +1,4 @@
-"""Errors that came as the server's own, or with lines of internals: in clear words now."""
+"""Errors that used to be the server's own, or to show internals, now have clear texts."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.erro
 def test_a_list_of_lists_is_no_list_of_names(call: str, connect: Connect) -> None:
     connection = connect()
     connection.execute(PEOPLE)
-    told = refused(connection, CALLS[call].format(names="ARRAY[['age', 'id']]"))
-    assert told.sqlstate == "22023"
-    assert "quasi_identifiers must be" in str(told.message_primary)
-    assert told.message_hint
+    diagnostics = refused(connection, CALLS[call].format(names="ARRAY[['age', 'id']]"))
+    assert diagnostics.sqlstate == "22023"
+    assert "quasi_identifiers must be" in str(diagnostics.message_primary)
+    assert diagnostics.message_hint
 
 
 def test_a_transaction_that_may_only_read(connect: Connect) -> None:
     connection = connect()
     connection.execute(PEOPLE)
     connection.execute("BEGIN READ ONLY")
-    told = refused(connection, MDAV.format(names="ARRAY['age']", k=5))
-    assert told.sqlstate == "25006"
-    assert "may only read" in str(told.message_primary)
+    diagnostics = refused(connection, MDAV.format(names="ARRAY['age']", k=5))
+    assert diagnostics.sqlstate == "25006"
+    assert "may only read" in str(diagnostics.message_primary)
     connection.execute("ROLLBACK")
     connection.execute("BEGIN READ ONLY")
-    found = connection.execute("SELECT dbanon.k_anonymity('app.people', ARRAY['age'])").fetchall()
-    assert found == [(5,)]
+    rows = connection.execute("SELECT dbanon.k_anonymity('app.people', ARRAY['age'])").fetchall()
+    assert rows == [(5,)]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_the_context_names_the_function_that_was_called_alone(
 ) -> None:
     connection = connect()
     connection.execute(PEOPLE)
-    told = refused(connection, statement)
-    lines = str(told.context).splitlines()
+    diagnostics = refused(connection, statement)
+    lines = str(diagnostics.context).splitlines()
     assert len(lines) == 1, lines
     assert "dbanon._" not in lines[0]
 
@@ -96,15 +96,15 @@ def test_a_reader_without_rights(
     url = sql_role("rita", runner=False)
     sql_server.execute("GRANT dbanon_reader TO rita", url=sql_url)
     reader = connect(url)
-    told = refused(reader, "SELECT dbanon.verify('release.people')")
-    assert told.sqlstate == "42501"
-    assert "may not read the ledger" in str(told.message_primary)
-    assert "quasi_identifiers and k" in str(told.message_hint)
+    diagnostics = refused(reader, "SELECT dbanon.verify('release.people')")
+    assert diagnostics.sqlstate == "42501"
+    assert "may not read the ledger" in str(diagnostics.message_primary)
+    assert "quasi_identifiers and k" in str(diagnostics.message_hint)
     named = "SELECT dbanon.verify('release.people', ARRAY['age'], 5)"
-    told = refused(reader, named)
-    assert told.sqlstate == "42501"
-    assert "may not read column age of release.people" in str(told.message_primary)
-    assert told.message_hint == "Its owner runs: GRANT SELECT ON release.people TO rita;"
+    diagnostics = refused(reader, named)
+    assert diagnostics.sqlstate == "42501"
+    assert "may not read column age of release.people" in str(diagnostics.message_primary)
+    assert diagnostics.message_hint == "Its owner runs: GRANT SELECT ON release.people TO rita;"
     sql_server.execute("GRANT SELECT ON release.people TO rita", url=sql_url)
     reader.execute(named)
 
@@ -117,13 +117,13 @@ def test_a_reader_without_rights_at_the_client(
     connection.execute(MDAV.format(names="ARRAY['age']", k=5))
     url = sql_role("rita", runner=False)
 
-    def told() -> InsufficientRights:
+    def client_error() -> InsufficientRights:
         with pytest.raises(InsufficientRights) as caught:
             verify(open_store(url), parse_relation("release.people"))
         return caught.value
 
-    assert "GRANT dbanon_runner" in str(told().hint)
+    assert "GRANT dbanon_runner" in str(client_error().hint)
     sql_server.execute("GRANT dbanon_runner TO rita", url=sql_url)
-    assert told().hint == 'Its owner runs: GRANT SELECT ON "release"."people" TO …;'
+    assert client_error().hint == 'Its owner runs: GRANT SELECT ON "release"."people" TO …;'
     sql_server.execute("GRANT SELECT ON release.people TO rita", url=sql_url)
     assert verify(open_store(url), parse_relation("release.people")).k_achieved == 5

@@ -1,4 +1,4 @@
-"""dbanon.refresh: a release again by its entry, by whoever published it, with rights of now."""
+"""dbanon.refresh repeats a release from its entry, for its publisher, with current rights."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MORE = "INSERT INTO app.person SELECT 500 + g, 'x', 30, 'none' FROM generate_ser
 
 
 def refused(session: psycopg.Connection[Any], statement: str, state: str) -> psycopg.Error:
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         session.execute(statement.encode())
-    assert found.value.sqlstate == state, found.value
-    return found.value
+    assert failure.value.sqlstate == state, failure.value
+    return failure.value
 
 
 def test_declared_released_and_refreshed(run_sql: Run) -> None:
@@ -39,17 +39,17 @@ def test_declared_released_and_refreshed(run_sql: Run) -> None:
     assert run_sql("SELECT state FROM dbanon.releases()") == [("current",), ("superseded",)]
     assert run_sql("SELECT unchanged FROM dbanon.verify('release.person')") == [(True,)]
     run_sql("""SELECT * FROM dbanon.declare('app.person', '{"diagnosis": "drop"}')""")
-    with pytest.raises(psycopg.Error, match="would differ from") as found:
+    with pytest.raises(psycopg.Error, match="would differ from") as failure:
         run_sql(REFRESH)
-    assert found.value.sqlstate == "ZK010"
-    assert found.value.diag.message_detail == "the rules of app.person are others now."
+    assert failure.value.sqlstate == "ZK010"
+    assert failure.value.diag.message_detail == "the rules of app.person are others now."
     run_sql("SELECT dbanon.refresh('release.person', '{rules}')")
 
 
 def test_a_release_of_a_client_is_refreshed_where_sql_can(run_sql: Run, sql_url: str) -> None:
     run_sql(PERSON)
-    asked: dict[str, Any] = {"table": "app.person", "quasi_identifiers": ["age"], "k": 5}
-    first = dbanon.anonymize(sql_url, **asked, output="release.person", seed=4)
+    arguments: dict[str, Any] = {"table": "app.person", "quasi_identifiers": ["age"], "k": 5}
+    first = dbanon.anonymize(sql_url, **arguments, output="release.person", seed=4)
     run_sql(MORE)
     assert run_sql("SELECT rows_in FROM dbanon.refresh('release.person')") == [(130,)]
     [(seed, summary)] = run_sql(
@@ -57,14 +57,14 @@ def test_a_release_of_a_client_is_refreshed_where_sql_can(run_sql: Run, sql_url:
         " FROM dbanon.release WHERE superseded_at IS NULL"
     )
     assert (seed, summary, first.rows_in) == (4, "release.person_summary", 120)
-    dbanon.anonymize(sql_url, **asked, output="release.chosen", where="age < 40")
-    with pytest.raises(psycopg.Error, match="takes no where") as found:
+    dbanon.anonymize(sql_url, **arguments, output="release.chosen", where="age < 40")
+    with pytest.raises(psycopg.Error, match="takes no where") as failure:
         run_sql("SELECT dbanon.refresh('release.chosen')")
-    assert found.value.sqlstate == "0A000"
+    assert failure.value.sqlstate == "0A000"
     assert dbanon.refresh(sql_url, "release.person").rows_in == 130
 
 
-def test_rights_that_were_lost_are_missed(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+def test_lost_rights_are_reported(run_sql: Run, connect: Connect, sql_role: Role) -> None:
     run_sql(PERSON)
     run_sql(DECLARE)
     url = sql_role("anna")
@@ -92,7 +92,7 @@ def test_rights_that_were_lost_are_missed(run_sql: Run, connect: Connect, sql_ro
 def test_an_entry_of_another_role_is_not_run(
     run_sql: Run, connect: Connect, sql_role: Role, sql_url: str
 ) -> None:
-    """Its condition, its files and its hierarchies would be looked at with the caller's rights."""
+    """Conditions, files and hierarchies would be evaluated with the caller's rights."""
     run_sql(PERSON)
     run_sql("GRANT SELECT ON app.person TO PUBLIC")
     url = sql_role("mallory")
@@ -105,19 +105,19 @@ def test_an_entry_of_another_role_is_not_run(
         output="release.person",
         where="age < 100",
     )
-    # An owner of the ledger could write it; a runner's own entry says what he likes anyway.
+    # The ledger's owner could have written it; a runner's entry may claim anything.
     run_sql(
         "UPDATE dbanon.release"
         " SET request = jsonb_set(request, '{asked,where}', to_jsonb(%s::text))",
         trap,
     )
-    found = refused(connect(sql_url), REFRESH, "42501")
-    assert "published by role mallory" in str(found)
-    with pytest.raises(dbanon.DbanonError) as told:
+    failure = refused(connect(sql_url), REFRESH, "42501")
+    assert "published by role mallory" in str(failure)
+    with pytest.raises(dbanon.DbanonError) as client_failure:
         dbanon.refresh(sql_url, "release.person")
-    assert told.value.sqlstate == "42501"
+    assert client_failure.value.sqlstate == "42501"
     refused(connect(sql_role("anna")), REFRESH, "42501")
-    # Nor is another relation of the name, with a copied mark.
+    # Nor is another relation with the name and a copied mark.
     mark = run_sql("SELECT obj_description('release.person'::regclass, 'pg_class')")[0][0]
     run_sql("DROP TABLE release.person")
     run_sql("CREATE TABLE release.person (age integer)")
@@ -125,7 +125,9 @@ def test_an_entry_of_another_role_is_not_run(
     refused(connect(sql_url), REFRESH, "42P01")
 
 
-def test_what_is_no_release_and_null(run_sql: Run, connect: Connect, sql_url: str) -> None:
+def test_relations_that_are_no_release_and_null(
+    run_sql: Run, connect: Connect, sql_url: str
+) -> None:
     run_sql(PERSON)
     session = connect(sql_url)
     refused(session, "SELECT dbanon.refresh('app.person')", "42P01")

@@ -1,4 +1,4 @@
-"""``dbanon.show`` and ``dbanon.drop``: a release of ours, its view, its table and its summary."""
+"""``dbanon.show`` and ``dbanon.drop``: a release's view, table and summary."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ TABLE = CALL.format("nulls => 'error'")
 RELATIONS = "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace ORDER BY 1"
 
 
-def test_all_of_a_release_goes_and_nothing_else(run_sql: Run, sql_url: str) -> None:
+def test_dropping_a_release_removes_only_its_objects(run_sql: Run, sql_url: str) -> None:
     run_sql(PEOPLE)
     run_sql(VIEW)
     [(earlier,)] = run_sql("SELECT relation_name FROM dbanon.release")
     [(release_id,)] = run_sql(VIEW)
     [(released,)] = run_sql("SELECT relation_name FROM dbanon.release WHERE superseded_at IS NULL")
-    [(shown,)] = run_sql("SELECT dbanon.show('release.p')")
-    assert shown["state"] == "current"
-    assert shown["run"]["door"] == "sql"
-    assert [column["name"] for column in shown["columns"]] == ["a", "id"]
-    assert run_sql("SELECT dbanon.show(%s)", str(release_id)) == [(shown,)]
+    [(details,)] = run_sql("SELECT dbanon.show('release.p')")
+    assert details["state"] == "current"
+    assert details["run"]["door"] == "sql"
+    assert [column["name"] for column in details["columns"]] == ["a", "id"]
+    assert run_sql("SELECT dbanon.show(%s)", str(release_id)) == [(details,)]
     engine = create_engine(sql_url, poolclass=NullPool)
     client = dbanon.show(engine, "release.p")
-    assert set(client) == set(shown)
+    assert set(client) == set(details)
     assert {name: client[name] for name in ("release_id", "state", "arguments", "histogram")} == {
-        name: shown[name] for name in ("release_id", "state", "arguments", "histogram")
+        name: details[name] for name in ("release_id", "state", "arguments", "histogram")
     }
 
     dropped = run_sql("SELECT dropped FROM dbanon.drop('release.p')")
@@ -53,7 +53,7 @@ def test_all_of_a_release_goes_and_nothing_else(run_sql: Run, sql_url: str) -> N
     assert run_sql(RELATIONS) == [(earlier,)]
     assert run_sql("SELECT state FROM dbanon.releases()") == [("dropped",), ("superseded",)]
     assert run_sql("SELECT dbanon.show('release.p') ->> 'state'") == [("dropped",)]
-    assert [one.state for one in dbanon.releases(engine)] == ["dropped", "superseded"]
+    assert [release.state for release in dbanon.releases(engine)] == ["dropped", "superseded"]
     assert run_sql("SELECT dropped FROM dbanon.gc(0)") == [(f"release.{earlier}",)]
 
 
@@ -69,7 +69,7 @@ def test_a_client_drops_the_summary_too(run_sql: Run, sql_url: str, call: str) -
     assert run_sql("SELECT state FROM dbanon.releases()") == [("current",), ("superseded",)]
 
 
-def test_what_is_not_ours_or_shown_elsewhere_stays(
+def test_foreign_and_published_objects_stay(
     run_sql: Run, sql_url: str, connect: Connect, sql_role: Role
 ) -> None:
     run_sql(PEOPLE)
@@ -101,7 +101,7 @@ def test_what_is_not_ours_or_shown_elsewhere_stays(
 def test_a_table_that_bears_a_copied_mark_is_not_the_summary(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """Whoever is asked to drop a release does not drop what another role put in its place."""
+    """Dropping a release does not drop what another role put in its place."""
     run_sql(PEOPLE)
     run_sql(TABLE)
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")

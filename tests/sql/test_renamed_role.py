@@ -1,4 +1,4 @@
-"""Releases of a role that has another name since."""
+"""Releases of a role that was renamed afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MORE = "INSERT INTO app.people SELECT g, g % 9 FROM generate_series(91, 100) AS 
 
 @pytest.fixture
 def renamed(run_sql: Run, sql_server: Server, sql_role: Role, sql_url: str) -> tuple[str, str]:
-    """URLs of the role that published, by its new name, and of another role of its old name."""
+    """URLs of the publishing role under its new name, and of another role with the old name."""
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, g % 9 AS a FROM generate_series(1, 90) AS g"
     )
@@ -46,7 +46,7 @@ def renamed(run_sql: Run, sql_server: Server, sql_role: Role, sql_url: str) -> t
 def test_a_renamed_role_refreshes_its_releases(run_sql: Run, renamed: tuple[str, str]) -> None:
     url, _ = renamed
     assert run_sql("SELECT state FROM dbanon.releases()", url=url) == [("current",)]
-    assert [one.state for one in dbanon.releases(url)] == ["current"]
+    assert [release.state for release in dbanon.releases(url)] == ["current"]
     for rows in (100, 110):
         run_sql(MORE)
         assert run_sql(REFRESH, url=url) == [(rows,)]
@@ -70,11 +70,11 @@ def test_the_number_is_recorded_where_a_client_writes_the_ledger(sql_server: Ser
         people = "CREATE TABLE people AS SELECT g % 9 AS a FROM generate_series(1, 90) AS g"
         sql_server.execute(people, url=url)
         dbanon.anonymize(url, table="people", quasi_identifiers=["a"], k=5, output="release.p")
-        found = sql_server.execute(
+        rows = sql_server.execute(
             "SELECT (request ->> 'publisher')::oid = current_user::regrole FROM dbanon.release",
             url=url,
         )
-        assert found == [(True,)]
+        assert rows == [(True,)]
         sql_server.execute(
             "UPDATE dbanon.release SET output_oid = 1, request = request || '{\"publisher\": 1}'",
             url=url,
@@ -87,13 +87,13 @@ def test_the_number_is_recorded_where_a_client_writes_the_ledger(sql_server: Ser
 def test_a_renamed_role_keeps_its_jobs_and_exports(
     run_sql: Run, sql_role: Role, tmp_path: Path
 ) -> None:
-    """What a job made last, and which files are its own, does not go by the name of the role."""
+    """A job's latest release and its files do not depend on the role's name."""
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, g % 9 AS a FROM generate_series(1, 90) AS g"
     )
     url = sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")
-    place = tmp_path / "people.parquet"
+    export_path = tmp_path / "people.parquet"
 
     def run(url: str) -> dbanon.Report:
         return dbanon.anonymize(
@@ -103,7 +103,7 @@ def test_a_renamed_role_keeps_its_jobs_and_exports(
             k=5,
             output="release.p",
             if_exists="replace",
-            exports=[place],
+            exports=[export_path],
             name="people",
             door="job",
         )
@@ -118,9 +118,9 @@ def test_a_renamed_role_keeps_its_jobs_and_exports(
     assert last is not None
     assert last.release_id == report.release_id
     assert [release_id for release_id, _, _ in files] == [report.release_id]
-    # Another role of the old name has neither.
+    # Another role with the old name gets neither.
     with open_store(sql_role("anna")).session(write=False) as session:
         assert job_history.last_release(session, "people") is None
         assert releases.exports_of(session, "release.p") == []
-    # The file is the release's: it may be replaced.
+    # The file belongs to the release and may be replaced.
     assert run(new.render_as_string(hide_password=False)).release_id != report.release_id

@@ -1,4 +1,4 @@
-"""Releases whose comment, name, schema, owner or database is another one now."""
+"""Releases whose comment, name, schema, owner or database has changed."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ RELEASE = (
     ' options => \'{"output_kind": "%s"}\')'
 )
 STATES = "SELECT output, state FROM dbanon.releases() ORDER BY created_at"
-TAKEN = "its owner, columns and rows are those that were released"
+MATCHES = "its owner, columns and rows are those that were released"
 
 
 def repaired(url: str, *words: str) -> list[tuple[str, str, str]]:
-    """What the command says that it did."""
+    """The repairs that the command reports."""
     done = CliRunner().invoke(main, ["repair", url, "--format", "json", *words])
     assert done.exit_code == 0, done.output
     return [
-        (one["output"], one["action"], one["reason"]) for one in json.loads(done.stdout)["repairs"]
+        (repair["output"], repair["action"], repair["reason"])
+        for repair in json.loads(done.stdout)["repairs"]
     ]
 
 
 def restore(url: str, restored: str, tmp_path: Path, *words: str) -> None:
-    """Restore a database in another one, as an administrator does it."""
+    """Restore a database into another one, as an administrator does."""
     programs, dump = find_server_binaries(), tmp_path / "dump"
     for arguments, of in (
         ([programs / "pg_dump", "--format=custom", f"--file={dump}"], url),
@@ -83,7 +84,10 @@ def test_a_comment_is_the_owners(run_sql: Run, sql_url: str, kind: str, comment:
     run_sql(remark)
     run_sql(RELEASE % kind)
     run_sql(remark)
-    assert [one.state for one in dbanon.releases(sql_url)] == ["current", *["superseded"] * 3]
+    assert [release.state for release in dbanon.releases(sql_url)] == [
+        "current",
+        *["superseded"] * 3,
+    ]
     for relation in run_sql("SELECT relation_name FROM dbanon.release WHERE output_kind = 'view'"):
         run_sql(f'COMMENT ON TABLE release."{relation[0]}" IS NULL')
     collected = run_sql("SELECT dbanon.gc(0)")
@@ -106,7 +110,9 @@ def test_a_release_under_another_name(run_sql: Run, sql_url: str, kind: str, cha
     run_sql(f"ALTER {kind} release.v {change}")
     name = "archive.v" if "SCHEMA" in change else "release.w"
     assert run_sql(STATES) == [(name, "current")]
-    assert [(one.output, one.state) for one in dbanon.releases(sql_url)] == [(name, "current")]
+    assert [(release.output, release.state) for release in dbanon.releases(sql_url)] == [
+        (name, "current")
+    ]
     assert run_sql(f"SELECT unchanged FROM dbanon.verify('{name}')") == [(True,)]
     assert run_sql(f"SELECT dbanon.show('{name}') ->> 'state'") == [("current",)]
     assert dbanon.verify(sql_url, name).unchanged
@@ -141,7 +147,7 @@ def test_another_owner_is_accepted_by_name(run_sql: Run, sql_role: Role, sql_url
     [(output, action, reason)] = repaired(sql_url)
     assert (output, action, "berta" in reason) == ("release.v", "left", True)
     assert repaired(sql_url, "--accept-owner", "anna")[0][1] == "left"
-    assert repaired(sql_url, "--accept-owner", "berta") == [("release.v", "attached", TAKEN)]
+    assert repaired(sql_url, "--accept-owner", "berta") == [("release.v", "attached", MATCHES)]
     assert run_sql(STATES) == [("release.v", "current")]
     assert run_sql("SELECT published_by <> 'berta' FROM dbanon.release") == [(True,)]
 
@@ -165,26 +171,26 @@ def test_a_dump_without_comments(
     restored = fresh()
     restore(sql_url, restored, tmp_path, "--no-comments")
 
-    def there(statement: str) -> list[tuple[Any, ...]]:
+    def run_restored(statement: str) -> list[tuple[Any, ...]]:
         return sql_server.execute(statement, url=restored)
 
-    there("UPDATE release.other SET a = a + 1")
-    assert [state for _, state in there(STATES)] == ["superseded", *["untied"] * 3]
+    run_restored("UPDATE release.other SET a = a + 1")
+    assert [state for _, state in run_restored(STATES)] == ["superseded", *["untied"] * 3]
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
-        there("SELECT dbanon.verify('release.v')")
+        run_restored("SELECT dbanon.verify('release.v')")
     done = dict(install.upgrade(restored, python_paths=[str(backend_path)]))
-    assert done["release release.v"] == f"attached: {TAKEN}"
-    assert done["release release.t"] == f"attached: {TAKEN}"
+    assert done["release release.v"] == f"attached: {MATCHES}"
+    assert done["release release.t"] == f"attached: {MATCHES}"
     assert done["release release.other"] == "left: its rows are not those that were released"
-    assert there(STATES) == [
+    assert run_restored(STATES) == [
         ("release.v", "superseded"),
         ("release.v", "current"),
         ("release.t", "current"),
         ("release.other", "untied"),
     ]
-    assert there("SELECT unchanged FROM dbanon.verify('release.v')") == [(True,)]
-    assert len(there("SELECT dbanon.gc(0)")) == 1
-    assert there("SELECT dropped FROM dbanon.drop('release.t')") == [
+    assert run_restored("SELECT unchanged FROM dbanon.verify('release.v')") == [(True,)]
+    assert len(run_restored("SELECT dbanon.gc(0)")) == 1
+    assert run_restored("SELECT dropped FROM dbanon.drop('release.t')") == [
         ("release.t",),
         ("release.t_summary",),
     ]
@@ -199,26 +205,26 @@ def test_a_dump_without_comments(
 def test_a_dump_without_owners_and_without_functions(
     sql_server: Server, tmp_path: Path, fresh: Callable[[], str]
 ) -> None:
-    """A ledger that a client made, restored by another role."""
+    """A client's ledger, restored by another role."""
     url, restored = fresh(), fresh()
     sql_server.execute("CREATE SCHEMA app", url=url)
     sql_server.execute(PEOPLE, url=url)
-    given: dict[str, Any] = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5}
-    dbanon.anonymize(url, output="release.p", **given)
-    dbanon.anonymize(url, output="release.v", output_kind="view", **given)
+    arguments: dict[str, Any] = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5}
+    dbanon.anonymize(url, output="release.p", **arguments)
+    dbanon.anonymize(url, output="release.v", output_kind="view", **arguments)
     sql_server.execute("UPDATE dbanon.release SET published_by = 'clinic'", url=url)
     restore(url, restored, tmp_path, "--no-comments")
-    assert {one.state for one in dbanon.releases(restored)} == {"dropped"}
-    found = repaired(restored)
-    assert [(name, action) for name, action, _ in found] == [
+    assert {release.state for release in dbanon.releases(restored)} == {"dropped"}
+    repairs = repaired(restored)
+    assert [(name, action) for name, action, _ in repairs] == [
         ("release.p", "left"),
         ("release.v", "left"),
     ]
     owner = make_url(restored).username
     assert owner is not None
     assert repaired(restored, "--accept-owner", owner) == [
-        ("release.p", "attached", TAKEN),
-        ("release.v", "attached", TAKEN),
+        ("release.p", "attached", MATCHES),
+        ("release.v", "attached", MATCHES),
     ]
     assert repaired(restored) == []
     for name in ("release.p", "release.v"):
@@ -230,7 +236,7 @@ def test_a_dump_without_owners_and_without_functions(
 def test_a_ledger_of_before(
     sql_url: str, run_sql: Run, sql_role: Role, backend_path: Path, owner: str
 ) -> None:
-    """Its releases are those whose oid, name and owner are the recorded ones, whatever is said."""
+    """Its releases are those with the recorded oid, name and owner, whatever the entries claim."""
     run_sql(PEOPLE)
     url = sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")

@@ -1,4 +1,4 @@
-"""Rules that do not count are refused at every door, and each door's hint works as it is."""
+"""Invalid rules are refused by every interface, and each hint works when copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_database
 def test_at_every_door(
     roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any
 ) -> None:
-    """Python, command line, job files, plans, clusters and refreshes refuse alike."""
+    """Python, command line, job files, plans, clusters and refreshes refuse them."""
     anna = connect(roles["anna"])
     anna.execute(PERSON)
     anna.execute(DECLARE)
@@ -35,15 +35,15 @@ def test_at_every_door(
     run_sql("ALTER TABLE app.person OWNER TO bob")
     run_sql("GRANT SELECT ON app.person TO anna")
     url = roles["anna"]
-    wanted: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": "app.person",
         "declared": True,
         "k": 5,
         "output": "release.q",
     }
     for call in (
-        lambda: dbanon.anonymize(url, **wanted),
-        lambda: dbanon.plan(url, **wanted),
+        lambda: dbanon.anonymize(url, **arguments),
+        lambda: dbanon.plan(url, **arguments),
         lambda: dbanon.refresh(url, "release.p"),
         lambda: dbanon.refresh(url, "release.p", accept=["rules", "source"]),
         lambda: Engine("spark", "local[1]").run(
@@ -74,10 +74,10 @@ def test_at_every_door(
         f"version: 1\nsource: {{url: '{url}'}}\njobs:\n  - {{name: person, table: app.person, k: 5,"
         " columns: declared, output: {table: release.q}}\n"
     )
-    asked = ["--table", "app.person", "--k", "5", "--declared", "--output", "release.q"]
+    options = ["--table", "app.person", "--k", "5", "--declared", "--output", "release.q"]
     for line in (
-        ["anonymize", url, *asked],
-        ["plan", url, *asked],
+        ["anonymize", url, *options],
+        ["plan", url, *options],
         ["refresh", url, "release.p"],
         ["run", str(job), "--allow-inline-password"],
         ["plan", str(job), "--allow-inline-password"],
@@ -90,10 +90,10 @@ def test_at_every_door(
     assert run_sql("SELECT to_regclass('release.q')") == [(None,)]
 
 
-def test_hints_work_as_they_are(
+def test_hints_work_when_copied(
     roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    """The command line's and Python's, of a table whose name needs every kind of care."""
+    """For the command line and Python, with a table name that needs all kinds of quoting."""
     monkeypatch.chdir(tmp_path)
     table = 'app."Per`s\'on"'
     sql = "'" + table.replace("'", "''") + "'"
@@ -102,7 +102,7 @@ def test_hints_work_as_they_are(
         connect(roles["anna"]).execute(DECLARE.replace("'app.person'", sql).encode())
         run_sql(f"ALTER TABLE {table} OWNER TO bob")
         url = roles["bob"]
-        wanted = {
+        arguments = {
             "table": "app.Per`s'on",
             "declared": True,
             "k": 5,
@@ -110,7 +110,7 @@ def test_hints_work_as_they_are(
             "releases": "independent",
         }
         with pytest.raises(RulesNotTrusted) as refused:
-            dbanon.anonymize(url, **wanted)
+            dbanon.anonymize(url, **arguments)
         hint = str(refused.value.hint)
         if door == "python":
             exec(hint[hint.index("dbanon.declare") :], {"dbanon": dbanon, "database": url})
@@ -126,7 +126,7 @@ def test_hints_work_as_they_are(
             words = shlex.split(declare)[1:]
             done = CliRunner().invoke(main, [url if word == "URL" else word for word in words])
             assert done.exit_code == 0, done.output
-        assert dbanon.anonymize(url, **wanted).k_achieved == 5
+        assert dbanon.anonymize(url, **arguments).k_achieved == 5
         run_sql(f"DROP TABLE {table}")
         run_sql("DELETE FROM dbanon.rule")
 
@@ -144,7 +144,7 @@ def test_advice_does_not_take_rules_of_others_for_decisions(
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
     assert "Declared by others than the owner of today" in done.stderr
-    found = dict(
+    proposals = dict(
         run_sql("SELECT column_name, role FROM dbanon.rules('app.person') WHERE state = 'current'")
     )
-    assert found["name"] == "identifier"
+    assert proposals["name"] == "identifier"

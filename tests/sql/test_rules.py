@@ -1,4 +1,4 @@
-"""Rules beside the schema, through SQL: declared once, used by calls without a list."""
+"""Rules stored in SQL: declared once, used by calls without a list."""
 
 from __future__ import annotations
 
@@ -65,9 +65,11 @@ def test_a_column_without_a_rule_halts_and_a_rule_without_a_column_too(run_sql: 
     assert run_sql("SELECT state FROM dbanon.rules('app.person') WHERE column_name = 'note'") == [
         ("no column",)
     ]
-    with pytest.raises(psycopg.Error, match="does not have all columns that have a rule") as gone:
+    with pytest.raises(
+        psycopg.Error, match="does not have all columns that have a rule"
+    ) as failure:
         run_sql(call)
-    assert gone.value.sqlstate == "ZK005"
+    assert failure.value.sqlstate == "ZK005"
     assert run_sql("SELECT dbanon.undeclare('app.person', '{note}')") == [(4,)]
     run_sql(call)
 
@@ -88,7 +90,7 @@ def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
 def test_rules_go_with_their_table(
     run_sql: Run, connect: Connect, sql_url: str, backend_path: Path
 ) -> None:
-    """After it they go to the next one of its name; those of another owner's table are named."""
+    """Later they apply to the next table of the name; those of another owner's table are listed."""
     run_sql(PERSON)
     run_sql(DECLARE)
     run_sql("ALTER TABLE app.person RENAME TO people")
@@ -102,7 +104,7 @@ def test_rules_go_with_their_table(
     ]
     run_sql(PERSON)
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("current",)]
-    # By a role that is a member of the owner of today, of a table that is gone.
+    # Declared by a member of the current owner, for a table that is gone.
     run_sql("CREATE ROLE clinic NOLOGIN")
     run_sql("CREATE ROLE nurse NOLOGIN IN ROLE clinic")
     run_sql("ALTER TABLE app.person OWNER TO nurse")
@@ -112,10 +114,10 @@ def test_rules_go_with_their_table(
     run_sql("ALTER TABLE app.person OWNER TO clinic")
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("another table",)]
     session, heard = connect(), []
-    session.add_notice_handler(lambda found: heard.append(found.message_primary))
+    session.add_notice_handler(lambda notice: heard.append(notice.message_primary))
     session.execute("SELECT dbanon.mdav('app.person', 'release.q', k => 5)")
-    assert any("another table of this name" in str(one) for one in heard)
-    # Nobody but the owner says that they hold for this table, too.
+    assert any("another table of this name" in str(message) for message in heard)
+    # Only the owner can confirm that they apply to this table.
     install.upgrade(sql_url, python_paths=[str(backend_path)])
     run_sql("""SELECT dbanon.declare('app.person', '{"age": "quasi_identifier"}')""")
     assert run_sql("SELECT count(*) FROM dbanon.rules('app.person') WHERE state = 'current'") == [
@@ -135,15 +137,15 @@ def test_comments_are_read_where_wanted(run_sql: Run) -> None:
         ' \'dbanon: {"role": "sensitive", "model": {"distinct_l": 2}}\''
     )
     run_sql("COMMENT ON COLUMN app.person.person_id IS 'as dbanon: sees it'")
-    found = run_sql(
+    rows = run_sql(
         "SELECT column_name, rule::text FROM dbanon.declare('app.person', from_comments => true)"
     )
-    assert found == [
+    assert rows == [
         ("age", '{"role": "quasi_identifier"}'),
         ("diagnosis", '{"role": "sensitive", "model": {"distinct_l": 2}}'),
     ]
-    said = "SELECT col_description('app.person'::regclass, 1)"
-    assert run_sql(said) == [("as dbanon: sees it",)]
+    comment_query = "SELECT col_description('app.person'::regclass, 1)"
+    assert run_sql(comment_query) == [("as dbanon: sees it",)]
     run_sql("SELECT dbanon.undeclare('app.person')")
     assert run_sql("SELECT * FROM dbanon.rules()") == []
 
@@ -173,9 +175,9 @@ def test_the_general_call_is_that_of_the_method(run_sql: Run) -> None:
     run_sql(PERSON)
     run_sql(DECLARE)
     options = '{{"seed": 3, "releases": "independent"}}'
-    told = f"'app.person', 'release.{{}}', k => 5, options => '{options}'"
-    run_sql(f"SELECT dbanon.anonymize({told.format('one')}, method => 'mondrian')")
-    run_sql(f"SELECT dbanon.mondrian({told.format('other')})")
+    template = f"'app.person', 'release.{{}}', k => 5, options => '{options}'"
+    run_sql(f"SELECT dbanon.anonymize({template.format('one')}, method => 'mondrian')")
+    run_sql(f"SELECT dbanon.mondrian({template.format('other')})")
     [(methods, arguments)] = run_sql(
         "SELECT array_agg(DISTINCT method), count(DISTINCT arguments - 'joint_histories')"
         " FROM dbanon.release"
@@ -183,6 +185,6 @@ def test_the_general_call_is_that_of_the_method(run_sql: Run) -> None:
     assert (methods, arguments) == (["mondrian"], 1)
     run_sql("SELECT dbanon.anonymize('app.person', 'release.third', '{age}', 5)")
     for wrong, state in (("'mdaw'", "22023"), ("NULL", "22004"), ("'dp_ranks'", "22023")):
-        with pytest.raises(psycopg.Error) as found:
-            run_sql(f"SELECT dbanon.anonymize({told.format('no')}, method => {wrong})")
-        assert found.value.sqlstate == state
+        with pytest.raises(psycopg.Error) as failure:
+            run_sql(f"SELECT dbanon.anonymize({template.format('no')}, method => {wrong})")
+        assert failure.value.sqlstate == state

@@ -1,4 +1,4 @@
-"""The session of docs/rules.md from CREATE EXTENSION to a release; rules survive a dump."""
+"""The session of docs/rules.md, from CREATE EXTENSION to a release; rules survive a dump."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_the_session_of_the_page_and_its_dump(
     [session] = re.findall(r"```sql\n(CREATE EXTENSION dbanon CASCADE;.*?)```", text, re.S)
     extension_module.write_extension(extension_files, [str(backend_path)])
     url, restored = fresh(), fresh()
-    found = []
+    outputs = []
     for statement in filter(str.strip, session.split(";\n")):
-        found.append(sql_server.execute(statement, url=url))
-    declared, released, verified = found[3:]
+        outputs.append(sql_server.execute(statement, url=url))
+    declared, released, verified = outputs[3:]
     assert ("age", "quasi_identifier") in declared
     assert (released[0][0], released[0][1] >= 5) == (1000, True)
     assert verified == [(released[0][1], True)]
@@ -42,7 +42,7 @@ def test_the_session_of_the_page_and_its_dump(
     assert len(before) == 4
     restore(url, restored, tmp_path / "dump")
     assert sql_server.execute(rules, url=restored) == before
-    # Before the upgrade rules go by names.
+    # Before the upgrade rules are matched by name.
     with pytest.warns(RulesOfAnotherTable):
         dbanon.plan(
             restored,
@@ -56,14 +56,14 @@ def test_the_session_of_the_page_and_its_dump(
     assert sql_server.execute("SELECT DISTINCT state FROM dbanon.rules()", url=restored) == [
         ("current",)
     ]
-    # Its oid is another one, too: that is to be accepted once.
+    # Its oid has changed, too, which has to be accepted once.
     again = dbanon.refresh(restored, "release.person", accept=["source", "independent"])
     assert again.rows_in == 1000
     assert dbanon.refresh(restored, "release.person", accept=["independent"]).rows_in == 1000
 
 
 def restore(url: str, restored: str, dump: Path) -> None:
-    """A database in another one, as an administrator does it: pg_dump's own format, pg_restore."""
+    """Copy a database with pg_dump's custom format and pg_restore, as an administrator does."""
     programs = find_server_binaries()
     for line, where in (
         ([programs / "pg_dump", "--format=custom", f"--file={dump}"], url),

@@ -1,4 +1,4 @@
-"""A second release of the same persons inside PostgreSQL: refused, warned of, or asked for."""
+"""A second release of the same persons in PostgreSQL: refused, warned about, or requested."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BY_PERSON = ", entity => 'id'"
 
 
 def refused(session: psycopg.Connection[Any], statement: str) -> psycopg.Error:
-    with pytest.raises(psycopg.Error) as found:
+    with pytest.raises(psycopg.Error) as failure:
         session.execute(statement.encode())
     session.rollback()
-    assert found.value.sqlstate == "ZK011", found.value
-    return found.value
+    assert failure.value.sqlstate == "ZK011", failure.value
+    return failure.value
 
 
 def test_it_is_refused_and_its_hint_works(run_sql: Run, connect: Connect, sql_url: str) -> None:
@@ -51,14 +51,14 @@ def test_refresh_takes_the_word_of_its_hint(run_sql: Run, connect: Connect, sql_
 def test_without_an_entity_it_warns(run_sql: Run, connect: Connect, sql_url: str) -> None:
     run_sql(PEOPLE)
     run_sql(CALL.format("one", ""))
-    said: list[tuple[str | None, str]] = []
+    messages: list[tuple[str | None, str]] = []
     session = connect(sql_url)
-    session.add_notice_handler(lambda d: said.append((d.severity, str(d.message_primary))))
+    session.add_notice_handler(lambda d: messages.append((d.severity, str(d.message_primary))))
     session.execute(CALL.format("two", "").encode())
-    [(severity, text)] = [one for one in said if "was released before" in one[1]]
+    [(severity, text)] = [message for message in messages if "was released before" in message[1]]
     assert severity == "WARNING"
     assert text.startswith("dbanon: app.people was released before: 1 earlier release")
-    said.clear()
-    asked = CALL.format("three", ', options => \'{"releases": "independent"}\'')
-    session.execute(asked.encode())
-    assert not [one for one in said if "was released before" in one[1]]
+    messages.clear()
+    statement = CALL.format("three", ', options => \'{"releases": "independent"}\'')
+    session.execute(statement.encode())
+    assert not [message for message in messages if "was released before" in message[1]]

@@ -1,4 +1,4 @@
-"""What the server itself refuses: its class of error is said, and never its text."""
+"""Errors raised by the server itself: their class is reported, never their text."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def people(run_sql: Run) -> None:
 
 
 def release(url: str, **more: Any) -> dbanon.Report:
-    """The same release as a client's."""
-    given = {"table": "app.people", "quasi_identifiers": ["a"], "k": 3, "output": "release.p"}
-    return dbanon.anonymize(url, **given, **more)
+    """Make the same release as a client."""
+    arguments = {"table": "app.people", "quasi_identifiers": ["a"], "k": 3, "output": "release.p"}
+    return dbanon.anonymize(url, **arguments, **more)
 
 
 @pytest.mark.usefixtures("people")
@@ -58,9 +58,9 @@ def test_an_event_trigger_that_refuses(run_sql: Run, sql_url: str, code: str, wo
     finally:
         run_sql("DROP EVENT TRIGGER no")
     assert of_sql.value.sqlstate == of_client.value.sqlstate == "58000"
-    for said in (str(of_sql.value), str(of_client.value)):
-        assert words in said
-        assert "Jane" not in said
+    for message in (str(of_sql.value), str(of_client.value)):
+        assert words in message
+        assert "Jane" not in message
 
 
 @pytest.mark.usefixtures("people")
@@ -91,6 +91,6 @@ def test_a_column_that_is_dropped_during_the_wait(
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("where", ["nobody > 1", "EXISTS (SELECT FROM app.nobody)"])
-def test_a_condition_over_what_is_not_there_is_no_change(sql_url: str, where: str) -> None:
+def test_a_condition_on_missing_columns_is_no_change(sql_url: str, where: str) -> None:
     with pytest.raises(InvalidParameter, match="does not accept the condition"):
         release(sql_url, where=where)

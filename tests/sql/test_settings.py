@@ -1,4 +1,4 @@
-"""The SQL functions answer the same, whatever settings a session has."""
+"""The SQL functions give the same results under any session settings."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
 MIXES = 30 if CAMPAIGN else 2
-# Not in a mix: the first three refuse what a call does, or the letters of its answer; the others
-# start a process for each statement of each function.
+# Not combined: the first three refuse what a call does, or change the encoding of results; the
+# others start a process for each statement of each function.
 LEFT_OUT = frozenset(
     (
         "default_transaction_read_only",
@@ -39,10 +39,11 @@ LEFT_OUT = frozenset(
         "debug_parallel_query",
     )
 )
-# Every mix has the first two. With LLVM, a low jit_above_cost compiles each expression for seconds.
+# Every combination has the first two. With LLVM, a low jit_above_cost compiles each expression for
+# seconds.
 ALWAYS = {"standard_conforming_strings": "off", "quote_all_identifiers": "on", "jit": "off"}
 
-# Values whose text, type or meaning a setting changes.
+# Values whose text, type or meaning depends on a setting.
 SOURCE = (
     "CREATE TYPE app.mood AS ENUM ('sad', 'a\\b')",
     "CREATE TABLE app.p AS SELECT g AS id, g % 7 + sin(g) AS a, (g % 11)::numeric(6, 2) AS b,"
@@ -54,7 +55,7 @@ SOURCE = (
     " FROM generate_series(1, 90) AS g",
     "ALTER TABLE app.p ADD PRIMARY KEY (id)",
     "CREATE INDEX ON app.p USING gin (tags)",
-    # Rows by a GIN index, days and texts by the session's own settings.
+    # Rows by a GIN index, dates and texts by the session's settings.
     "CREATE VIEW app.v AS SELECT id, a, b, at::date AS day, at::text AS moment, lasts::text AS"
     " span, third::text AS digits, bytes::text AS hexed FROM app.p WHERE tags @> ARRAY[1]",
     "COMMENT ON COLUMN app.p.a IS 'years. dbanon: quasi_identifier'",
@@ -63,7 +64,7 @@ SOURCE = (
 )
 KEEP = "{mood,Name,at,lasts,bytes,list,paper,day,third,paid}"
 
-# Calls in their order, by function: none names what is random, when it ran, or who called.
+# Calls in order, by function. None returns anything random, a time, or the caller.
 CALLS: dict[str, str] = {
     "version": "SELECT dbanon.version()",
     "help": "SELECT dbanon.help() AS a, dbanon.help('mdav') AS b",
@@ -109,7 +110,7 @@ CALLS: dict[str, str] = {
     "drop": "SELECT * FROM dbanon.drop('release.view')",
     "drop_hierarchy": "SELECT dbanon.drop_hierarchy('tree')",
 }
-# The other functions of methods are the same text; procedures are random.
+# The other functions of methods have the same body; procedures are random.
 METHOD = (
     "SELECT f.rows_out, f.k_achieved, f.information_loss FROM dbanon.mdav('app.p', 'release.p',"
     f" '{{a,b}}', 5, keep => '{KEEP}') AS f"
@@ -123,7 +124,7 @@ def source(run_sql: Run) -> None:
 
 
 def rounded(rows: list[tuple[Any, ...]]) -> list[str]:
-    """Answers with ten digits of a number: the order that a plan adds in decides of the others."""
+    """Results with numbers rounded to ten digits, since the plan determines the order of sums."""
     return [
         re.sub(r"\d+\.\d{9,}(e-\d+)?", lambda number: f"{float(number[0]):.10g}", str(row))
         for row in rows
@@ -131,10 +132,10 @@ def rounded(rows: list[tuple[Any, ...]]) -> list[str]:
 
 
 def ask(session: psycopg.Connection[Any], run_sql: Run) -> Iterator[tuple[str, object]]:
-    """The answer to each call, read by a session with the server's defaults."""
+    """The results of all calls, read by a session with default settings."""
     for name, call in (*CALLS.items(), ("mdav", METHOD)):
         if name == "repair":
-            # As after a dump was restored: the digest decides whether the rows are those.
+            # As after a restore: the digest decides whether the rows are the same.
             run_sql("UPDATE dbanon.release SET relation_oid = 1, output_oid = 1")
         session.execute(f"CREATE TABLE app.answer AS {call}".encode())
         yield name, rounded(run_sql("SELECT t::text FROM app.answer AS t ORDER BY 1"))
@@ -144,7 +145,7 @@ def ask(session: psycopg.Connection[Any], run_sql: Run) -> Iterator[tuple[str, o
             yield output, run_sql(f"SELECT t::text FROM {output} AS t ORDER BY 1")
             columns = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid ="
             yield f"types of {output}", run_sql(f"{columns} '{output}'::regclass ORDER BY attnum")
-    # As another session verifies what this one released.
+    # As another session verifies this one's release.
     yield "verify later", run_sql("SELECT v.digest FROM dbanon.verify('release.p') AS v")
     session.execute(b"SELECT dbanon.drop('release.p')")
 
@@ -161,7 +162,7 @@ def test_every_function_answers_the_same(source: None, run_sql: Run, connect: Co
     plain = dict(ask(connect(), run_sql))
     assert "attached" in str(plain["repair"])
     values = [value for value in other_values(run_sql) if value[0] not in LEFT_OUT]
-    # The same mixes in every build; campaigns try others.
+    # The same combinations in every build; campaigns try others.
     number = random.randrange(2**32) if CAMPAIGN else 20
     chance = random.Random(number)
     for _ in range(MIXES):
@@ -179,7 +180,7 @@ def test_every_function_answers_the_same(source: None, run_sql: Run, connect: Co
 def test_quoted_identifiers_change_no_release(
     source: None, run_sql: Run, connect: Connect, sql_url: str
 ) -> None:
-    """Types of columns are in the ledger as words, which that setting would write in quotes."""
+    """The ledger stores column types as text, which that setting would quote."""
     quoting = f"{sql_url}?options=-cquote_all_identifiers%3Don"
     session = connect(quoting)
     verified = "SELECT v.unchanged, v.digest FROM dbanon.verify('{}') AS v"
@@ -194,14 +195,14 @@ def test_quoted_identifiers_change_no_release(
         keep=["mood", "bytes", "Name"],
     )
     for release in ("release.p", "release.quoted", "release.client"):
-        asked = verified.format(release)
-        assert run_sql(asked) == [(True, "unchanged")]
-        assert session.execute(asked.encode()).fetchall() == [(True, "unchanged")]
+        query = verified.format(release)
+        assert run_sql(query) == [(True, "unchanged")]
+        assert session.execute(query.encode()).fetchall() == [(True, "unchanged")]
         assert verify(open_store(quoting), parse_relation(release)).unchanged
 
 
 def plain_literals(sql: str) -> Iterator[str]:
-    """The literals that have a backslash and are not written as E'…'; in bodies, too."""
+    """Literals with a backslash that are not written as E'…', also in function bodies."""
     without_comments = re.sub(r"^\s*--.*$", "", sql, flags=re.M)
     for escaped, literal in re.findall(r"(\b[Ee])?('(?:[^']|'')*')", without_comments):
         if not escaped and "\\" in literal:
@@ -209,7 +210,7 @@ def plain_literals(sql: str) -> Iterator[str]:
 
 
 def test_no_plain_literal_has_a_backslash() -> None:
-    """What is pinned is one guard; that nothing depends on it is the other."""
+    """Pinning is one protection; not depending on the settings is the other."""
     assert [*plain_literals("SELECT 'a\\d', E'\\d', 'it''s \\', $$ '\\' $$")] == [
         "'a\\d'",
         "'it''s \\'",
@@ -217,6 +218,6 @@ def test_no_plain_literal_has_a_backslash() -> None:
     ]
     for text in (sql_script.script(None), foreign_code("1::oid"), PINNED, SETTINGS):
         assert [*plain_literals(text)] == []
-    # Beside Python's own literals those of SQL cannot be told apart.
+    # SQL literals cannot be distinguished from Python's own.
     for file in (share_path("sql") / "python").glob("*.sql"):
         assert "\\" not in file.read_text()

@@ -1,4 +1,4 @@
-"""The SQL functions count what readers see, as the client does: 7.50 is not 7.5."""
+"""The SQL functions count values as readers see them, like the client: 7.50 differs from 7.5."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Of all types: those that a row of a type may have in it, or none.
-ALIKE = {"numeric(9,2)": ("7.50", "7.5"), "date": ("'2000-01-01'", "'2000-1-1'")}
+# For all types: values that the type can represent in two ways, if any.
+SPELLINGS = {"numeric(9,2)": ("7.50", "7.5"), "date": ("'2000-01-01'", "'2000-1-1'")}
 
 
 @pytest.fixture
 def path(sql_url: str) -> str:
-    """The database, where names without a schema are in app."""
+    """A database where unqualified names resolve to app."""
     return f"{sql_url}{'&' if '?' in sql_url else '?'}options=-csearch_path%3Dapp"
 
 
 @pytest.mark.parametrize("name", list(POSTGRESQL))
-def test_functions_tell_apart_what_readers_do(run_sql: Run, path: str, name: str) -> None:
+def test_functions_distinguish_the_values_readers_see(run_sql: Run, path: str, name: str) -> None:
     values = POSTGRESQL[name]
     for statement in values.before:
         run_sql(statement, url=path)
@@ -44,9 +44,9 @@ def test_functions_tell_apart_what_readers_do(run_sql: Run, path: str, name: str
     assert caught.value.sqlstate == "ZK001"
 
 
-@pytest.mark.parametrize("kind", list(ALIKE))
-def test_values_that_are_shown_alike_are_one(run_sql: Run, kind: str) -> None:
-    rare, common = ALIKE[kind]
+@pytest.mark.parametrize("kind", list(SPELLINGS))
+def test_values_displayed_equally_are_equal(run_sql: Run, kind: str) -> None:
+    rare, common = SPELLINGS[kind]
     run_sql(
         f"CREATE TABLE app.equal AS SELECT CASE g WHEN 0 THEN {rare}::{kind}"
         f" ELSE {common}::{kind} END AS x FROM generate_series(0, 39) AS g"
@@ -54,7 +54,7 @@ def test_values_that_are_shown_alike_are_one(run_sql: Run, kind: str) -> None:
     assert run_sql("SELECT dbanon.k_anonymity('app.equal', '{x}')") == [(40,)]
 
 
-def test_a_set_holds_of_what_readers_see(run_sql: Run, sql_url: str) -> None:
+def test_column_sets_are_checked_on_the_values_readers_see(run_sql: Run, sql_url: str) -> None:
     run_sql(
         "CREATE TABLE app.equal AS SELECT g AS id, 20 + g % 10 AS age,"
         " CASE g WHEN 0 THEN 7.50 ELSE 7.5 END AS x FROM generate_series(0, 39) AS g"
@@ -65,6 +65,6 @@ def test_a_set_holds_of_what_readers_see(run_sql: Run, sql_url: str) -> None:
         f" max_suppression => 0.2, options => '{options}')"
     )
     assert run_sql("SELECT x::text, count(*) FROM release.equal GROUP BY 1") == [("7.5", 39)]
-    found = dbanon.verify(sql_url, "release.equal")
-    assert [one.counted for one in found.also_k] == [39]
+    verdict = dbanon.verify(sql_url, "release.equal")
+    assert [requirement.counted for requirement in verdict.also_k] == [39]
     run_sql("SELECT dbanon.verify('release.equal')")

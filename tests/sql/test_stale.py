@@ -1,4 +1,4 @@
-"""Releases that are stale, by the server's counters: what they tell, and what they do not."""
+"""Stale releases according to the server's counters, and what these cannot show."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Run = Callable[..., list[tuple[Any, ...]]]
 
 pytestmark = pytest.mark.one_database
 
-TOLD = "SELECT output, stale, stale_by FROM dbanon.releases() WHERE state = 'current'"
+STALENESS = "SELECT output, stale, stale_by FROM dbanon.releases() WHERE state = 'current'"
 
 
-def told(run_sql: Run, url: str) -> bool | None:
-    """What SQL and a client say, which is the same."""
-    [(_, stale, by)] = run_sql(TOLD)
-    [listed] = [one for one in dbanon.releases(url) if one.state == "current"]
+def listed_as_stale(run_sql: Run, url: str) -> bool | None:
+    """What SQL and a client report; both must agree."""
+    [(_, stale, by)] = run_sql(STALENESS)
+    [listed] = [release for release in dbanon.releases(url) if release.state == "current"]
     assert (listed.stale, listed.stale_by) == (stale, by)
     assert (by is None) is (stale is None)
     return stale  # type: ignore[no-any-return]
 
 
 def write(run_sql: Run, statement: str) -> None:
-    """A statement whose counts are seen at once, and not some seconds later."""
+    """Run a statement and flush its counters at once."""
     run_sql(statement)
     if run_sql("SELECT to_regprocedure('pg_stat_force_next_flush()') IS NOT NULL") == [(True,)]:
         run_sql("SELECT pg_stat_force_next_flush()")
@@ -49,14 +49,14 @@ def write(run_sql: Run, statement: str) -> None:
 def test_what_was_written_since(run_sql: Run, sql_url: str, change: str) -> None:
     write(run_sql, PERSON)
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
-    assert told(run_sql, sql_url) is False
-    # What reads, and what another table gets, changes nothing.
+    assert listed_as_stale(run_sql, sql_url) is False
+    # Reads, and writes to other tables, change nothing.
     run_sql("SELECT count(*) FROM app.person")
     write(run_sql, "CREATE TABLE app.other AS TABLE app.person")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
     for statement in change.split("; "):
         write(run_sql, statement)
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
 
 
 def test_partitions_are_looked_at(run_sql: Run, sql_url: str) -> None:
@@ -64,40 +64,38 @@ def test_partitions_are_looked_at(run_sql: Run, sql_url: str) -> None:
     write(run_sql, "CREATE TABLE app.low PARTITION OF app.person FOR VALUES FROM (0) TO (100)")
     write(run_sql, "INSERT INTO app.person SELECT g, g % 7 FROM generate_series(1, 50) AS g")
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
     write(run_sql, "INSERT INTO app.low VALUES (60, 3)")
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
 
 
-def test_of_views_and_counters_that_were_set_back_nothing_is_said(
-    run_sql: Run, sql_url: str
-) -> None:
+def test_staleness_is_unknown_for_views_and_reset_counters(run_sql: Run, sql_url: str) -> None:
     write(run_sql, PERSON)
     run_sql("CREATE VIEW app.shown AS SELECT person_id, age FROM app.person")
     run_sql(
         "SELECT dbanon.mdav('app.shown', 'release.person', '{age}', 5,"
         """ options => '{"key": ["person_id"]}')"""
     )
-    assert told(run_sql, sql_url) is None
+    assert listed_as_stale(run_sql, sql_url) is None
     run_sql("SELECT * FROM dbanon.drop('release.person')")
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
     run_sql("SELECT pg_stat_reset_single_table_counters('app.person'::regclass)")
-    assert told(run_sql, sql_url) is None
+    assert listed_as_stale(run_sql, sql_url) is None
 
 
 def test_a_refreshed_release_is_not_stale(run_sql: Run, sql_url: str) -> None:
     write(run_sql, PERSON)
     run_sql("SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5)")
     write(run_sql, "INSERT INTO app.person VALUES (1000, 'x', 30, 'flu')")
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
     run_sql("SELECT dbanon.refresh('release.person')")
-    assert told(run_sql, sql_url) is False
+    assert listed_as_stale(run_sql, sql_url) is False
 
 
-def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
-    """A write that changes nothing that was read makes no release stale; one that does, does."""
+def test_exact_staleness_uses_the_rows(run_sql: Run, sql_url: str) -> None:
+    """A write that leaves the read values unchanged does not make a release stale; others do."""
     write(run_sql, PERSON)
-    exact = TOLD.replace("releases()", "releases(exact => true)")
+    exact = STALENESS.replace("releases()", "releases(exact => true)")
     run_sql(
         "SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5,"
         """ options => '{"source_digest": true}')"""
@@ -111,12 +109,16 @@ def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
     ):
         write(run_sql, change)
         assert run_sql(exact) == [("release.person", stale, "digest")]
-        [listed] = [one for one in dbanon.releases(sql_url, exact=True) if one.state == "current"]
+        [listed] = [
+            release
+            for release in dbanon.releases(sql_url, exact=True)
+            if release.state == "current"
+        ]
         assert (listed.stale, listed.stale_by) == (stale, "digest")
-    assert told(run_sql, sql_url) is True
+    assert listed_as_stale(run_sql, sql_url) is True
     run_sql("SELECT dbanon.refresh('release.person')")
     assert run_sql(exact) == [("release.person", False, "digest")]
-    # One that noted no digest is told of by counters, with the same call.
+    # Without a recorded digest the same call uses counters.
     run_sql("SELECT dbanon.mdav('app.person', 'release.other', '{age}', 5)")
     assert {output: by for output, _, by in run_sql(exact)} == {
         "release.person": "digest",

@@ -1,4 +1,4 @@
-"""The summary beside a release that is made again: its grants, its views, and code of others."""
+"""The summary of a repeated release: its grants, its views, and code of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Role = Callable[..., str]
 
 RELEASE = "SELECT dbanon.mdav('app.people', 'release.p', '{a}', %s, if_exists => 'replace')"
 SUMMARY = "SELECT k_requested FROM release.p_summary"
-# What makes it be dropped and created, in place of a new row.
+# Objects that force dropping and recreating it, instead of writing a new row.
 CHANGES = {
     "none": "SELECT 1",
     "an index": "CREATE INDEX ON release.p_summary (rows)",
@@ -45,7 +45,7 @@ def people(run_sql: Run) -> None:
 def test_grants_stay(run_sql: Run, connect: Connect, sql_role: Role, change: str) -> None:
     reader, admin, stranger = sql_role("reader"), sql_role("admin"), sql_role("stranger")
     run_sql("GRANT USAGE ON SCHEMA release TO reader, admin, stranger")
-    # The summary was made before, and does not have it.
+    # The summary was created earlier and lacks it.
     run_sql("ALTER DEFAULT PRIVILEGES IN SCHEMA release GRANT SELECT ON TABLES TO stranger")
     run_sql("GRANT SELECT (k_requested) ON release.p_summary TO reader")
     run_sql("GRANT SELECT ON release.p_summary TO admin WITH GRANT OPTION")
@@ -98,7 +98,7 @@ def test_a_trigger_of_another_role_never_runs(
     )
     connection = connect()
     connection.execute(f"BEGIN ISOLATION LEVEL {isolation.upper()}".encode())
-    # The snapshot of a transaction that repeats its reads is older than the trigger.
+    # A REPEATABLE READ snapshot precedes the trigger.
     connection.execute("SELECT 1 FROM app.people")
     mallory.execute(trigger)
     connection.execute(RELEASE, (5,))
@@ -117,8 +117,8 @@ def test_a_client_rewrites_the_summary_of_a_release(
     report = dbanon.refresh(sql_url, "release.p")
     assert run_sql(figures) == [(report.release_id, 100, 3)]
     assert run_sql(figures) != before
-    given = {"table": "app.people", "quasi_identifiers": ["a"], "if_exists": "replace"}
-    report = dbanon.anonymize(sql_url, output="release.p", k=5, **given)
+    arguments = {"table": "app.people", "quasi_identifiers": ["a"], "if_exists": "replace"}
+    report = dbanon.anonymize(sql_url, output="release.p", k=5, **arguments)
     assert run_sql(figures) == [(report.release_id, 100, 5)]
     assert run_sql(
         "SELECT has_table_privilege('dbanon_reader', 'release.p_summary', 'SELECT')"
@@ -129,12 +129,12 @@ def test_a_client_rewrites_the_summary_of_a_release(
     ]
 
 
-def test_a_client_makes_no_summary_where_there_is_none(run_sql: Run, sql_url: str) -> None:
+def test_a_client_creates_no_missing_summary(run_sql: Run, sql_url: str) -> None:
     run_sql("CREATE TABLE app.people AS SELECT g % 9 AS a FROM generate_series(1, 90) AS g")
-    given = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5, "if_exists": "replace"}
+    arguments = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5, "if_exists": "replace"}
     for output in ("release.p", "release.p"):
-        dbanon.anonymize(sql_url, output=output, **given)
-    # What another role has under the name is left alone.
+        dbanon.anonymize(sql_url, output=output, **arguments)
+    # Another role's object with the name is left unchanged.
     run_sql("CREATE TABLE release.p_summary (a integer)")
-    dbanon.anonymize(sql_url, output="release.p", **given)
+    dbanon.anonymize(sql_url, output="release.p", **arguments)
     assert run_sql("SELECT count(*) FROM release.p_summary") == [(0,)]

@@ -1,4 +1,4 @@
-"""Releases that another one superseded are verified in SQL by their table and their id."""
+"""Superseded releases are verified in SQL by their table and id."""
 
 from __future__ import annotations
 

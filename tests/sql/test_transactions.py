@@ -1,4 +1,4 @@
-"""Everything in the caller's transaction, from one snapshot, and nothing left behind."""
+"""Everything runs in the caller's transaction, from one snapshot, with nothing left behind."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PEOPLE = (
     " FROM generate_series(1, 300) AS g"
 )
 CALL = "SELECT (dbanon.mdav('app.people', 'release.{}', '{{a}}', 5, keep => '{{id}}')).rows_out"
-MADE = "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace ORDER BY 1"
-# The settings of plpgsql appear when it is loaded, as the server's library.
+TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace ORDER BY 1"
+# The settings of plpgsql appear once the server loads it.
 SETTINGS = "SELECT name, setting FROM pg_settings WHERE name NOT LIKE 'plpgsql.%' ORDER BY name"
 STAGING = "SELECT relname FROM pg_class WHERE relname LIKE 'dbanon\\_%' AND relkind = 'r'"
 
@@ -35,9 +35,9 @@ def test_several_calls_in_a_transaction_and_rollback(run_sql: Run, connect: Conn
         assert connection.execute(STAGING.encode()).fetchall() == []
         assert connection.execute("SELECT count(*) FROM dbanon.release").fetchall() == [(3,)]
         assert connection.execute("SELECT count(*) FROM dbanon.run").fetchall() == [(3,)]
-        # No setting outlives the call, not even until the end of the transaction.
+        # No setting outlives the call, even within the transaction.
         assert connection.execute(SETTINGS).fetchall() == settings
-    assert run_sql(MADE) == []
+    assert run_sql(TABLES) == []
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
 
 
@@ -52,7 +52,7 @@ def test_a_refused_call_leaves_nothing_even_when_caught(run_sql: Run, connect: C
             " RAISE 'not refused'; EXCEPTION WHEN null_value_not_allowed THEN NULL; END $$"
         )
         assert connection.execute(SETTINGS).fetchall() == settings
-        # The function below the public one hands errors back: nothing of its work stays, either.
+        # The function below the public one returns errors; nothing of its work remains either.
         [(outcome,)] = connection.execute(
             "SELECT dbanon._anonymize(jsonb_build_object('method', 'mdav', 'source',"
             " 'app.people'::regclass::oid::bigint, 'output', 'release.p', 'quasi_identifiers',"
@@ -62,7 +62,7 @@ def test_a_refused_call_leaves_nothing_even_when_caught(run_sql: Run, connect: C
         ).fetchall()
         assert outcome["error"]["sqlstate"] == "22004"
         assert connection.execute(STAGING.encode()).fetchall() == []
-    assert run_sql(MADE) == []
+    assert run_sql(TABLES) == []
 
 
 def test_settings_of_the_caller_change_nothing(run_sql: Run, connect: Connect) -> None:
@@ -95,7 +95,7 @@ def test_settings_of_the_caller_change_nothing(run_sql: Run, connect: Connect) -
 
 
 def test_read_committed_with_a_writer(run_sql: Run, connect: Connect) -> None:
-    """Rows change all together, in each commit; a release never mixes two states."""
+    """Each commit changes all rows; a release never mixes two states."""
     run_sql(
         "CREATE TABLE app.moving AS SELECT g AS id, g::float8 AS a, 0 AS version,"
         " repeat('x', 100) AS filler FROM generate_series(1, 20000) AS g"
@@ -126,14 +126,14 @@ def test_read_committed_with_a_writer(run_sql: Run, connect: Connect) -> None:
                 "SELECT dbanon.mdav('app.moving', %s, '{a}', 5, keep => '{version}')",
                 (f"release.m{round_}",),
             )
-            found = reader.execute(
+            classes = reader.execute(
                 "SELECT count(*), count(DISTINCT version), min(version),"
                 " round(avg(a - 1e6 * version)::numeric, 3)"
                 f" FROM release.m{round_}".encode()
             ).fetchall()
-            assert found[0][:2] == (20000, 1)
-            assert float(found[0][3]) == 10000.5
-            seen.add(found[0][2])
+            assert classes[0][:2] == (20000, 1)
+            assert float(classes[0][3]) == 10000.5
+            seen.add(classes[0][2])
             labels = reader.execute(
                 "SELECT count(*), count(DISTINCT class) FROM dbanon.classes('app.moving',"
                 " 'mdav', '{a}', 5)"
@@ -146,7 +146,7 @@ def test_read_committed_with_a_writer(run_sql: Run, connect: Connect) -> None:
     assert len(seen) > 1
 
 
-def test_a_name_of_staging_that_is_taken_is_refused(run_sql: Run, connect: Connect) -> None:
+def test_a_used_staging_name_is_refused(run_sql: Run, connect: Connect) -> None:
     run_sql(PEOPLE)
     connection = connect()
     for trap in ("TABLE dbanon_labels (x integer)", "VIEW dbanon_source AS SELECT 1 AS a"):

@@ -1,4 +1,4 @@
-"""What is withheld for a NULL shapes nothing that a SQL call gives."""
+"""Rows withheld for a NULL do not affect anything that a SQL call returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
-# Numbers without a scale, a dictionary, numbers beyond 2**53, and rows to be withheld among others.
+# Numbers without a scale, a dictionary, numbers beyond 2**53, and rows that are withheld.
 TABLE = (
     "CREATE TABLE app.{0} AS SELECT g AS id, CASE WHEN g % 10 > 0 THEN (g * 7 % 31)::numeric END"
     " AS age, (1000 + g * 37 % 500)::numeric AS pay, (g * 13 % 97)::bigint AS wide,"
@@ -48,12 +48,12 @@ def test_a_withheld_row_changes_nothing(run_sql: Run, call: str, entity: str | N
     method, columns, hierarchies, options = CALLS[call]
     if call == "key":
         entity = None
-    found = []
+    results = []
     for table in ("plain", "changed"):
         run_sql(TABLE.format(table))
         if table == "changed":
             run_sql(CHANGE)
-        told = run_sql(
+        summary = run_sql(
             f"SELECT rows_in, rows_out, suppressed, classes, information_loss FROM dbanon.{method}"
             "(%s::regclass, %s, %s, 3, entity => %s, sensitive => '{ill}', keep => '{id}',"
             " nulls => 'suppress', max_suppression => 0.1, hierarchies => %s, options => %s)",
@@ -64,20 +64,20 @@ def test_a_withheld_row_changes_nothing(run_sql: Run, call: str, entity: str | N
             json.dumps(hierarchies),
             json.dumps(options),
         )
-        assert told[0][:3] == (60, 54, 6)
+        assert summary[0][:3] == (60, 54, 6)
         rows = run_sql(f"SELECT r::text FROM release.{table} AS r ORDER BY r::text")
-        found.append((told, rows))
-    assert found[0] == found[1]
+        results.append((summary, rows))
+    assert results[0] == results[1]
 
 
 def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
-    found = []
+    assignments = []
     for table in ("plain", "changed"):
         run_sql(TABLE.format(table))
         if table == "changed":
             run_sql(CHANGE)
         options = {"nulls": "suppress", "max_suppression": 0.1}
-        found.append(
+        assignments.append(
             run_sql(
                 "SELECT row_key, class FROM dbanon.classes(%s::regclass, 'gaa_cp',"
                 " '{age,pay,place}', 3, %s)",
@@ -85,12 +85,14 @@ def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
                 json.dumps(options),
             )
         )
-    # Keys are addresses, and those of changed rows are others.
-    assert [c for _, c in found[0] if c is not None] == [c for _, c in found[1] if c is not None]
-    assert [sum(c is None for _, c in rows) for rows in found] == [6, 6]
+    # Keys are row addresses, which change with the rows.
+    assert [c for _, c in assignments[0] if c is not None] == [
+        c for _, c in assignments[1] if c is not None
+    ]
+    assert [sum(c is None for _, c in rows) for rows in assignments] == [6, 6]
 
 
-def test_the_budget_is_none_unless_told(run_sql: Run) -> None:
+def test_the_default_budget_is_none(run_sql: Run) -> None:
     run_sql(TABLE.format("plain"))
     for call in (
         "dbanon.classes('app.plain', 'mdav', '{age}', 3, '{\"nulls\": \"suppress\"}')",
@@ -102,7 +104,7 @@ def test_the_budget_is_none_unless_told(run_sql: Run) -> None:
 
 
 def test_a_null_that_comes_late(run_sql: Run) -> None:
-    """Rows are read without masks until a NULL comes: those before and behind it are themselves."""
+    """Rows are read without masks until a NULL comes; all values around it must be right."""
     run_sql(
         "CREATE TABLE app.late AS SELECT g AS id, (g / 5)::double precision AS a,"
         " CASE WHEN g <= 79975 THEN g / 5 END AS b FROM generate_series(1, 80000) AS g"
@@ -111,8 +113,8 @@ def test_a_null_that_comes_late(run_sql: Run) -> None:
         "SELECT FROM dbanon.mdav('app.late', 'release.late', '{a,b}', 5, nulls => 'category',"
         " keep => '{id}')"
     )
-    [found] = run_sql(
+    [recorded] = run_sql(
         "SELECT count(*), count(b), min(id) FILTER (WHERE b IS NULL), max(abs(a - id / 5)) < 3,"
         " max(abs(b - id / 5)) < 3 FROM release.late"
     )
-    assert found == (80_000, 79_975, 79_976, True, True)
+    assert recorded == (80_000, 79_975, 79_976, True, True)

@@ -1,7 +1,8 @@
-"""Wrong inputs at three doors: the code, its exit code and SQLSTATE, a hint of the right door.
+"""Wrong inputs in three interfaces: error code, exit code, SQLSTATE, and a fitting hint.
 
-One database for all: Python and the command line connect to it, SQL runs inside it. No answer holds
-a value of the data, and nothing is left of any call. The cases stand in ``tests.sql.wrong_inputs``.
+All cases share a database: Python and the command line connect to it, SQL runs inside. No output
+contains a value of the data, and no call leaves anything. The cases are in
+``tests.sql.wrong_inputs``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from dbanon.doors.sql_script import arguments
 from dbanon.job.job import Job
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
-from tests.postgres.kept import kept
+from tests.postgres.connection_pool import pooled
 from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo
 from tests.sql.wrong_inputs import CALLS, CONNECTED, RIGHT, TABLES, WRONG
 
-OPTIONS = {one.name: one for one in all_parameters(Job)}
+OPTIONS = {parameter.name: parameter for parameter in all_parameters(Job)}
 DOORS = ("python", "cli", "sql")
 BY_CODE = {
     value.code: value
@@ -44,11 +45,11 @@ VALUES = re.compile(r"73173|qzmark", re.IGNORECASE)
 
 @pytest.fixture(scope="module")
 def clinic(sql_server: Server, sql_template: str) -> Iterator[str]:
-    """A database that every wrong input meets as it was."""
+    """A database that is in the same state for every wrong input."""
     with sql_server.database(template=sql_template) as url:
         for statement in TABLES:
             sql_server.execute(statement, url=url)
-        # To begin a backend takes longer than to refuse.
+        # Starting a backend takes longer than refusing.
         with warm(url):
             yield url
         close_warm()
@@ -56,7 +57,7 @@ def clinic(sql_server: Server, sql_template: str) -> Iterator[str]:
 
 @pytest.fixture
 def state(sql_server: Server, clinic: str) -> Iterator[Callable[[], bool]]:
-    """Whether there are the same relations and releases as before; what is left is taken away."""
+    """Require the same relations and releases as before, and remove anything else."""
 
     def now() -> Any:
         return sql_server.execute(
@@ -75,7 +76,7 @@ def state(sql_server: Server, clinic: str) -> Iterator[Callable[[], bool]]:
 
 @pytest.fixture(scope="module")
 def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
-    """The URL of whoever calls, and how."""
+    """The URL of the calling role, with parameters."""
     roles = {}
     for name in ("blind", "reader"):
         roles[name] = sql_server.create_role(name, url=clinic, options="IN ROLE dbanon_runner")
@@ -83,11 +84,11 @@ def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
     sql_server.execute("GRANT SELECT ON app.people TO reader", url=clinic)
     sql_server.execute("GRANT CREATE ON SCHEMA release TO blind", url=clinic)
 
-    def made(how: Mapping[str, Any]) -> str:
+    def url_for(how: Mapping[str, Any]) -> str:
         url = make_url(roles.get(how.get("role", ""), clinic))
         return url.update_query_dict(how.get("query", {})).render_as_string(hide_password=False)
 
-    return made
+    return url_for
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -95,19 +96,19 @@ def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
 def test_a_wrong_input(
     case: str, door: str, urls: Callable[[Mapping[str, Any]], str], state: Callable[[], bool]
 ) -> None:
-    asked = asked_for(case)
+    case_input = asked_for(case)
     url = urls(CONNECTED.get(case, ("", {}))[1])
-    kind = BY_CODE[asked.code]
+    kind = BY_CODE[case_input.code]
     if door == "python":
-        hint = by_python(kind, lambda: asked.python(url))
+        hint = by_python(kind, lambda: case_input.python(url))
     elif door == "cli":
-        words = [url if word == "URL" else word for word in asked.words]
+        words = [url if word == "URL" else word for word in case_input.words]
         hint = by_command(kind, words, url, click=re.search(r"\((word|missing)\)$", case))
     else:
-        hint = by_sql(kind, url, asked)
-    # Of the door: no flag outside the command line, no => outside SQL, no mark left.
+        hint = by_sql(kind, url, case_input)
+    # Hints fit the interface: flags only on the command line, => only in SQL, no placeholders.
     assert "`" not in hint
-    # What dbanon's own administration is told by, all doors take to a shell.
+    # dbanon's administration commands are named in all interfaces.
     hint = re.sub(r"dbanon (install|upgrade)( --[a-z-]+)?", "", hint)
     assert door == "cli" or not re.search(r"(^|\s)--[a-z]", hint), hint
     assert door == "sql" or "=>" not in hint, hint
@@ -116,8 +117,8 @@ def test_a_wrong_input(
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One wrong call as three doors have it."""
+class CaseInput:
+    """One wrong call in the form of each interface."""
 
     code: str
     python: Callable[[str], Any]
@@ -127,22 +128,22 @@ class Asked:
     sqlstate: str | None = None
 
 
-def asked_for(case: str) -> Asked:
+def asked_for(case: str) -> CaseInput:
     if case in CALLS:
-        return Asked(*CALLS[case])
-    code, given = WRONG.get(case) or (CONNECTED[case][0], {})
-    job = {**RIGHT, **given}
+        return CaseInput(*CALLS[case])
+    code, changes = WRONG.get(case) or (CONNECTED[case][0], {})
+    job = {**RIGHT, **changes}
 
     def python(url: str) -> None:
-        wanted = dict(job)
-        if "models" in wanted:
-            wanted["models"] = [Model(**one) for one in wanted["models"]]
-        dbanon.anonymize(url, **wanted)
+        arguments = dict(job)
+        if "models" in arguments:
+            arguments["models"] = [Model(**fields) for fields in arguments["models"]]
+        dbanon.anonymize(url, **arguments)
 
     words = ["anonymize", "URL", "--no-progress"]
     for name, value in job.items():
         words += in_words(OPTIONS[name], value)
-    return Asked(code, python, words, *in_a_call(job))
+    return CaseInput(code, python, words, *in_a_call(job))
 
 
 def by_python(kind: type[errors.DbanonError], call: Callable[[], object]) -> str:
@@ -169,21 +170,21 @@ def by_command(
     if not form:
         assert f"[{kind.code}]" in done.stderr
         return done.stderr.partition("Hint: ")[2]
-    told = json.loads(done.stdout)["error"]
-    assert told["code"] == kind.code, told
-    assert told["sqlstate"] == kind.sqlstate
-    assert told["exit_code"] == kind.exit_code
-    return str(told["hint"] or "")
+    error_fields = json.loads(done.stdout)["error"]
+    assert error_fields["code"] == kind.code, error_fields
+    assert error_fields["sqlstate"] == kind.sqlstate
+    assert error_fields["exit_code"] == kind.exit_code
+    return str(error_fields["hint"] or "")
 
 
-def in_words(one: Parameter, value: Any) -> list[str]:
-    """An option as it is written at the command line."""
-    name = flag(one)
+def in_words(parameter: Parameter, value: Any) -> list[str]:
+    """An option as it is written on the command line."""
+    name = flag(parameter)
     if value is None:
         return []
-    if one.item is ColumnSet:
+    if parameter.item is ColumnSet:
         return [part for columns in value for part in (name, ",".join(columns))]
-    if one.item is Model:
+    if parameter.item is Model:
         texts = [f"{model['attribute']}={model['kind']}:{model['level']}" for model in value]
         return [part for text in texts for part in (name, text)]
     if isinstance(value, dict):
@@ -202,44 +203,51 @@ def in_pair(value: Any) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def in_a_call(given: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:
-    """A run as SQL has it: statement, values, and the SQLSTATE where it reaches no function."""
-    job = dict(given)
+def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:
+    """A run in SQL: statement, values, and the SQLSTATE if the server itself refuses it."""
+    job = dict(inputs)
     source, method = job.pop("table"), job.pop("method", "mdav")
-    own = job.pop("options", {})
+    extra_options = job.pop("options", {})
     named = [name for name in job if name in arguments()]
-    options = {name: job[name] for name in job if name not in named} | own
+    options = {name: job[name] for name in job if name not in named} | extra_options
     types = {"k": "::integer", "hierarchies": "::jsonb", "max_suppression": "::float8"}
     types |= dict.fromkeys(("quasi_identifiers", "keep", "sensitive"), "::text[]")
     call = ", ".join(f"{name} => %s{types.get(name, '::text')}" for name in named)
     values = [json.dumps(job[name]) if name == "hierarchies" else job[name] for name in named]
     # JSON has no such numbers: a call would write them as text.
-    told = json.dumps(options).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
+    options_json = json.dumps(options).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
     numbers = (job["k"], job.get("max_suppression"))
     return (
         f"SELECT dbanon.{method}(source => %s::regclass, {call}, options => %s::jsonb)",
-        (source, *values, told),
-        # A word where PostgreSQL wants a number.
+        (source, *values, options_json),
+        # A word where PostgreSQL expects a number.
         "22P02" if any(isinstance(number, str) for number in numbers) else None,
     )
 
 
-def by_sql(kind: type[errors.DbanonError], url: str, asked: Asked) -> str:
-    # Kept: to load Python and dbanon anew takes longer than all else.
-    with kept(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
-        connection.execute(asked.sql.encode(), asked.values or None)
-    told = caught.value.diag
-    assert told.sqlstate == (asked.sqlstate or kind.sqlstate), told.message_primary
-    parts = (told.message_primary, told.message_detail, told.message_hint, told.context)
+def by_sql(kind: type[errors.DbanonError], url: str, case_input: CaseInput) -> str:
+    # Reuse the connection: loading Python and dbanon takes longer than everything else.
+    with pooled(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
+        connection.execute(case_input.sql.encode(), case_input.values or None)
+    diagnostics = caught.value.diag
+    assert diagnostics.sqlstate == (case_input.sqlstate or kind.sqlstate), (
+        diagnostics.message_primary
+    )
+    parts = (
+        diagnostics.message_primary,
+        diagnostics.message_detail,
+        diagnostics.message_hint,
+        diagnostics.context,
+    )
     assert not VALUES.search(" ".join(map(str, parts)))
-    return told.message_hint or ""
+    return diagnostics.message_hint or ""
 
 
 def test_they_are_enough() -> None:
     assert len({*WRONG, *CONNECTED, *CALLS}) >= 100
-    assert {*RIGHT, *(name for _, given in WRONG.values() for name in given)} >= {
-        # Of three doors.
+    assert {*RIGHT, *(name for _, changes in WRONG.values() for name in changes)} >= {
+        # For the three interfaces.
         name
-        for name, one in OPTIONS.items()
-        if one.option.sql and name != "local_range"
+        for name, parameter in OPTIONS.items()
+        if parameter.option.sql and name != "local_range"
     }

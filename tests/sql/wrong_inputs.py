@@ -1,4 +1,6 @@
-"""What is wrong at three doors: runs (``WRONG``, ``CONNECTED``) and other calls (``CALLS``)."""
+"""Wrong inputs for three interfaces: runs (``WRONG``, ``CONNECTED``) and other calls
+(``CALLS``).
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ MODELS: dict[str, Any] = {
     "models": [{"attribute": "ill", "kind": "distinct_l", "level": 2}],
 }
 
-# What is wrong: the code, and the options that differ from RIGHT. What click itself refuses has
-# exit code 2 and no code of ours at the command line: these end in "(word)".
+# The error code, and the options that differ from RIGHT. Errors raised by click have exit code 2
+# and no code of dbanon's on the command line: these end in "(word)".
 WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "no such column": ("column_not_found", {"quasi_identifiers": ["aa"]}),
     "no quasi-identifier": ("invalid_parameter", {"quasi_identifiers": []}),
@@ -318,7 +320,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
-# Who calls, or how: what the URL has, with what is wrong then.
+# The calling role or connection: URL parameters, with the wrong input.
 CONNECTED: dict[str, tuple[str, dict[str, Any]]] = {
     "a transaction that may only read": (
         "read_only",
@@ -328,7 +330,7 @@ CONNECTED: dict[str, tuple[str, dict[str, Any]]] = {
     "a role that may not write": ("insufficient_rights", {"role": "reader"}),
 }
 
-# Other calls: one of Python, the words of a command after its URL, one of SQL.
+# Other calls: in Python, the words of a command after its URL, and in SQL.
 Call = Callable[[str], Any]
 CALLS: dict[str, tuple[str, Call, list[str], str]] = {
     "shown: a release that is not there": (

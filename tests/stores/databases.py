@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import dbanon
 from tests.mariadb_server import MariadbServer
-from tests.postgres.kept import kept
+from tests.postgres.connection_pool import pooled
 from tests.postgres_server import conninfo
 from tests.stores import kept_duckdb
 
@@ -264,12 +264,12 @@ class PostgresqlDatabase(Database):
         return psycopg.connect(conninfo(url or self.url), autocommit=True)
 
     def execute(self, *statements: str) -> None:
-        with kept(conninfo(self.url)) as connection:
+        with pooled(conninfo(self.url)) as connection:
             for statement in statements:
                 connection.execute(statement)  # type: ignore[call-overload]
 
     def rows(self, sql: str) -> Rows:
-        with kept(conninfo(self.url)) as connection:
+        with pooled(conninfo(self.url)) as connection:
             found: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
             return found
 

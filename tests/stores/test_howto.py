@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from tests.docs.howto import PAGE, blocks, filled, printed
-from tests.docs.readme import told
+from tests.docs.readme import masked
 from tests.stores.databases import PostgresqlDatabase
 
 # The table of the page, as PostgreSQL has it.
@@ -53,7 +53,7 @@ def test_every_command_has_what_it_prints() -> None:
 
 def test_the_page_is_what_duckdb_prints(tmp_path: Path) -> None:
     page = filled(printed(tmp_path))
-    assert told(PAGE.read_text(encoding="utf-8")) == told(page), "python -m tests.docs.howto"
+    assert masked(PAGE.read_text(encoding="utf-8")) == masked(page), "python -m tests.docs.howto"
 
 
 @pytest.mark.postgresql
@@ -70,7 +70,7 @@ def test_postgresql_prints_the_same_but_for_its_words(
 
     def alike(texts: list[str]) -> list[str]:
         words = {"VARCHAR": "text", "BIGINT": "bigint", "main.patient": "public.patient"}
-        text = told("\n".join(texts))
+        text = masked("\n".join(texts))
         return re.sub("|".join(words), lambda one: words[one[0]], text).split()
 
     assert alike(found) == alike([text for kind, text in blocks() if kind == "prints"])

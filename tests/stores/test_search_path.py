@@ -12,7 +12,7 @@ import sqlalchemy
 import dbanon
 from dbanon.doors import install
 from dbanon.stores.postgresql import store as postgresql_store
-from tests.postgres.kept import close_kept
+from tests.postgres.connection_pool import close_idle
 from tests.postgres_server import Server, conninfo
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
@@ -70,7 +70,7 @@ def trapped(pg_server: Server, pg_url: str) -> Callable[[], bool]:
     )
     pg_server.execute(f'ALTER DATABASE "{database}" SET search_path = evil, pg_catalog, public')
     # Only connections that are opened from now on have it.
-    close_kept(database)
+    close_idle(database)
 
     def sprung() -> bool:
         [(called,)] = pg_server.execute("SELECT is_called FROM evil.sprung", url=pg_url)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.doors.workbench.state import Workbench
-from tests.doors.workbench.client import STEPS, Client, said, workbench
+from tests.doors.workbench.client import STEPS, Client, text_of, workbench
 from tests.doors.workbench.people import (
     COLUMNS,
     PLANTED,
@@ -43,16 +43,16 @@ def client(loaded: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
     """From columns to a release and its report, and every page once more."""
     bench = client.routes.bench
-    assert "others may know it" in said(client.page("columns"))
+    assert "others may know it" in text_of(client.page("columns"))
     decided(client, **ROLES)
     grown = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
     place = list(bench.roles).index("pay")
-    page = said(client.done("trees", grown | {f"intervals-{place}": "100, 500"}))
+    page = text_of(client.done("trees", grown | {f"intervals-{place}": "100, 500"}))
     assert "1950s" in page
     assert "A1*" in page
     assert "north" in page
     assert "[1000, 1500)" in page
-    page = said(swept(client))
+    page = text_of(swept(client))
     assert "Releases that were tried" in page
     client.sent("choose", {"point": "gaa_cp/4", "next": "compare"})
     page = client.page("job")
@@ -60,13 +60,13 @@ def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
     assert offered == list(kinds)
     page = client.done("job", client.form(page, "job") | {"report": "yes"})
     assert client.routes.bench.tasks.current.error is None
-    page = said(client.done("plan", {}))
+    page = text_of(client.done("plan", {}))
     assert "row-wise k-anonymity" in page
-    page = said(client.done("run", {}))
+    page = text_of(client.done("run", {}))
     assert bench.made is not None
     assert f"Released: {bench.made.output}" in page
     both = f"compare?a=t%2Fgaa_cp%2F4&b=r%2F{bench.made.output}"
-    page = said(client.page(both))
+    page = text_of(client.page(both))
     assert "k counted" in page
     assert "Each bin is empty or contains many rows" in page
     report = client.page("report")

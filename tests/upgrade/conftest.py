@@ -1,4 +1,4 @@
-"""Databases of version 0.1.0, as its own package made them, in every way it could be installed."""
+"""Databases of version 0.1.0, created by its own package with every way of installation."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def fixture_bytes(name: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
-    """`old_template("script")`: a database to which nobody is connected, its dump restored once.
+    """`old_template("script")`: a restored dump as a template database without connections.
 
-    With the roles that dumps name.
+    Includes the roles in the dumps.
     """
-    made: dict[str, str] = {}
+    templates: dict[str, str] = {}
     with ExitStack() as left, sql_server.roles_dropped():
         for role in ("dbanon_admin", "dbanon_runner", "dbanon_reader"):
-            # Of the whole server: another database's installation may have made them.
+            # Roles belong to the server: another database's installation may have created them.
             sql_server.execute(
                 f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN;"
                 " EXCEPTION WHEN duplicate_object THEN NULL; END $$"
@@ -46,15 +46,15 @@ def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
             sql_server.execute(f"ALTER ROLE {role} PASSWORD 'old'")
 
         def restored(name: str) -> str:
-            if name not in made:
+            if name not in templates:
                 url = sql_server.create_database()
-                made[name] = url.rpartition("/")[2]
-                left.callback(sql_server.drop_database, made[name])
+                templates[name] = url.rpartition("/")[2]
+                left.callback(sql_server.drop_database, templates[name])
                 sql_server.psql(fixture_bytes(f"{name}.sql").decode(), url=url)
-            return made[name]
+            return templates[name]
 
         yield restored
-        # Before the roles, which own what is in them.
+        # Before the roles, which own objects in them.
         left.close()
 
 
@@ -62,7 +62,7 @@ def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
 def old_postgresql(
     sql_server: Server, old_template: Callable[[str], str]
 ) -> Iterator[Callable[[str], PostgresqlDatabase]]:
-    """`old_postgresql("script")`: a database as the dump has it, with the roles that it names."""
+    """`old_postgresql("script")`: a database restored from the dump, with its roles."""
     with ExitStack() as left:
 
         def restore(name: str) -> PostgresqlDatabase:
@@ -79,7 +79,7 @@ def old_postgresql(
 
 @pytest.fixture(params=WAYS)
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """A database of version 0.1.0 with its releases; a test that takes it runs once on each."""
+    """A database of version 0.1.0 with its releases; tests run once on each."""
     if request.param == "duckdb":
         (tmp_path / "old.duckdb").write_bytes(fixture_bytes("old.duckdb"))
         return DuckdbDatabase(tmp_path / "old.duckdb")
@@ -99,9 +99,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def upgrade(request: pytest.FixtureRequest) -> Callable[[Database], None]:
-    """Bring a database to this version, as docs say: by the command where SQL is installed.
+    """Upgrade a database as the docs say, with the command if SQL is installed.
 
-    The ledger of a file brings itself up to date at the first run that writes.
+    The ledger in a file is migrated by the first run that writes.
     """
 
     def bring(database: Database) -> None:

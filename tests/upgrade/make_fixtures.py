@@ -5,9 +5,9 @@
 Builds the wheel from the revision of that version (it needs the checkout's history, a C++ compiler
 and the package index), installs it into a temporary environment, and lets that make the databases:
 a DuckDB and a SQLite file, and dumps of two PostgreSQL databases, one where the SQL side was
-installed by script, one by extension, with the extension's files. They are committed; nobody needs
-to make them again but to hold something more. PostgreSQL must run on this machine, with PL/Python,
-and without dbanon's extension files.
+installed by script, one by extension, with the extension's files. They are committed; run this
+again only to add something to them. PostgreSQL must run on this machine, with PL/Python, and
+without dbanon's extension files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 REVISION = "918ce4a"
-HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
 
 
 def main() -> None:
@@ -35,14 +35,14 @@ def main() -> None:
         _run(sys.executable, "-m", "venv", environment)
         python = environment / "bin" / "python"
         _run(python, "-m", "pip", "install", "--quiet", f"{wheel.resolve()}[postgres]")
-        (HERE / "fixtures").mkdir(exist_ok=True)
-        _run(python, HERE / "old_releases.py", HERE / "fixtures", cwd=folder)
+        (FOLDER / "fixtures").mkdir(exist_ok=True)
+        _run(python, FOLDER / "old_releases.py", FOLDER / "fixtures", cwd=folder)
 
 
 def _built(folder: Path) -> Path:
     source, archive = folder / "source", folder / "source.tar"
     source.mkdir()
-    root = HERE.parents[1]
+    root = FOLDER.parents[1]
     _run("git", "-C", root, "archive", "--output", archive, REVISION)
     _run("tar", "-xf", archive, "-C", source)
     _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, source)

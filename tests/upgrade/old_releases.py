@@ -1,7 +1,6 @@
-"""Databases of version 0.1.0, made by its own package: run by an interpreter that has it.
+"""Databases of version 0.1.0, created by its own package: run by an interpreter that has it.
 
-`make_fixtures` does. Nothing of this is imported by tests: the package that is imported here is not
-the one that they test.
+`make_fixtures` runs this. Tests import nothing from here, since they test another version.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# Behind the installed package, whose name the checkout has, too.
+# After the installed package, which has the same name as the checkout's.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import duckdb
@@ -58,7 +57,7 @@ TREE = [[leaf, SCHOOLS[leaf], "*"] for leaf in LEAVES]
 
 
 def release_all(target: Any, store: Callable[[], None]) -> None:
-    """The releases that every database has, by the client."""
+    """The client's releases, made in every database."""
     dbanon.anonymize(target, **JOB, output="release.plain", sensitive=["ill"])
     for k in (3, 4, 5):
         dbanon.anonymize(
@@ -98,7 +97,7 @@ def release_all(target: Any, store: Callable[[], None]) -> None:
 
 
 def make_duckdb(path: Path) -> None:
-    """A DuckDB file of small blocks, so that it stays small."""
+    """A DuckDB file with small blocks, which keep it small."""
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{path}' AS made (BLOCK_SIZE 16384)")
     with duckdb.connect(str(path)) as connection:
@@ -146,7 +145,7 @@ def make_postgresql(server: Server, folder: Path, package: Path, extension: bool
             "GRANT USAGE ON SCHEMA release TO old_auditor",
         ):
             server.execute(statement, url=url)
-        # By the client of a runner; trees are an administrator's to store.
+        # As a runner's client; only administrators store hierarchies.
         release_all(create_engine(clerk, poolclass=NullPool), lambda: store_tree(url))
         for statement in (
             "SELECT dbanon.mdav('app.people', 'release.by_call', '{age,cost}', 3,"
@@ -163,7 +162,7 @@ def make_postgresql(server: Server, folder: Path, package: Path, extension: bool
             text=True,
             check=True,
         ).stdout
-    # Meta-commands of newer programs, which older ones do not know.
+    # Meta-commands of newer programs that older ones do not know.
     lines = [line for line in dump.splitlines() if not line.startswith(("\\restrict", "\\unres"))]
     keep(folder / f"{name}.sql.gz", "\n".join(lines).replace(str(package), "/nowhere").encode())
     if extension:
@@ -177,7 +176,7 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def main(folder: Path) -> None:
-    """Make all fixtures in a folder."""
+    """Create all fixtures in a folder."""
     assert dbanon.__version__ == VERSION, dbanon.__version__
     home = install.extension_directory()
     if list(home.glob("dbanon*")):

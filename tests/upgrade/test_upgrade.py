@@ -1,8 +1,8 @@
-"""Databases of version 0.1.0 go on with this version: releases, grants, verify, gc, replacement.
+"""Databases of version 0.1.0 with this version: releases, grants, verify, gc, replacement.
 
-Every later change of the ledger adds its step here: what an older database has afterwards, and
-what it says of releases that were recorded before. `make_fixtures` made the databases, by the
-package of that version.
+Every later ledger change adds its step here: the state of an older database afterwards, and the
+reports about releases recorded before. `make_fixtures` created the databases with that version's
+package.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NEW_COLUMNS = {
 Upgrade = Callable[[Database], None]
 
 
-def found(database: Database, name: str) -> Any:
+def verified(database: Database, name: str) -> Any:
     return verify(open_store(database.url), parse_relation(name))
 
 
@@ -75,7 +75,7 @@ def as_role(database: Database, role: str) -> str:
 
 
 def releases(database: Database) -> dict[str, int]:
-    """How many releases the ledger has of each output."""
+    """The number of recorded releases per output."""
     name = "output_name" if database.name == "sqlite" else "output_schema || '.' || output_name"
     rows = database.rows(f"SELECT {name} FROM {database.ledger()}")
     return Counter(output for (output,) in rows)
@@ -89,9 +89,9 @@ def test_the_fixtures_are_of_the_old_version(old: Database) -> None:
 
 
 def test_old_releases_before_anything_is_written(old: Database) -> None:
-    """Reading brings no ledger up to date; it has no digest then, and nobody says 'unchanged'."""
+    """Reading does not migrate a ledger; without a digest no release is called 'unchanged'."""
     for name in ("plain", "shown", "persons", "modelled"):
-        before = found(old, f"release.{name}")
+        before = verified(old, f"release.{name}")
         assert (before.unchanged, before.digest) == (None, "not recorded")
         assert before.k_achieved >= 3
 
@@ -128,31 +128,31 @@ def test_old_releases_are_verified(old: Database, upgrade: Upgrade) -> None:
     upgrade(old)
     old.anonymize(**(JOB | {"output": "release.first_of_now"}))
     for name in (*CLIENT, "shown"):
-        again = found(old, f"release.{name}")
+        again = verified(old, f"release.{name}")
         assert (again.unchanged, again.digest) == (None, "not recorded"), name
-    assert found(old, "release.first_of_now").unchanged
+    assert verified(old, "release.first_of_now").unchanged
     done = CliRunner().invoke(main, ["verify", old.url, "release.plain"], env={"COLUMNS": "200"})
     assert done.exit_code == 0
     assert "digest not recorded" in done.stdout
     table = old.relation("release.plain")
     old.execute(f"ALTER TABLE {table} ADD COLUMN full_name {old.types['text']}")
     with pytest.raises(ReleaseChanged, match="columns differ"):
-        found(old, "release.plain")
+        verified(old, "release.plain")
 
 
 def test_old_releases_are_replaced(old: Database, upgrade: Upgrade) -> None:
     upgrade(old)
-    # By their owner: another role's view would show a table that it may not read.
+    # As the owner: another role's view would show a table that it may not read.
     url = as_role(old, "old_clerk") if old.name == "postgresql" else old.url
     for kind, name in (("table", "plain"), ("view", "shown")):
-        given = JOB if kind == "table" else JOB | {"sensitive": [], "keep": ["ill"]}
+        arguments = JOB if kind == "table" else JOB | {"sensitive": [], "keep": ["ill"]}
         old.anonymize(
             database=create_engine(url, poolclass=NullPool) if url != old.url else url,
-            **(given | {"output": f"release.{name}"}),
+            **(arguments | {"output": f"release.{name}"}),
             output_kind=kind,
             if_exists="replace",
         )
-        assert found(old, f"release.{name}").unchanged
+        assert verified(old, f"release.{name}").unchanged
     key = "release_plain" if old.name == "sqlite" else "release.plain"
     assert releases(old)[key] == 2
     current = old.rows(
@@ -164,24 +164,24 @@ def test_old_releases_are_replaced(old: Database, upgrade: Upgrade) -> None:
 
 def test_superseded_tables_of_before_are_dropped(old: Database, upgrade: Upgrade) -> None:
     upgrade(old)
-    kept = [
+    remaining = [
         name
         for (name,) in old.rows(
             f"SELECT relation_name FROM {old.ledger()} WHERE output_kind = 'view'"
             " ORDER BY created_at"
         )
     ]
-    assert len(kept) == 3
+    assert len(remaining) == 3
     dropped = collect_garbage(open_store(old.url), keep_last=1)
-    assert [name.rpartition(".")[2] for name in dropped] == kept[:1]
+    assert [name.rpartition(".")[2] for name in dropped] == remaining[:1]
     names = {name for _, name in old.relations()}
-    assert set(kept[1:]) <= names
-    assert kept[0] not in names
-    assert found(old, "release.shown").k_achieved == 5
+    assert set(remaining[1:]) <= names
+    assert remaining[0] not in names
+    assert verified(old, "release.shown").k_achieved == 5
 
 
 def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None:
-    """Releases without classes stand beside old ones, whose figures of classes are as they were."""
+    """Releases without classes coexist with old ones, whose class statistics are unchanged."""
     import_or_skip("opendp")
     before = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
     upgrade(old)
@@ -198,12 +198,12 @@ def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None
         output="release.synthetic",
     )
     assert (report.spent, report.total) == (10.0, 20.0)
-    assert found(old, "release.synthetic").unchanged
+    assert verified(old, "release.synthetic").unchanged
     now = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
     assert now - before == Counter({None: 1})
 
 
-# -- what PostgreSQL has besides -----------------------------------------------------------------
+# -- additional objects in PostgreSQL --------------------------------------------------------------
 
 
 @pytest.fixture(params=["script", "extension"])
@@ -237,7 +237,7 @@ def test_sql_knows_old_releases(installed: PostgresqlDatabase) -> None:
 
 
 def test_a_runner_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> None:
-    """With the rights that it was given then: calls, the client, replacement, its own gc."""
+    """A runner keeps the rights granted then: calls, the client, replacement, its own gc."""
     clerk = as_role(installed, "old_clerk")
     for output, how in (("by_call", "replace"), ("new_call", "error")):
         statement = (
@@ -261,7 +261,7 @@ def test_a_runner_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> 
 
 
 def test_a_reader_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> None:
-    """Its grants on a view outlive the upgrade and the next release; it may verify with columns."""
+    """Grants on a view survive the upgrade and the next release; verifying with columns works."""
     auditor, clerk = as_role(installed, "old_auditor"), as_role(installed, "old_clerk")
     dbanon.anonymize(
         create_engine(clerk, poolclass=NullPool),
@@ -283,7 +283,7 @@ def test_a_reader_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> 
 
 
 def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Server) -> None:
-    """Restored, a release of now has its digest still: no type or row is another one."""
+    """After a restore a current release still matches its digest: no type or row differs."""
     from tests.sql.test_digest import dumped
 
     installed.anonymize(**(JOB | {"output": "release.first_of_now"}))
@@ -298,14 +298,14 @@ def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Ser
     "name",
     ["anonymize", "check_hierarchy", "classes", "store_hierarchy", "suggest_hierarchy", "check"],
 )
-def test_old_functions_say_what_to_do(name: str) -> None:
-    """What functions of 0.1.0 run with this package until somebody upgrades them."""
+def test_old_functions_explain_the_upgrade(name: str) -> None:
+    """Functions of 0.1.0 call this package until the database is upgraded."""
     scope: dict[str, Any] = {}
     exec("from dbanon import plpython", scope)
-    given = () if name == "check" else ("{}",)
-    outcome = getattr(scope["plpython"], name)(None, "0.1.0", *given)
+    arguments = () if name == "check" else ("{}",)
+    outcome = getattr(scope["plpython"], name)(None, "0.1.0", *arguments)
     if name == "classes":
-        # One row with the error in place of rows.
+        # One row with the error instead of rows.
         [(_, _, outcome)] = outcome
     answer = json.loads(outcome)
     assert answer["error"]["code"] == "version_mismatch"

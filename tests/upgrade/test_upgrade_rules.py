@@ -1,4 +1,4 @@
-"""Rules of earlier versions, which recorded no owner of their table, go on or wait for it."""
+"""Rules of earlier versions, which recorded no table owner, stay valid or wait for the owner."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ RULES = {
     "name": '{"role": "keep", "reason": "x"}',
 }
 
-# Of each table: its owner now, who declared, whether it is still the same table, and whether the
-# rules count from now on.
+# By table: its current owner, who declared, whether it is still the same table, and whether the
+# rules are valid.
 CASES = {
     "owners": ("anna", "anna", True, True),
     "rebuilt": ("anna", "anna", False, True),
@@ -45,7 +45,7 @@ CASES = {
 
 @pytest.fixture
 def old_rules(sql_server: Server) -> Any:
-    """A database whose ledger a client of an earlier version made: `old_rules("0011")`."""
+    """A database whose ledger a client of an earlier version created: `old_rules("0011")`."""
     urls = []
 
     def make(revision: str) -> str:
@@ -88,7 +88,7 @@ def old_rules(sql_server: Server) -> Any:
 
 
 def by_client(url: str, package: Path) -> None:
-    """The first run that writes brings a client's ledger to this version."""
+    """The first run that writes migrates a client's ledger."""
     dbanon.declare(url, "app.owners", {"age": "quasi_identifier"})
 
 
@@ -101,7 +101,7 @@ def by_upgrade(url: str, package: Path) -> None:
 
 
 def as_it_is(url: str, package: Path) -> None:
-    """Whoever only reads rules does not change the ledger."""
+    """Reading rules does not change the ledger."""
 
 
 @pytest.mark.postgresql
@@ -116,28 +116,28 @@ def test_rules_of_earlier_versions(
 ) -> None:
     url = old_rules(revision)
     bring(url, backend_path)
-    wanted: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
+    arguments: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
     for name, (owner, _, _, counts) in CASES.items():
-        states = {one.state for one in dbanon.rules(url, f"app.{name}")}
+        states = {rule.state for rule in dbanon.rules(url, f"app.{name}")}
         if bring is as_it_is and name == "rebuilt":
             assert states == {"another table"}
             continue
         assert states == {"current" if counts else "not trusted"}, name
         if counts:
-            dbanon.plan(url, table=f"app.{name}", **wanted)
+            dbanon.plan(url, table=f"app.{name}", **arguments)
         else:
             with pytest.raises(RulesNotTrusted):
-                dbanon.plan(url, table=f"app.{name}", **wanted)
+                dbanon.plan(url, table=f"app.{name}", **arguments)
         if bring is not as_it_is:
             recorded = sql_server.execute(
                 "SELECT DISTINCT owner FROM dbanon.rule WHERE source = %s", f"app.{name}", url=url
             )
             assert recorded == [(owner if counts else None,)], name
-    assert [one.state for one in dbanon.rules(url) if one.source == "app.gone"] == ["no table"]
-    # The owner declares them again as they are, and from then on they count.
+    assert [rule.state for rule in dbanon.rules(url) if rule.source == "app.gone"] == ["no table"]
+    # The owner declares them again unchanged, which makes them valid.
     listed = dbanon.rules(url, "app.left_behind")
-    assert {one.state for one in dbanon.declare(url, "app.left_behind", listed)} == {"current"}
-    assert dbanon.plan(url, table="app.left_behind", **wanted)
+    assert {rule.state for rule in dbanon.declare(url, "app.left_behind", listed)} == {"current"}
+    assert dbanon.plan(url, table="app.left_behind", **arguments)
     assert dbanon.undeclare(url, "app.given_away", ["name"])[-1].state == "no rule"
 
 
@@ -148,7 +148,7 @@ def test_rules_of_an_earlier_version_follow_their_table_afterwards(
     url = old_rules("0011")
     install.upgrade(url)
     sql_server.execute("ALTER TABLE app.rebuilt RENAME TO moved", url=url)
-    assert {one.state for one in dbanon.rules(url, "app.moved")} == {"current"}
+    assert {rule.state for rule in dbanon.rules(url, "app.moved")} == {"current"}
     install.upgrade(url)
     assert sql_server.execute(
         "SELECT count(*) FROM dbanon.rule WHERE source = 'app.moved'", url=url
@@ -156,7 +156,7 @@ def test_rules_of_an_earlier_version_follow_their_table_afterwards(
 
 
 def test_rules_of_files_go_on(tmp_path: Path) -> None:
-    """DuckDB and SQLite have no roles: whoever may write the file declares."""
+    """DuckDB and SQLite have no roles: anyone who may write the file may declare."""
     old = (
         "(source {t} NOT NULL, name {t} NOT NULL, rule {j} NOT NULL, declared_at {w} NOT NULL,"
         " declared_by {t}, relation_oid BIGINT, PRIMARY KEY (source, name))"
@@ -190,10 +190,10 @@ def test_rules_of_files_go_on(tmp_path: Path) -> None:
         """ ('person', 'name', '{"role": "drop"}', '2026-01-01')"""
     )
     for file in (url, sqlite.url):
-        wanted = {"table": "person", "declared": True, "k": 5}
-        assert dbanon.anonymize(file, output="release.one", **wanted).rows_out == 60
-        found = dbanon.declare(file, "person", {"name": "identifier"})
-        assert [one.role for one in found] == ["quasi_identifier", "identifier"]
-        assert dbanon.anonymize(file, output="release.two", **wanted).rows_out == 60
-        found = dbanon.undeclare(file, "person", ["age"])
-        assert [one.state for one in found] == ["no rule", "current"]
+        arguments = {"table": "person", "declared": True, "k": 5}
+        assert dbanon.anonymize(file, output="release.one", **arguments).rows_out == 60
+        rules = dbanon.declare(file, "person", {"name": "identifier"})
+        assert [rule.role for rule in rules] == ["quasi_identifier", "identifier"]
+        assert dbanon.anonymize(file, output="release.two", **arguments).rows_out == 60
+        rules = dbanon.undeclare(file, "person", ["age"])
+        assert [rule.state for rule in rules] == ["no rule", "current"]

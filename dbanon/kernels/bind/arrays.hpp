@@ -1,4 +1,4 @@
-// Arrays as functions take them and hand them to Python.
+// Arrays as functions accept them and return them to Python.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -20,18 +20,18 @@ using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
 // Records are counted in 32 bits.
 constexpr std::size_t kMostRecords = std::size_t{1} << 31;
 
-// What Python takes over once it is filled.
+// A buffer that Python takes ownership of once it is filled.
 template <class Value>
 class Buffer {
    public:
     explicit Buffer(std::size_t n) : data_(new Value[n ? n : 1]), n_(n) {}
     Value* data() { return data_.get(); }
-    Made<Value> given(std::size_t n) {
+    Made<Value> to_python(std::size_t n) {
         Value* data = data_.release();
         const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<Value*>(at); });
         return {data, {n}, owner};
     }
-    Made<Value> given() { return given(n_); }
+    Made<Value> to_python() { return to_python(n_); }
 
    private:
     std::unique_ptr<Value[]> data_;

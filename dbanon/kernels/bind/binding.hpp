@@ -1,4 +1,4 @@
-// What the sources that define the Python module share: checked input.
+// Shared by the sources that define the Python module: checked input.
 #pragma once
 
 #include <nanobind/stl/string.h>
@@ -43,7 +43,7 @@ inline Search search_named(const std::string& name) {
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
 
-// As an array of its own.
+// As a new array.
 template <class Value>
 inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& values) {
     auto copy = std::make_unique<std::vector<Value>>(values);
@@ -62,18 +62,18 @@ void bind_mixed(nb::module_& m);
 void bind_mixed_refine(nb::module_& m);
 // Privacy models.
 void bind_models(nb::module_& m);
-// Where records go that are cut into blocks.
+// The blocks that records are assigned to.
 void bind_cutting(nb::module_& m);
 // Record linkage.
 void bind_linkage(nb::module_& m);
 void bind_mixed_linkage(nb::module_& m);
-// What lower bounds need.
+// For lower bounds.
 void bind_bounds(nb::module_& m);
 // Results derived from the labels of all records.
 void bind_labels(nb::module_& m);
 // Sums without rounding.
 void bind_sums(nb::module_& m);
-// Rows of COPY, taken apart and put together.
+// Splitting and joining rows of COPY.
 void bind_rows(nb::module_& m);
 
 }  // namespace dbanon

@@ -12,7 +12,8 @@ using Inner = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::c
 using Members = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Pairs = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// The distances inside larger classes do not fit a stack of branches; no bound is that patient.
+// Larger classes would need too much stack for the pairwise distances of a branch, and far too much
+// time.
 constexpr std::int64_t kLargestPriced = 64;
 
 class NeighboursRun : public RunWith<Neighbours> {

@@ -1,4 +1,4 @@
-// Checks of input that several kinds of kernels need.
+// Input checks shared by several kinds of kernels.
 #pragma once
 
 #include <span>
@@ -12,15 +12,15 @@ namespace dbanon {
 
 using GivenLabels = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Labels of classes of k or more of n records, without gaps.
+// Labels of classes of at least k of n records, without gaps.
 const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table, std::int64_t k);
 // Effort of a refinement.
 const Effort& checked_effort(const Effort& effort);
-// For a kernel that makes classes of up to 2k - 1 records: of one class, that must not overflow.
+// For a kernel whose classes have up to 2k - 1 records: class sizes must not overflow.
 inline std::int32_t least_size(const Table& table, std::int64_t k) {
     return static_cast<std::int32_t>(std::min<std::int64_t>(k, table.n / 2 + 1));
 }
-// Of records without coordinates: the k of a table, and what its trees count.
+// For records without coordinates: the table's k, and what its trees count.
 std::int32_t checked_k(const MixedTable& table, std::int64_t k);
 std::span<const Cost> checked_squares(const MixedTable& table, const Read<std::int64_t>& each);
 

@@ -12,7 +12,7 @@ using Keys = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::devi
 using Sides = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Blocks = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
 
-// Sums attribute by attribute, so that a record goes the same way whatever is asked beside it.
+// Sums attribute by attribute, so that the assignment does not depend on the rest of the batch.
 Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions,
                 const Values& borders, const Keys& cut_keys, const Sides& sides) {
     const std::size_t n = points.shape(0);
@@ -25,7 +25,7 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
     }
     for (std::size_t i = 0; i < 2 * cuts; ++i) {
         const std::int64_t to = sides.data()[i];
-        // So every walk ends.
+        // So that every descent ends.
         if (to >= 0 && (to <= static_cast<std::int64_t>(i / 2) || to >= static_cast<std::int64_t>(cuts))) {
             throw nb::value_error("a cut must lead to later cuts");
         }
@@ -59,7 +59,7 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
 
 using Coordinates = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 
-// Each number by the operations that numpy would do one after the other, and so to the same bit.
+// The same operations in the same order as numpy, for bit-identical results.
 Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys& exponents,
                   const Values& shifts, const Values& scales, const Values& factors) {
     const std::size_t n = numbers.shape(0), p = numbers.shape(1), m = records.shape(0);
@@ -73,7 +73,7 @@ Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys&
         const nb::gil_scoped_release release;
         std::vector<Affine> maps;
         for (std::size_t j = 0; j < p; ++j) {
-            // Beyond these all doubles are 0 or infinite, and an exponent fits into an int.
+            // Beyond this all doubles become 0 or infinite; within it an exponent fits into an int.
             const std::int64_t exponent =
                 std::min<std::int64_t>(std::max<std::int64_t>(exponents.data()[j], -5000), 5000);
             maps.emplace_back(static_cast<int>(exponent), shifts.data()[j], scales.data()[j]);

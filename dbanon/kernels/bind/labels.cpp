@@ -43,7 +43,7 @@ std::tuple<Made<std::int64_t>, Made<std::int64_t>> group(Read<std::int32_t> labe
         group_labels(labels.data(), n, classes, members.data(), starts.data());
     }
     const std::size_t grouped = starts.data()[classes];
-    return {members.given(grouped), starts.given(classes)};
+    return {members.to_python(grouped), starts.to_python(classes)};
 }
 
 Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
@@ -67,7 +67,7 @@ Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
     return copied(sizes);
 }
 
-// No class may be empty, no member anything but a record.
+// Requires non-empty classes, and members that are record indices.
 Grouped checked_classes(const Read<std::int64_t>& members, const Read<std::int64_t>& starts,
                         std::size_t n) {
     const Grouped classes{members.data(), members.shape(0), starts.data(), starts.shape(0)};
@@ -95,7 +95,7 @@ std::optional<Made<double>> means(Spaced<double> values, Read<std::int64_t> memb
         finite = class_means(spaced(values), classes, means.data());
     }
     if (!finite) return std::nullopt;
-    return means.given();
+    return means.to_python();
 }
 
 Made<std::int64_t> integer_means(Read<std::int64_t> values, Read<std::int64_t> members,
@@ -106,7 +106,7 @@ Made<std::int64_t> integer_means(Read<std::int64_t> values, Read<std::int64_t> m
         const nb::gil_scoped_release release;
         integer_class_means(values.data(), classes, means.data());
     }
-    return means.given();
+    return means.to_python();
 }
 
 std::tuple<double, double, double> squares(Spaced<double> values, Read<std::int32_t> labels,
@@ -136,7 +136,7 @@ Made<std::int64_t> shuffled(Read<std::uint64_t> words) {
         const nb::gil_scoped_release release;
         shuffle(words.data(), n, order.data());
     }
-    return order.given();
+    return order.to_python();
 }
 
 }  // namespace

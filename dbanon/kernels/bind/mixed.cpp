@@ -26,7 +26,7 @@ using Integers = Read<std::int32_t>;
 // Costs and their sums over all records stay within 64 bits.
 constexpr Cost kLargestUnit = Cost{1} << 30;
 
-// What Python calls a MixedTable: all that kernels need of records is checked here, once.
+// A MixedTable in Python: everything that kernels require of records is checked here, once.
 std::unique_ptr<MixedTable> table_of(const Codes& codes, const Read<std::int64_t>& units,
                                      const Integers& leaves, const Integers& depths,
                                      const Integers& gaps, const std::optional<Codes>& beside) {
@@ -110,7 +110,7 @@ const std::int32_t* checked_values(const MixedTable& table, const Codes& values,
     return values.data();
 }
 
-// The values are the extra columns next to the codes.
+// The values are extra columns in addition to the codes.
 const Models& checked_beside(const MixedTable& table, const Models& models) {
     if (table.width() != models.attributes()) {
         throw nb::value_error("beside each record, a value of each attribute of the models");
@@ -119,7 +119,8 @@ const Models& checked_beside(const MixedTable& table, const Models& models) {
     return models;
 }
 
-// pieces: of each attribute, 0 where its labels cost what they do; then their first codes and costs.
+// pieces: of each attribute, 0 if its labels cost the range of values; then their first codes and
+// costs.
 std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pieces,
                                     const Integers& firsts, const Integers& costs) {
     if (pieces.shape(0) != static_cast<std::size_t>(table.d())) throw nb::value_error("pieces of each attribute");
@@ -179,7 +180,7 @@ class TakingRun : public Run {
                                            checked_k(*table, k), settings...)) {}
 };
 
-// settings: what the method takes besides, and how Python names it.
+// settings: further arguments of the method, and their Python names.
 template <class Method, class... Settings, class... Named>
 void bind_taking(nb::module_& m, const char* name, Named... settings) {
     nb::class_<TakingRun<Method>, Run>(m, name)
@@ -195,12 +196,12 @@ class MergingRun : public Run {
 
 class RefineLossRun : public Run {
    public:
-    // On own ranges.
+    // By the class's own range.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, std::int64_t worth, bool swaps)
         : RefineLossRun(table, labels, k, rounds, seed, models, worth, swaps,
                         std::vector<LabelCosts>()) {}
-    // On the loss of labels.
+    // By the loss of labels.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, const Integers& pieces,
                   const Integers& firsts, const Integers& costs, std::int64_t worth, bool swaps)

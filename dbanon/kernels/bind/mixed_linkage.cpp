@@ -54,13 +54,13 @@ Boxes boxes_of(const std::vector<BoxColumn>& columns, const Ends& ends, const No
     }
     if (tree != nodes.shape(1)) throw nb::value_error("one column of nodes for each hierarchy");
     for (std::size_t i = 0; i < n * ends.shape(1) * 2; i += 2) {
-        // Not where an end is NaN, either.
+        // The negation also refuses NaN.
         if (!(ends.data()[i] <= ends.data()[i + 1])) throw nb::value_error("ends must be ordered");
     }
     return boxes;
 }
 
-// Where both sides had inner nodes there would be no distance.
+// If both sides had inner nodes, distances would be undefined.
 void require_leaves(const std::vector<BoxColumn>& columns, const Boxes& a, const Boxes& b) {
     std::size_t tree = 0;
     for (const BoxColumn& column : columns) {

@@ -1,4 +1,4 @@
-// Refinements of points, on records that have no coordinates.
+// Refinements of points, applied to records without coordinates.
 #include <nanobind/stl/shared_ptr.h>
 
 #include "bind/checks.hpp"

@@ -1,4 +1,4 @@
-// Privacy models, as Python makes them and asks them.
+// Privacy models as Python objects.
 #include "mixed/models.hpp"
 
 #include <map>
@@ -35,12 +35,12 @@ Models make_models(const Read<std::int32_t>& widths, bool persons) {
 }
 
 void add_model(Models& models, const std::string& wish, std::size_t attribute, double level,
-               std::int32_t l, const Read<double>& whole, const Read<std::int32_t>& parents, const Rows<std::int32_t>& ranges) {
+               std::int32_t l, const Read<double>& shares, const Read<std::int32_t>& parents, const Rows<std::int32_t>& ranges) {
     if (attribute >= models.attributes()) throw nb::value_error("there is no such attribute");
     const std::size_t s = models.width(attribute), nodes = parents.shape(0);
-    if (whole.shape(0) != s) throw nb::value_error("one share for each value");
+    if (shares.shape(0) != s) throw nb::value_error("one share for each value");
     if (l < 1) throw nb::value_error("l must be at least 1");
-    Model model{wish_named(wish), attribute, level, l, {whole.data(), whole.data() + s}, {}, {}, {}};
+    Model model{wish_named(wish), attribute, level, l, {shares.data(), shares.data() + s}, {}, {}, {}};
     if (model.wish == Wish::hierarchical_t) {
         if (ranges.shape(0) != nodes || ranges.shape(1) != 2) {
             throw nb::value_error("first and last leaf of each node");

@@ -40,10 +40,10 @@ std::tuple<Made<std::uint8_t>, Made<std::uint8_t>, Made<std::int64_t>> split(
         const nb::gil_scoped_release release;
         split_rows(bytes.data(), count, shape, heads.data(), tails.data(), ends.data());
     }
-    return {heads.given(), tails.given(), ends.given()};
+    return {heads.to_python(), tails.to_python(), ends.to_python()};
 }
 
-// Ends must rise, and be within the bytes.
+// Ends must ascend and be within the bytes.
 Pieces checked_pieces(const Bytes& bytes, const Read<std::int64_t>& ends) {
     std::int64_t last = 0;
     bool fit = true;
@@ -65,7 +65,7 @@ void check_within(const Read<std::int64_t>& of, std::size_t from, std::size_t to
     if (!fit) throw nb::value_error("a row has a head or a tail that is none");
 }
 
-// What rows are put together from, piece by piece; it looks at all of it once.
+// The parts from which rows are joined, checked once.
 class RowJoin {
    public:
     RowJoin(std::size_t fields, Bytes heads, Read<std::int64_t> head_ends, Bytes tails,
@@ -97,7 +97,7 @@ class RowJoin {
             join_rows(static_cast<std::int16_t>(fields_), head_pieces_, heads, tail_pieces_, tails,
                       to - from, rows.data());
         }
-        return rows.given();
+        return rows.to_python();
     }
 
    private:
@@ -136,7 +136,7 @@ std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
         shuffle_classes(all, classes.data(), count, words.data(), first, places.data(),
                         records.data());
     }
-    return {places.given(), records.given()};
+    return {places.to_python(), records.to_python()};
 }
 
 nb::bytes integers(Read<std::int64_t> values) {
@@ -165,7 +165,7 @@ Function at_address(std::uintptr_t address) {
     return reinterpret_cast<Function>(address);
 }
 
-// Takes rows from libpq, by the addresses of its functions.
+// Reads rows from libpq through the addresses of its functions.
 class PyCopyDrain {
    public:
     PyCopyDrain(std::uintptr_t connection, std::uintptr_t get_copy_data,

@@ -1,4 +1,4 @@
-// A kernel as Python holds it.
+// A kernel as a Python object.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,7 +16,8 @@ namespace nb = nanobind;
 using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
-// A kernel and the array it reads, which must live as long; a kernel that copies keeps none.
+// A kernel and the array that it reads, which must live as long; a kernel that copies its input
+// holds none.
 class Run {
    public:
     Run(Points points, std::unique_ptr<Kernel> kernel)
@@ -53,7 +54,7 @@ class Run {
     std::unique_ptr<Kernel> kernel_;
 };
 
-// What a run found of a kernel of this kind, once it is at its end.
+// Returns the result of a finished kernel.
 template <class Of>
 class RunWith : public Run {
    protected:

@@ -12,7 +12,7 @@ namespace dbanon {
 namespace {
 
 using StridedValues = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
-// An exponent, and the words of the two sums.
+// An exponent, and the words of both sums.
 using OfExponent = std::tuple<std::int64_t, std::int64_t, std::uint64_t, std::uint64_t,
                               std::uint64_t, std::uint64_t>;
 

@@ -60,7 +60,7 @@ class RefineRun : public Run {
               make_refine(points, k, labels, {iterations, work, seconds, heat, classes, seed})) {}
 };
 
-// For tests: refinement recombines by itself.
+// For tests; refinement calls it itself.
 Labels recombined(const Points& points, std::int64_t k, const GivenLabels& labels,
                   const std::vector<GivenLabels>& others, std::int32_t regions, std::uint64_t seed) {
     const Table table = checked(points, k);
@@ -134,7 +134,7 @@ class CutRun : public Run {
     static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
                                         const GivenLabels& order) {
         const Table table = checked(points, k);
-        checked_labels(order, table, 1);  // n numbers from 0 to n - 1 without gaps are an order
+        checked_labels(order, table, 1);  // n numbers from 0 to n - 1 without gaps are a permutation
         if (*std::max_element(order.data(), order.data() + table.n) != table.n - 1) {
             throw nb::value_error("order must hold every record once");
         }

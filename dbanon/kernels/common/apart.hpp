@@ -1,4 +1,4 @@
-// Squared distances of records that have no coordinates: all that refinements ask of them.
+// Squared distances of records without coordinates: the interface that refinements need.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ class Apart {
    public:
     virtual ~Apart() = default;
 
-    // Those of each two of some records: from the i-th to all, from out + i * stride on. Whole
-    // numbers, of which sums over some thousand records are exact.
+    // All pairwise distances of some records: those from the i-th start at out + i * stride. They
+    // are integers, so that sums over some thousand records are exact.
     virtual void pairs(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
                        double* out) = 0;
-    // From one record to some.
+    // Distances from one record to others.
     virtual void from(std::int32_t id, const std::int32_t* ids, std::int32_t count, double* out) = 0;
-    // What a pair takes, in the unit of Pool::spent().
+    // The cost of a pair, in the unit of Pool::spent().
     virtual std::int64_t price() const = 0;
-    // The nearest records but itself, by (distance, record); there are as many others.
+    // The nearest other records, by (distance, record); there must be that many.
     virtual void nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) = 0;
 };
 

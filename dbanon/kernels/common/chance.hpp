@@ -5,10 +5,11 @@
 
 namespace dbanon {
 
-// Whole numbers from a seed, the same everywhere (xorshift64*).
+// Random integers from a seed, the same on every platform (xorshift64*).
 //
-// Of the kernels of hierarchies; those of points draw from Random (points/refine_pool.hpp). One of
-// them would do, but each decides the labels that a seed gives, which stay from version to version.
+// Used by the kernels of hierarchies; those of points use Random (points/refine_pool.hpp). One
+// generator would suffice, but each determines the labels for a given seed, which must not change
+// between versions.
 class Chance {
    public:
     explicit Chance(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {

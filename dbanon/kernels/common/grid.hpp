@@ -1,4 +1,4 @@
-// A flat matrix that is looked at row by row.
+// A flat matrix with access by row.
 #pragma once
 
 #include <algorithm>
@@ -24,19 +24,19 @@ class Grid {
     const T* row(Index i) const {
         return values_.data() + static_cast<std::size_t>(i) * width_;
     }
-    // All rows in one piece, as they lie.
+    // All values, row by row.
     const std::vector<T>& values() const { return values_; }
 
-    // Rows that are added hold T().
+    // New rows hold T().
     void resize(std::size_t rows) { values_.resize(rows * width_); }
-    // Another matrix in place of this one.
+    // Replaces the matrix.
     void assign(std::size_t rows, std::size_t width, T value = T()) {
         width_ = width;
         values_.assign(rows * width, value);
     }
-    // `row` must not be one of its own.
+    // `row` must not point into this matrix.
     void add(const T* row) { values_.insert(values_.end(), row, row + width_); }
-    // Row `from` over another one.
+    // Copies row `from` over row `to`.
     void copy(std::size_t from, std::size_t to) { std::copy_n(row(from), width_, row(to)); }
 
    private:

@@ -1,4 +1,4 @@
-// What every kernel shares: work in slices, progress, labels.
+// Shared by all kernels: work in slices, progress, labels.
 #pragma once
 
 #include <coroutine>
@@ -12,7 +12,7 @@
 
 namespace dbanon {
 
-// A method is written as one coroutine that yields whenever its slice is spent.
+// A method is a coroutine that yields whenever its slice is used up.
 class Steps {
    public:
     struct promise_type {
@@ -56,7 +56,7 @@ class Kernel {
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
-    // Safe to call from several threads; they take turns.
+    // Thread-safe; concurrent calls are serialized.
     bool step(std::int64_t budget) {
         const std::lock_guard lock(mutex_);
         if (!steps_.started()) steps_ = run();
@@ -76,7 +76,7 @@ class Kernel {
 
    protected:
     virtual Steps run() = 0;
-    // Below 1: what progress() says before the end.
+    // Below 1: the value of progress() before the end.
     virtual double fraction() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
 
     void assign(std::int32_t id, std::int32_t label) {
@@ -84,7 +84,7 @@ class Kernel {
         ++assigned_;
     }
     bool assigned(std::int32_t id) const { return labels_[id] >= 0; }
-    // All that remains forms the last class.
+    // All remaining records form the last class.
     void assign_rest(std::int32_t label) {
         for (std::int32_t id = 0; id < table_.n; ++id) {
             if (!assigned(id)) assign(id, label);

@@ -20,7 +20,7 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
 }
 
 bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
-    // Members lie anywhere: the values of those that come soon are asked for early.
+    // Members are scattered in memory: prefetch the values needed next.
     constexpr std::size_t kAhead = 24;
     std::vector<double> class_values;
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
@@ -46,8 +46,8 @@ void integer_class_means(const std::int64_t* values, const Grouped& classes, std
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
         const std::size_t first = classes.starts[c];
         const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);
-        // Quotients and remainders apart, so that no sum overflows.
-        // On the way it may be one beyond a word, which it is not in the end.
+        // Separate quotients and remainders, so that no sum overflows. Intermediate results may
+        // wrap around; the final one does not.
         std::uint64_t quotients = 0;
         std::int64_t remainders = 0;
         for (std::size_t i = first; i < classes.end(c); ++i) {
@@ -117,7 +117,7 @@ Squares column_squares(const Strided<double>& values, const std::int32_t* labels
 void shuffle(const std::uint64_t* words, std::size_t n, std::int64_t* order) {
     for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::int64_t>(i);
     for (std::size_t i = n; i > 1; --i) {
-        // A number below i, of a word's upper 32 and lower 32 bits: i is below 2**32.
+        // A number below i from the upper and lower 32 bits of a word; i is below 2**32.
         const std::uint64_t upper = words[i - 1] >> 32, lower = words[i - 1] & 0xFFFFFFFF;
         const std::uint64_t chosen = (upper * i + ((lower * i) >> 32)) >> 32;
         std::swap(order[i - 1], order[chosen]);

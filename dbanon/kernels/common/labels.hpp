@@ -8,7 +8,7 @@
 
 namespace dbanon {
 
-// Values some steps apart, as a column of a table is.
+// Values with a stride, such as a column of a table.
 template <class Value>
 struct Strided {
     const Value* data;
@@ -17,8 +17,8 @@ struct Strided {
     Value operator[](std::size_t i) const { return data[static_cast<std::ptrdiff_t>(i) * step]; }
 };
 
-// The sum of f(from) ... f(from + n - 1), halves first: in the order, and so to the same bit, in
-// which numpy adds what lies side by side.
+// The sum of f(from) ... f(from + n - 1) by recursive halving, in the order in which numpy adds
+// contiguous values, and so bit-identical.
 template <class Function>
 double pairwise_sum(const Function& f, std::size_t from, std::size_t n) {
     if (n < 8) {
@@ -43,7 +43,7 @@ double pairwise_sum(const Function& f, std::size_t from, std::size_t n) {
     return pairwise_sum(f, from, half) + pairwise_sum(f, from + half, n - half);
 }
 
-// Classes as they lie: members by class, in record order within a class; where each class begins.
+// Classes with contiguous members: in record order within a class, and the start of each class.
 struct Grouped {
     const std::int64_t* members;
     std::size_t n;
@@ -54,17 +54,18 @@ struct Grouped {
     }
 };
 
-// members has room for all labels of 0 and more; starts for one more than there are classes.
+// members must have room for all labels of at least 0; starts has one more element than there are
+// classes.
 void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_classes,
                   std::int64_t* members, std::int64_t* starts);
 
-// The mean of each class, within its range. False where a sum is beyond doubles.
+// The mean of each class, clamped to its range. False if a sum overflows.
 bool class_means(const Strided<double>& values, const Grouped& classes, double* means);
 
-// The same of whole numbers, rounded half to even, in exact arithmetic.
+// The same for integers, rounded half to even, in exact arithmetic.
 void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means);
 
-// x -> (x * 2**-exponent - shift) / scale; to 0 where scale is 0.
+// x -> (x * 2**-exponent - shift) / scale; 0 if scale is 0.
 class Affine {
    public:
     Affine(int exponent, double shift, double scale);
@@ -76,7 +77,7 @@ class Affine {
 
    private:
     int exponent_;
-    double power_;  // 2**-exponent, 0 where that is no normal number
+    double power_;  // 2**-exponent, or 0 if that is not a normal number
     double shift_, scale_;
 };
 
@@ -85,12 +86,12 @@ struct Squares {
     double error, other_error, total;
 };
 
-// valid may be empty, and so may other. part: the total is about 0, and not about the mean.
+// valid and other may be empty. part: take the total about 0 instead of the mean.
 Squares column_squares(const Strided<double>& values, const std::int32_t* labels,
                        const Strided<bool>& valid, const double* released, const double* other,
                        std::size_t n_classes, const Affine& map, bool part);
 
-// 0 ... n - 1 in a random order, by as many random words of 64 bits.
+// 0 ... n - 1 in random order, from n random words of 64 bits.
 void shuffle(const std::uint64_t* words, std::size_t n, std::int64_t* order);
 
 }  // namespace dbanon

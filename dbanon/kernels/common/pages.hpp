@@ -18,7 +18,7 @@ template <class T>
 struct Paged {
     using value_type = T;
     static constexpr std::size_t kHuge = std::size_t{1} << 21;
-    static constexpr std::size_t kLine = 64;  // vector loads then cross no line of the cache
+    static constexpr std::size_t kLine = 64;  // vector loads then stay within a cache line
 
     Paged() = default;
     template <class U>
@@ -27,12 +27,12 @@ struct Paged {
     T* allocate(std::size_t n) {
         if (n > static_cast<std::size_t>(-1) / sizeof(T) / 2) throw std::bad_alloc();
         const std::size_t bytes = n * sizeof(T);
-        // Below two of them, rounding up would cost more than is gained.
+        // For less than two huge pages, rounding up would cost more than it gains.
         const std::size_t align = bytes < 2 * kHuge ? kLine : kHuge;
         void* at = std::aligned_alloc(align, (bytes + align - 1) / align * align);
         if (at == nullptr) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
-        // A wish: where it is not granted, only time is lost.
+        // Only a hint: without huge pages everything works, more slowly.
         if (align == kHuge) madvise(at, bytes, MADV_HUGEPAGE);
 #endif
         return static_cast<T*>(at);

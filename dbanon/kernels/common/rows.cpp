@@ -10,10 +10,10 @@ namespace dbanon {
 namespace {
 
 constexpr std::size_t kLength = 4;
-// The end of a COPY is a message by itself; no row is as short.
+// The end of a COPY is a separate message; no row is that short.
 constexpr int kEnd = 2;
 
-// The bytes of a field's length, in network order; -1 stands for NULL, which has no others.
+// A field's length in network order; -1 stands for NULL, which has no further bytes.
 std::int32_t length_at(const std::uint8_t* at) {
     const std::uint32_t bits = static_cast<std::uint32_t>(at[0]) << 24 |
                                 static_cast<std::uint32_t>(at[1]) << 16 |
@@ -21,7 +21,7 @@ std::int32_t length_at(const std::uint8_t* at) {
     return static_cast<std::int32_t>(bits);
 }
 
-// Where the field that begins here ends; 0 where it does not within n bytes.
+// The end of the field at this offset; 0 if it is not within n bytes.
 std::size_t end_of_field(const std::uint8_t* bytes, std::size_t from, std::size_t n) {
     if (n - from < kLength) return 0;
     const std::int32_t length = length_at(bytes + from);
@@ -46,7 +46,7 @@ Drained CopyDrain::drain(std::size_t rows) {
         const std::unique_ptr<char, void (*)(void*)> row(row_bytes, libpq_.free);
         if (size == 0) return Drained::waits;
         if (size < 0) return Drained::failed;
-        // The head stands in front of the first row.
+        // The header precedes the first row.
         const std::size_t row_size = static_cast<std::size_t>(size);
         if (row_size < head_) return Drained::failed;
         const std::uint8_t* bytes = reinterpret_cast<const std::uint8_t*>(row.get()) + head_;
@@ -60,7 +60,7 @@ Drained CopyDrain::drain(std::size_t rows) {
 
 std::vector<std::uint8_t> CopyDrain::take() {
     std::vector<std::uint8_t> moved_bytes;
-    // As much again is likely to come.
+    // The next batch is likely to have the same size.
     moved_bytes.reserve(buffer_.size() + buffer_.size() / 16);
     moved_bytes.swap(buffer_);
     rows_ = 0;
@@ -177,9 +177,9 @@ void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::
         const std::size_t c = static_cast<std::size_t>(classes[position]);
         const std::int64_t* members = all.members + all.starts[c];
         const std::size_t size = all.size(c);
-        // Each takes the place of one of those before it, which comes last then, or comes last.
+        // Inside-out shuffle: swap each new element with an earlier one, or leave it last.
         for (std::size_t i = 0; i < size; ++i) {
-            // A number up to i, of a word's upper 32 and lower 32 bits: i is below 2**32.
+            // A number up to i from the upper and lower 32 bits of a word; i is below 2**32.
             const std::uint64_t upper = words[i] >> 32, lower = words[i] & 0xFFFFFFFF;
             const std::uint64_t chosen = (upper * (i + 1) + ((lower * (i + 1)) >> 32)) >> 32;
             if (chosen != i) records[i] = records[chosen];

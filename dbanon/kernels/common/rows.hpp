@@ -9,30 +9,30 @@
 
 namespace dbanon {
 
-// Functions of the libpq that opened the connection, by address.
+// Functions of the libpq that opened the connection, as addresses.
 struct Libpq {
     int (*get_copy_data)(void* connection, char** row, int async);
     int (*consume_input)(void* connection);
     void (*free)(void* row);
 };
 
-// Why no more rows are taken: there are as many as wanted, the server has to be waited for, the
-// last one was taken, or libpq says no more of them.
+// Why drain() stopped: enough rows, no data available yet, end of the COPY, or an error of libpq.
 enum class Drained : int { full, waits, ended, failed };
 
-// Rows of a COPY … TO STDOUT (FORMAT binary) behind one another, without its head and its end.
+// Buffers the rows of a COPY … TO STDOUT (FORMAT binary) without its header and trailer.
 class CopyDrain {
    public:
     CopyDrain(const Libpq& libpq, void* connection, std::size_t head)
         : libpq_(libpq), connection_(connection), head_(head) {}
-    // Takes rows until so many are held; it never waits.
+    // Reads until this number of rows is buffered; never blocks.
     Drained drain(std::size_t rows);
     std::size_t rows() const { return rows_; }
     // Moves the buffered bytes out and clears the buffer.
     std::vector<std::uint8_t> take();
 
    private:
-    // The size of the next row, as of PQgetCopyData: asked for again once what came was read.
+    // The size of the next row, as returned by PQgetCopyData; tries again after reading available
+    // input.
     int next(char** row) const;
 
     Libpq libpq_;
@@ -42,7 +42,7 @@ class CopyDrain {
     std::size_t rows_ = 0;
 };
 
-// Bytes that lie one after the other, and where each of them ends.
+// Concatenated byte strings, and the end of each.
 struct Pieces {
     const std::uint8_t* bytes;
     const std::int64_t* ends;
@@ -53,12 +53,12 @@ struct Pieces {
     std::size_t size(std::size_t i) const { return end(i) - begin(i); }
 };
 
-// What rows look like: the number of their fields, fields of these widths or NULL, any others.
+// The layout of rows: fields of these widths, or NULL, followed by other fields.
 struct RowShape {
     const std::int32_t* widths;
     std::size_t n_widths;
     std::size_t others;
-    // The bytes of the first fields, with their lengths, where none is NULL.
+    // The size of the first fields, including their lengths, if none is NULL.
     std::size_t head() const {
         std::size_t size = 0;
         for (std::size_t i = 0; i < n_widths; ++i) size += 4 + static_cast<std::size_t>(widths[i]);
@@ -66,18 +66,19 @@ struct RowShape {
     }
 };
 
-// How many rows, and how many bytes of other fields; rows is -1 where the bytes are none of these.
+// Number of rows, and of bytes in other fields; rows is -1 if the bytes do not match the layout.
 struct RowCount {
     std::int64_t rows;
     std::size_t others;
 };
 RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape);
 
-// Of each of these rows its first fields, zeros where there is NULL, and its others as they are.
+// Splits each row into its first fields, with zeros in place of NULL, and its other fields
+// unchanged.
 void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
                 std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends);
 
-// The bytes of `count` rows: the number of fields, a head, and a tail where there are any.
+// The size of `count` joined rows: the number of fields, a head, and a tail if there are any.
 std::size_t joined_size(const Pieces& heads, const std::int64_t* head_of, const Pieces& tails,
                         const std::int64_t* tail_of, std::size_t count);
 
@@ -85,7 +86,7 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
                const Pieces& tails, const std::int64_t* tail_of, std::size_t count,
                std::uint8_t* out);
 
-// Records by class, and where each class begins.
+// Records by class, and the start of each class.
 struct ClassMembers {
     const std::int64_t* members;
     std::size_t n;
@@ -97,16 +98,17 @@ struct ClassMembers {
     }
 };
 
-// The records of these classes, one class after the other, each in a random order by as many random
-// words of 64 bits as there are records; and the place of each one's class, counted from `first`.
+// The records of these classes, class by class, each class shuffled with as many random words of 64
+// bits as there are records; and the index of each record's class, counted from `first`.
 void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
                      const std::uint64_t* words, std::int64_t first, std::int64_t* places,
                      std::int64_t* records);
 
-// Numbers as text, with commas between them.
+// Numbers as text, separated by commas.
 std::string integers_text(const std::int64_t* values, std::size_t n);
 
-// The same of floats, hexadecimal: no digit is computed. False where one is no normal number or 0.
+// The same for floats, in hexadecimal, which needs no conversion of digits. False if a value is
+// neither a normal number nor 0.
 bool floats_text(const double* values, std::size_t n, std::string& text);
 
 }  // namespace dbanon

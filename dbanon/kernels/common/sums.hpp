@@ -1,7 +1,7 @@
-// Sums without rounding, of any numbers in any order.
+// Sums without rounding, independent of the order of addition.
 //
-// Every double is a whole number of 2**-1074. Mantissas, and their squares, are added up by exponent
-// as integers that are wide enough for any number of values.
+// Every double is a multiple of 2**-1074. Mantissas and their squares are added by exponent, in
+// integers wide enough for any number of values.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@ class ExactSums {
    public:
     static constexpr std::size_t kExponents = 2047;  // of finite numbers
 
-    // False where one is not finite.
+    // False if a value is not finite.
     bool add(const Strided<double>& values);
 
     bool whole() const { return whole_; }
     double least() const { return least_; }
     double most() const { return most_; }
-    // Of the numbers of an exponent, in units of 2**(e - 1075) where e is 1 or more and else of
-    // 2**-1074: the sum in two words, the first signed, and that of the squares in three, in the
-    // square of that unit. The highest word comes first.
+    // The sums of an exponent's numbers, in units of 2**(e - 1075) for e of at least 1, and of
+    // 2**-1074 for 0: the sum in two words, the first signed, and the sum of squares in three
+    // words, in the square of that unit. The highest word comes first.
     std::array<std::int64_t, 2> total(std::size_t e) const;
     std::array<std::int64_t, 3> squares(std::size_t e) const;
     bool empty(std::size_t e) const { return !is_used_[e]; }

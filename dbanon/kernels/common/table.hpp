@@ -1,4 +1,4 @@
-// What a kernel reads, and how much of it at a time.
+// The input of a kernel, and the size of a slice of work.
 #pragma once
 
 #include <cstdint>

@@ -7,14 +7,14 @@ namespace dbanon {
 
 namespace {
 
-// So many boxes of a node tell which column is best; all of them tell little more.
+// A sample of this many boxes is enough to choose the column.
 constexpr std::size_t kBoxesSampled = 128;
 
 double middle_of(const double* ends) { return ends[0] / 2 + ends[1] / 2; }
 
 }  // namespace
 
-// How far two boxes lie apart, of those that do. A cut takes one bit.
+// The distance between two disjoint boxes. A cut takes one bit.
 double BoxCutting::gain_of_number(std::size_t number) {
     middles_.clear();
     double widths = 0;
@@ -32,8 +32,8 @@ double BoxCutting::gain_of_number(std::size_t number) {
     return 2 * sum / (m * m) - widths / m;
 }
 
-// The best level: two boxes below different nodes of it climb one more edge; boxes that extend
-// above it are separated from neither.
+// The best level: two boxes below different nodes there climb one more edge; boxes that extend
+// above it are not separated.
 double BoxCutting::gain_of_tree(std::size_t tree, const BoxColumn& column) {
     const auto m = static_cast<double>(sample_.size());
     double best = 0;
@@ -96,12 +96,12 @@ std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
     }
     const std::size_t half = members.size() / 2;
     if (best == columns_.size()) {
-        // Boxes that overlap, or that the sample has missed.
+        // Boxes that overlap, or that the sample missed.
         const auto other = [&](std::int32_t box) { return !same(box, members.front()); };
         return std::any_of(members.begin(), members.end(), other) ? half : 0;
     }
     sort_by(best, best_at, members);
-    // A hierarchy is cut where it parts highest up; then nearest to the middle.
+    // Cut a hierarchy where it branches highest up; among those, nearest to the middle.
     const BoxColumn& column = columns_[best];
     const auto off = [half](std::size_t i) { return i < half ? half - i : i - half; };
     std::size_t cut = 0;

@@ -1,5 +1,5 @@
-// By which column, and where, a tree over boxes parts those of a node. Answers of the tree do not
-// depend on it, only how many nodes a question looks into.
+// Chooses the column and the position at which a tree over boxes splits a node. They do not affect
+// results, only the number of visited nodes.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ class BoxCutting {
     BoxCutting(const std::vector<BoxColumn>& columns, const Boxes& boxes)
         : columns_(columns), boxes_(boxes) {}
 
-    // Orders boxes and returns how many belong to the first part, at least one and not all; 0 when
-    // they are equal.
+    // Reorders boxes and returns the size of the first part, at least one and not all; 0 if all are
+    // equal.
     std::size_t cut(std::span<std::int32_t> members);
 
    private:

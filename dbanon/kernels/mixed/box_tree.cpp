@@ -16,16 +16,16 @@ void BoxTree::ask(const double* ends, const std::int32_t* nodes) {
         if (column.number()) continue;
         const std::int32_t node = nodes[tree];
         path_.resize(static_cast<std::size_t>(column.levels()));
-        column.way(node, path_.data(), 1);
+        column.path_to(node, path_.data(), 1);
         std::int32_t above = column.height(0);
-        // Boxes may be inner nodes, which do not separate from queries below them.
+        // Boxes may be inner nodes, which are not separated from queries below them.
         std::uint64_t ancestors = inner_[tree] ? bit_of(0) : 0;
         for (std::int32_t l = 0; l < column.levels(); ++l, ++level) {
             level->node = path_[static_cast<std::size_t>(l)];
             const std::int32_t height = column.height(level->node);
             level->climb = above - height;
             above = height;
-            // Nothing below an inner node separates from it.
+            // Nothing below an inner node is separated from it.
             const bool below = column.depth(level->node) <= l && height > 0;
             level->bits = below ? ~std::uint64_t{0} : bit_of(level->node) | ancestors;
             if (inner_[tree]) ancestors = level->bits;

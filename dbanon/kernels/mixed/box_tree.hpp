@@ -64,19 +64,20 @@ class BoxTree {
     const Boxes boxes_;
     const std::int64_t* weights_;
     std::int32_t levels_ = 0;     // of all columns
-    std::vector<bool> inner_;     // by tree, whether boxes have nodes above the leaves
+    std::vector<bool> inner_;     // by hierarchy, whether boxes have nodes above the leaves
     BoxCutting cutting_;
     std::vector<std::int32_t> members_;
     std::vector<Part> parts_;  // still to be built
     std::int32_t refreshed_ = -1;
 
     std::int32_t root_ = 0;
-    // By leaf. ends: low, high of each number; codes: of each tree its levels, then the height.
+    // By leaf. ends: low, high of each number; codes: the levels of each hierarchy, then its
+    // height.
     Grid<double> ends_;
     Grid<std::int32_t> codes_;
     Grid<std::int64_t> weight_;
     std::vector<std::int32_t> filled_;
-    // By node, of each child. highest: of each tree, the height of its highest node.
+    // By node, for each child. highest: of each hierarchy, the height of its highest node.
     Grid<double> sides_;
     Grid<std::uint64_t> masks_;
     Grid<std::int32_t> highest_;

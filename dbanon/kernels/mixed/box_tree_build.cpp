@@ -81,7 +81,7 @@ std::int32_t BoxTree::make_leaf(std::span<const std::int32_t> members, bool iden
         std::int32_t* code = codes_.row(leaf) + i;
         for (const BoxColumn& column : columns_) {
             if (column.number()) continue;
-            column.way(*node, code, kLanes);
+            column.path_to(*node, code, kLanes);
             code += column.levels() * kLanes;
             *code = column.height(*node++);
             code += kLanes;
@@ -90,7 +90,7 @@ std::int32_t BoxTree::make_leaf(std::span<const std::int32_t> members, bool iden
     return ~leaf;
 }
 
-// Cuts the largest part again and again until there are enough.
+// Split the largest part repeatedly until there are enough parts.
 std::int32_t BoxTree::make_node(std::span<std::int32_t> members) {
     std::span<std::int32_t> found[kBranches] = {members};
     std::int32_t count = 1;
@@ -107,7 +107,7 @@ std::int32_t BoxTree::make_node(std::span<std::int32_t> members) {
         *largest = largest->first(first);
     }
     const auto node = static_cast<std::int32_t>(links_.size() / kBranches);
-    // A child that is the node itself is none.
+    // The node itself does not count as a child.
     links_.resize(links_.size() + kBranches, node);
     const std::size_t nodes = links_.size() / kBranches;
     sides_.resize(nodes);
@@ -117,7 +117,7 @@ std::int32_t BoxTree::make_node(std::span<std::int32_t> members) {
     return node;
 }
 
-// What a node knows of a child.
+// A node's summary of a child.
 void BoxTree::refresh(std::int32_t slot) {
     const std::int32_t child = links_[static_cast<std::size_t>(slot)];
     if (child < 0) {

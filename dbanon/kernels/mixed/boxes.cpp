@@ -15,7 +15,7 @@ BoxColumn::BoxColumn(std::vector<std::int32_t> parents)
     }
 }
 
-void BoxColumn::way(std::int32_t node, std::int32_t* path, std::size_t stride) const {
+void BoxColumn::path_to(std::int32_t node, std::int32_t* path, std::size_t stride) const {
     const std::int32_t node_depth = depths_[node];
     for (std::int32_t depth = levels_; depth > node_depth; --depth) {
         path[static_cast<std::size_t>(depth - 1) * stride] = node;
@@ -27,7 +27,8 @@ void BoxColumn::way(std::int32_t node, std::int32_t* path, std::size_t stride) c
 }
 
 std::int32_t BoxColumn::common(std::int32_t a, std::int32_t b) const {
-    // Parents have smaller numbers: the larger of two different nodes is not the answer.
+    // Parents have smaller numbers, so the larger of two different nodes is not the common
+    // ancestor.
     while (a != b) (a > b ? a : b) = parents_[a > b ? a : b];
     return depths_[a];
 }

@@ -25,7 +25,7 @@ class BoxColumn {
     std::int32_t depth(std::int32_t node) const { return depths_[node]; }
     std::int32_t parent(std::int32_t node) const { return parents_[node]; }
     // The ancestor of a node at each depth from 1; the node itself below its depth; `stride` apart.
-    void way(std::int32_t node, std::int32_t* found, std::size_t stride) const;
+    void path_to(std::int32_t node, std::int32_t* found, std::size_t stride) const;
     // The depth of the lowest common ancestor of two nodes.
     std::int32_t common(std::int32_t a, std::int32_t b) const;
 
@@ -49,7 +49,7 @@ struct Boxes {
     }
 };
 
-// A node as one of 64 bits.
+// A node's bit in a 64-bit hash.
 inline std::uint64_t bit_of(std::int32_t node) {
     return std::uint64_t{1} << (static_cast<std::uint32_t>(node) * 2654435761u >> 26);
 }

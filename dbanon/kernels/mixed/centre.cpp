@@ -63,7 +63,8 @@ void Centre::add_level(std::size_t column, Cost step, std::int32_t shift,
     levels_.push_back({column, step, shift, std::move(nodes), none, none, 0});
 }
 
-// The sum of what m records are away from the new mean, squared, over the number of records before.
+// The squared length of the sum of m records relative to the new mean, divided by the previous
+// number of records.
 double Centre::leave(std::span<const std::int32_t> tuples) {
     const auto m = static_cast<double>(tuples.size()), before = static_cast<double>(count_);
     count_ -= static_cast<std::int32_t>(tuples.size());
@@ -73,17 +74,17 @@ double Centre::leave(std::span<const std::int32_t> tuples) {
         for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += value(t, c);
     }
     for (std::size_t c = 0; c < sums.size(); ++c) sums_[c] -= sums[c];
-    std::vector<std::int64_t> within(levels_.size(), 0), beside(levels_.size(), 0);
+    std::vector<std::int64_t> joint_sums(levels_.size(), 0), node_sums(levels_.size(), 0);
     for (std::size_t l = 0; l < levels_.size(); ++l) {
         Level& level = levels_[l];
         for (const std::int32_t t : tuples) {
             const std::int32_t node = level.node(value(t, level.column));
-            within[l] += 2 * std::int64_t{level.left[node]++} + 1;
+            joint_sums[l] += 2 * std::int64_t{level.left[node]++} + 1;
             level.squares -= 2 * std::int64_t{level.count[node]--} - 1;
         }
         for (const std::int32_t t : tuples) {
             const std::int32_t node = level.node(value(t, level.column));
-            beside[l] += level.count[node];
+            node_sums[l] += level.count[node];
             level.left[node] = 0;
         }
     }
@@ -96,7 +97,7 @@ double Centre::leave(std::span<const std::int32_t> tuples) {
     const double share = m / count_;
     for (std::size_t l = 0; l < levels_.size(); ++l) {
         squared += static_cast<double>(levels_[l].step) / 2 *
-                   (static_cast<double>(within[l]) - 2 * share * static_cast<double>(beside[l]) +
+                   (static_cast<double>(joint_sums[l]) - 2 * share * static_cast<double>(node_sums[l]) +
                     share * share * static_cast<double>(levels_[l].squares));
     }
     return std::sqrt(squared) / before;
@@ -160,7 +161,7 @@ Centre::Sum Centre::within(std::span<const std::int32_t> tuples) {
         sum += squares * m - Sum{all} * all;
     }
     for (Level& level : levels_) {
-        // Pairs, each counted twice, and as many records: those of one node.
+        // Pairs, each counted twice, plus the records themselves: those of one node.
         std::int64_t together = 0;
         for (const std::int32_t t : tuples) {
             together += 2 * std::int64_t{level.left[level.node(value(t, level.column))]++} + 1;
@@ -200,7 +201,7 @@ std::int32_t FarFromCentre::find(Work& work) {
         bounds_.pop_back();
         if (filled == 0) continue;
         work.left -= filled;
-        // Values that are no tuple's any more are looked up, too: they are codes all the same.
+        // Values without remaining tuples are looked up, too: their codes are valid.
         double distance[kLanes];
         centre_.distances(tree_.values(leaf), distance);
         double most = 0;

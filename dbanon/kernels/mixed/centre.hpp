@@ -37,12 +37,12 @@ class Centre {
     struct Level {
         std::size_t column;
         Cost step;                        // 2 l^2
-        std::int32_t shift;               // of paths: a node is the prefix of those below it
+        std::int32_t shift;               // by path: a node is the prefix of those below it
         std::vector<std::int32_t> nodes;  // of other trees: by leaf
-        std::vector<std::int32_t> count;  // of records, by node
-        std::vector<std::int32_t> left;   // of the records of a joint query, by node; else 0
-        std::int64_t squares;             // of all counts
-        double each = 0;                  // decrease per record below a record's node
+        std::vector<std::int32_t> count;  // number of records by node
+        std::vector<std::int32_t> left;   // number of a joint query's records by node; otherwise 0
+        std::int64_t squares;             // sum of all counts
+        double each = 0;                  // decrease per removed record below a record's node
 
         std::int32_t node(Code value) const { return nodes.empty() ? value >> shift : nodes[value]; }
     };
@@ -57,7 +57,7 @@ class Centre {
     const MixedTable& table_;
     const Columns& columns_;
     std::vector<Level> levels_;
-    std::vector<std::int64_t> sums_;  // of numbers
+    std::vector<std::int64_t> sums_;  // for numbers
     std::vector<double> means_;
     std::int32_t count_ = 0;
     double base_ = 0, slack_ = 0;

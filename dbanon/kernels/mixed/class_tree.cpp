@@ -41,7 +41,7 @@ ClassTree::ClassTree(const MixedTable& table, const std::vector<std::vector<std:
         parting.depth.fill(-1);
         parting.depth[0] = tree.deepest();
         for (const Field& field : columns_.fields(c)) {
-            // The root's field comes first: only the bits below it are left for the next.
+            // The root's field comes first, so later fields use the bits below it.
             const auto from = static_cast<std::size_t>(field.shift) + 1;
             for (std::size_t bit = from; bit < parting.depth.size() && parting.depth[bit] < 0; ++bit) {
                 parting.depth[bit] = field.depth;
@@ -74,7 +74,7 @@ ClassTree::ClassTree(const MixedTable& table, const std::vector<std::vector<std:
     build_lone();
 }
 
-// What a class is in the tree's columns.
+// A class in the layout of the tree's columns.
 void ClassTree::settle(std::size_t id) {
     Ends* const ends = ends_.row(id);
     for (std::size_t c = 0; c < columns_.count(); ++c) {
@@ -110,7 +110,7 @@ void ClassTree::build_lone() {
     singles_built_ = singles_;
 }
 
-// Cuts the largest part again and again until there are enough.
+// Split the largest part repeatedly until there are enough parts.
 std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t slot) {
     if (tuples.size() <= kLeaf) {
         const auto leaf = static_cast<std::int32_t>(leaves_.size());
@@ -228,7 +228,7 @@ void ClassTree::tidy(Work& work) {
     }
 }
 
-// The class of one record of which the loss grows least; -1: there is none.
+// The class of one record whose loss grows least; -1 if there is none.
 std::int32_t ClassTree::nearest_lone(std::int32_t query, Work& work) {
     const std::size_t d = columns_.count();
     extent_.low.assign(low_.row(query), low_.row(query) + d);
@@ -240,8 +240,8 @@ std::int32_t ClassTree::nearest_lone(std::int32_t query, Work& work) {
     return tuple < 0 ? -1 : class_[tuple];
 }
 
-// By which the loss of any class below grows at least. Of n records with the class's own c:
-// the c lose what all together lose, the others what that is more than before.
+// The minimum growth of the loss of any class below, for n records and the class's own c: the c
+// records lose what the merged class loses, the others its difference to before.
 Cost ClassTree::at_least(std::int32_t slot) const {
     const Least& least = least_[slot];
     const Ends* const box = boxes_.row(slot);
@@ -250,7 +250,7 @@ Cost ClassTree::at_least(std::int32_t slot) const {
     Cost mine = 0, others = 0, uneven = 0;
     std::size_t c = 0;
     for (; c < columns_.numbers(); ++c) {
-        // Together with the nearest end of the box; inside it, the class itself.
+        // The class extended to the nearest end of the box; inside the box, the class itself.
         mine += std::max(query_ends[c].high, box[c].low) - std::min(query_ends[c].low, box[c].high);
         others += std::max(box[c].low - query_ends[c].low, 0) + std::max(query_ends[c].high - box[c].high, 0);
     }

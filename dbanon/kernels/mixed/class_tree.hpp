@@ -74,12 +74,12 @@ class ClassTree {
     const Shapes& shapes_;
     const std::vector<Cost>& losses_;
     Cutting cutting_;
-    std::vector<Parting> partings_;  // of columns of paths
+    std::vector<Parting> partings_;  // of path columns
 
     std::vector<std::int32_t> first_;   // by class: one of its tuples
-    std::vector<std::int32_t> class_;   // by tuple that is one of these
+    std::vector<std::int32_t> class_;   // by tuple that is such a class
     std::vector<char> alive_, single_;  // by class
-    // Classes of either tree, and when it was built.
+    // Classes of one of the trees, and their number when it was built.
     std::int32_t count_, built_ = 0, singles_ = 0, singles_built_ = 0;
     Grid<Ends> ends_;            // (classes, columns)
     Grid<Code> low_, high_;      // (classes, attributes)
@@ -95,10 +95,10 @@ class ClassTree {
     std::vector<std::vector<std::int32_t>> leaves_;
     std::vector<std::int32_t> leaf_;                    // by class
     std::vector<std::int32_t> leaf_place_, node_place_;  // -1: the root
-    // By place, which is node * kBranches + child.
+    // By slot, which is node * kBranches + child.
     std::vector<std::int32_t> links_;
     std::vector<Least> least_;
-    Grid<Ends> boxes_;  // (places, columns)
+    Grid<Ends> boxes_;  // (slots, columns)
 
     // The query class.
     std::int32_t query_ = -1;

@@ -1,4 +1,4 @@
-// Classes as numbers of copies of tuples, while a local search changes them.
+// Classes as counts of tuples, while a local search changes them.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace dbanon {
 
 struct ClassTuples {
     struct Class {
-        std::vector<std::pair<std::int32_t, std::int32_t>> tuples;  // with their copies
+        std::vector<std::pair<std::int32_t, std::int32_t>> tuples;  // with the number of copies
         Cost loss = 0;
     };
 
     std::vector<Class> classes;
-    std::vector<std::vector<std::int32_t>> of;  // by tuple: the classes that hold copies of it
+    std::vector<std::vector<std::int32_t>> of;  // by tuple: the classes that contain it
 
     void enter(std::int32_t c, std::int32_t tuple) { of[tuple].push_back(c); }
     void leave(std::int32_t c, std::int32_t tuple) {

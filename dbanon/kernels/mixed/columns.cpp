@@ -8,7 +8,7 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int mos
     if (!tree.even() || tree.deepest() > kPathBits) return {};
     const std::size_t depths = static_cast<std::size_t>(tree.deepest());
     const auto leaves = static_cast<std::size_t>(tree.leaves());
-    // Children on the way to each leaf; a field has room for the largest number at its depth.
+    // Children on the path to each leaf; a field has room for the largest number at its depth.
     Grid<Code> child(leaves, depths);
     std::vector<Code> largest(depths, 0);
     for (std::size_t leaf = 1; leaf < leaves; ++leaf) {
@@ -28,7 +28,7 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int mos
     }
     if (bits > most) return {};
     for (std::size_t depth = 0; depth < depths; ++depth) {
-        // Where every node has one child nothing parts.
+        // If every node has only one child, no field is needed.
         if (largest[depth]) fields.push_back({shifts[depth], static_cast<std::int32_t>(depth)});
     }
     std::vector<Code> paths(leaves, 0);

@@ -6,7 +6,7 @@ namespace dbanon {
 
 namespace {
 
-// So many tuples of a node tell which attribute is best; all of them tell little more.
+// A sample of this many tuples is enough to choose the attribute.
 constexpr std::size_t kTuplesSampled = 128;
 
 Code code_of(std::uint64_t key) { return static_cast<Code>(key >> 32); }
@@ -22,7 +22,8 @@ void Cutting::sample(std::span<const std::int32_t> tuples, std::size_t a) {
     std::sort(sampled_.begin(), sampled_.end());
 }
 
-// Twice the mean difference of two values: the distance counts a width twice. A cut takes one bit.
+// Twice the mean difference of two values, as the distance counts a width twice. A cut takes one
+// bit.
 double Cutting::gain_of_number() const {
     const auto m = static_cast<double>(sampled_.size());
     double sum = 0;
@@ -32,7 +33,7 @@ double Cutting::gain_of_number() const {
     return 4 * sum / (m * m);
 }
 
-// The best level: two tuples below different nodes there climb one level more, both of them.
+// The best level: two tuples below different nodes there both climb one more level.
 double Cutting::gain_of_tree(std::size_t a) {
     const Tree& tree = *table_.tree(a);
     const auto m = static_cast<double>(sampled_.size());
@@ -48,7 +49,7 @@ double Cutting::gain_of_tree(std::size_t a) {
         lowest = std::max(lowest, depth);
     }
     double best = 0;
-    // Above `highest` all are together, below `lowest` no more are parted.
+    // Above `highest` all are together, below `lowest` no more are separated.
     for (std::int32_t level = highest + 1; level <= lowest + 1; ++level) {
         double same = 0, bits = 0;
         for (std::size_t i = 0, from = 0; i < apart_.size(); ++i) {
@@ -90,7 +91,7 @@ int Cutting::choose(std::span<const std::int32_t> tuples) {
     return best < 0 ? differing(tuples) : best;
 }
 
-// Any attribute in which some tuple, which the sample has missed, differs from the first.
+// Any attribute in which a tuple that the sample missed differs from the first.
 int Cutting::differing(std::span<const std::int32_t> tuples) const {
     const Code* first = table_.row(tuples.front());
     for (const std::int32_t t : tuples) {
@@ -101,7 +102,7 @@ int Cutting::differing(std::span<const std::int32_t> tuples) const {
     return -1;
 }
 
-// Between different values, nearest to the middle; keys before it are the smaller ones.
+// Between different values, nearest to the middle; smaller keys come first.
 std::size_t Cutting::middle_of_number() {
     const std::size_t half = keys_.size() / 2;
     const auto begin = keys_.begin(), middle = begin + static_cast<std::ptrdiff_t>(half);
@@ -116,7 +117,7 @@ std::size_t Cutting::middle_of_number() {
     return with == keys_.size() || half - below <= with - half ? below : with;
 }
 
-// Where the tree parts highest up, then nearest to the middle.
+// Where the tree branches highest up, then nearest to the middle.
 std::size_t Cutting::middle_of_tree(const Tree& tree) {
     std::sort(keys_.begin(), keys_.end());
     const std::size_t half = keys_.size() / 2;

@@ -1,5 +1,5 @@
-// By which attribute, and where, a tree over tuples parts those of a node. Answers of the tree do
-// not depend on it, only how many nodes a question looks into.
+// Chooses the attribute and the position at which a tree over tuples splits a node. They do not
+// affect results, only the number of visited nodes.
 #pragma once
 
 #include <span>
@@ -12,8 +12,9 @@ enum class CutBy {
     // Split numbers first, by their range: the farthest records are at the ends of numbers, and a
     // tree split by categories first would visit those ends in every combination of categories.
     kRange,
-    // What tells most for each bit: the expected distance between two tuples that a cut ends, over
-    // the entropy that it takes. A category of thousands of values takes too many cuts to be first.
+    // The most information per bit: the expected distance between two tuples that a cut separates,
+    // divided by the cut's entropy. A category with thousands of values needs too many cuts to come
+    // first.
     kGain,
 };
 
@@ -21,8 +22,8 @@ class Cutting {
    public:
     Cutting(const MixedTable& table, CutBy by) : table_(table), by_(by) {}
 
-    // Orders tuples and returns how many belong to the first part, at least one and not all; 0 when
-    // their codes are equal.
+    // Reorders tuples and returns the size of the first part, at least one and not all; 0 if their
+    // codes are equal.
     std::size_t cut(std::span<std::int32_t> tuples);
 
    private:
@@ -37,7 +38,7 @@ class Cutting {
     const MixedTable& table_;
     const CutBy by_;
     std::vector<Code> sampled_;        // ascending codes of one attribute
-    std::vector<std::int32_t> apart_;  // depth at which each two next to each other part
+    std::vector<std::int32_t> apart_;  // depth at which each adjacent pair separates
     std::vector<std::uint64_t> keys_;  // code, then tuple
 };
 

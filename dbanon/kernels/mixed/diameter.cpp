@@ -37,7 +37,7 @@ Steps MixedDiameter::run() {
             const std::int32_t record = unassigned_.record(top.tuple);
             if (record == WideTree::kNone) continue;
             if (record != top.record) {
-                // A copy takes its place, behind smaller records that are as far from theirs.
+                // A copy takes its place, after smaller records with the same distance.
                 top.record = record;
                 push(top);
                 continue;

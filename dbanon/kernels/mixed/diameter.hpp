@@ -1,5 +1,5 @@
-// MD, also called DBFS, of records without coordinates: as points/diameter.hpp, on squared distances
-// in whole numbers.
+// MD, also called DBFS, for records without coordinates: like points/diameter.hpp, with integer
+// squared distances.
 #pragma once
 
 #include "mixed/taking.hpp"
@@ -14,8 +14,8 @@ class MixedDiameter final : public Taking {
     Steps run() override;
 
    private:
-    // The smallest record of a tuple, and how far others are away at most: what the farthest was
-    // when it was looked for, as records only leave.
+    // The smallest record of a tuple, and an upper bound of its distances: the farthest distance at
+    // the last search, which stays valid as records only leave.
     struct Entry {
         Cost bound;
         std::int32_t record, tuple, partner;  // partner: a record

@@ -27,7 +27,7 @@ Enforce::Enforce(Mixed mixed, const std::int32_t* labels,
     for (int a = 0; a < mixed_->d(); ++a) all_ += mixed_->unit(a);
 }
 
-// All classes as they were at the start.
+// All classes in their initial state.
 void Enforce::begin() {
     const std::size_t classes = *std::max_element(label_.begin(), label_.end()) + 1;
     shapes_.resize(classes);
@@ -60,7 +60,7 @@ double Enforce::lack(const Count* counts) {
     return models_.lack(counts);
 }
 
-// Whether the other class is the best one so far of those that help.
+// Whether the other class is the best so far among those that help.
 bool Enforce::look_at(std::size_t chosen, std::size_t other, Cost increase) {
     const double most = lacks_[chosen] + lacks_[other];
     const auto costs = [&](double help) {
@@ -77,7 +77,7 @@ bool Enforce::look_at(std::size_t chosen, std::size_t other, Cost increase) {
     return true;
 }
 
-// Finds the class to merge with; false when the slice is spent before all were looked at.
+// Finds the class to merge with; false if the slice is used up first.
 bool Enforce::look(std::size_t chosen) {
     if (next_ == 0) best_ = better_ = chosen;
     for (; next_ < alive_.size(); ++next_) {
@@ -111,7 +111,7 @@ bool Enforce::withhold(std::size_t c) {
     return true;
 }
 
-// Into the one that was found.
+// Merges into the class that was selected.
 void Enforce::merge(std::size_t c) {
     const bool failed = lacks_[best_] > 0;
     shapes_.merge(best_, c);
@@ -127,7 +127,7 @@ void Enforce::merge(std::size_t c) {
 
 Steps Enforce::run() {
     if (*std::max_element(label_.begin(), label_.end()) < 0) co_return;
-    // By size, the smaller number first; an entry whose class has grown since is out of date.
+    // By size, then by number; an entry is stale if its class has grown since.
     using Entry = std::pair<Cost, std::size_t>;
     const auto later = [this](const Entry& a, const Entry& b) {
         if (a.first == b.first) return a.second > b.second;
@@ -173,7 +173,7 @@ void Enforce::end() {
         while (into_[c] != c) c = into_[c] = into_[into_[c]];
         if (!withheld_[c]) labels[i] = number[c];
     }
-    // A class that fails is the last one that is left.
+    // The last remaining class fails.
     if (!by_help_) {
         best_labels_ = std::move(labels);
         loss_ = loss;

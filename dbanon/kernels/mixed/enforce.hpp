@@ -6,16 +6,15 @@
 
 namespace dbanon {
 
-// Merging classes until each keeps to privacy models, in two ways, of which the one that loses less
-// is kept, the first where they lose the same.
+// Merges classes until each satisfies the privacy models, by two strategies. The result with less
+// loss is used, in a tie the first one.
 //
-// The first: of the classes that fail the largest merges with the class that, of those with which
-// it keeps to the models, makes the loss grow least; with any class when there is none. The second:
-// the smallest one merges with the class that makes the loss grow least for what it helps, which is
-// what the two lack less when they are one; with any class when nothing helps. The merged class has
-// the other one's number. Ties go to the smaller number.
-// A class is withheld where merging loses more than all that its records say, while the budget of
-// records lasts.
+// First strategy: the largest failing class merges with the class that increases the loss least
+// among those with which it satisfies the models, or with any class if there is none. Second
+// strategy: the smallest failing class merges with the class that increases the loss least relative
+// to the reduction of what both lack, or with any class if none helps. The merged class gets the
+// other one's number, and ties go to the smaller number. A class is withheld if merging loses more
+// than the information in its records, as long as the budget of records lasts.
 class Enforce final : public Kernel {
    public:
     // labels: of each record, -1 where suppressed. values: (n, attributes of the models).
@@ -41,7 +40,7 @@ class Enforce final : public Kernel {
 
     const Mixed mixed_;
     Models models_;
-    std::vector<std::int32_t> label_;   // of each record at the start
+    std::vector<std::int32_t> label_;   // by record, the initial labels
     std::vector<std::int32_t> values_;  // (n, attributes of the models)
     Shapes shapes_;
     Grid<Count> counts_;
@@ -51,16 +50,16 @@ class Enforce final : public Kernel {
     std::vector<std::size_t> alive_, into_;
     std::size_t failing_ = 0, left_ = 0;
     const std::int64_t budget_;
-    std::int64_t spare_ = 0;  // of the budget
-    Cost all_ = 0;            // what a record loses that is withheld
+    std::int64_t spare_ = 0;  // remaining budget
+    Cost all_ = 0;            // loss of a withheld record
     bool by_help_ = false;
-    // What the chosen class may merge with, among those looked at so far.
+    // What the selected class may merge with, among those examined so far.
     std::size_t next_ = 0, best_ = 0, better_ = 0;
     Cost least_ = 0, least_better_ = 0;
     double help_ = 0;
-    Cost increase_ = 0;  // of the loss, by merging with the one that was found
+    Cost increase_ = 0;  // increase of the loss by merging with the selected one
     std::vector<bool> withheld_;
-    // Of the first way: what it found, what it loses, and whether a class still fails.
+    // Result of the first strategy: labels, loss, and whether a class still fails.
     std::vector<std::int32_t> best_labels_;
     Cost loss_ = 0;
     bool first_fails_ = false;

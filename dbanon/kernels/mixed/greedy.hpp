@@ -12,8 +12,8 @@ class Greedy : public Kernel {
         : Kernel({nullptr, mixed->records(), mixed->d()}, k), mixed_(std::move(mixed)) {}
 
    protected:
-    // Measure: what the next record minimizes. From the seed alone, or from the whole class: where
-    // the next seed is farthest from.
+    // Measure: the criterion for the next record. The next seed is farthest from the last seed, or
+    // from the complete class.
     template <class Measure, bool from_seed>
     Steps grow();
 

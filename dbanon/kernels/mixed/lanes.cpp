@@ -1,4 +1,4 @@
-// Compiled with DBANON_LANES, the name of the table below, once per instruction set.
+// Compiled once per instruction set, with DBANON_LANES as the name of the table below.
 #include "mixed/lanes.hpp"
 
 namespace dbanon {
@@ -16,7 +16,7 @@ void start(Cost base, Cost* __restrict costs_out) {
     for (int i = 0; i < lanes; ++i) costs_out[i] = base;
 }
 
-// What a number costs that lies so far outside: an unsigned product of 32 bits each, which every
+// The cost of a number at this distance outside: an unsigned product of 32 bits each, which every
 // instruction set has.
 template <Outside by>
 Cost number(Code outside, std::uint32_t weight) {
@@ -91,7 +91,7 @@ void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict 
     for (int j = 0; j < to.numbers; ++j) {
         const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
         const Code from = to.low[j], end = to.high[j];
-        // One tuple widens the class on one side only.
+        // A single tuple extends the class on one side only.
         for (int i = 0; i < kBranches; ++i) {
             bounds_out[i] += number<by>(larger(larger(from - low[i], high[i] - end), 0), to.weight);
         }

@@ -17,31 +17,31 @@ namespace dbanon {
 constexpr int kLanes = 16;   // tuples of a leaf
 constexpr int kBranches = 8;  // children of a node
 
-// A field of a tree's path, and what a tuple costs more that differs there or above.
+// A field in a tree's path, and the additional cost of a tuple that differs there or above.
 struct Level {
     std::int64_t step;
     std::uint64_t bit;  // of the class's prefix, in masks
     std::int32_t shift;
-    std::int32_t mask;  // which of a child's masks
+    std::int32_t mask;  // index among a child's masks
 };
 
 // The class in one tree: the path of a member; levels[first] to levels[last - 1], the root's first,
-// where a tuple may part from the class.
+// are those at which a tuple may separate from the class.
 struct InTree {
     std::int32_t column, path, first, last;
 };
 
-// A class, as costs need it.
+// A class in the form needed for costs.
 struct Question {
-    std::int64_t base;     // cost of a tuple that lies within the class
-    std::uint32_t weight;  // cost of each unit that a number lies outside, by kWidth
+    std::int64_t base;     // cost of a tuple within the class
+    std::uint32_t weight;  // cost per unit that a number is outside, by kWidth
     std::int32_t numbers, trees;
     const std::int32_t *low, *high;  // (numbers,)
     const InTree* in_tree;           // (trees,)
     const Level* levels;
 };
 
-// What a number costs that lies outside the class: the width times the weight, or its square.
+// The cost of a number outside the class: the width times the weight, or its square.
 enum class Outside { kWidth, kSquare };
 
 // columns: of a leaf (columns, kLanes); values beyond its count are arbitrary codes.
@@ -54,7 +54,7 @@ struct LaneOps {
     void (*at_most)(const Question&, const std::int32_t* boxes, std::int64_t* found);
 };
 
-// By name, as points/dispatch.hpp has them; trees keep it for their lifetime.
+// By name, as in points/dispatch.hpp; trees keep it for their lifetime.
 bool set_lanes(const char* name);
 const LaneOps& lane_ops(Outside by);
 

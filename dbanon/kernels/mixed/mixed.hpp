@@ -18,7 +18,7 @@ namespace dbanon {
 using Code = std::int32_t;
 using Cost = std::int64_t;
 
-// A hierarchy, as far as costs need it.
+// A hierarchy, reduced to what costs need.
 class Tree {
    public:
     // depths: of each leaf. gaps[i]: depth of the lowest common ancestor of leaves i and i + 1.
@@ -41,7 +41,7 @@ class Tree {
     Cost climb(std::int32_t from, std::int32_t to) const {
         return from == to ? 0 : unit_ - to * share_[from];
     }
-    // What a leaf gives up for each level: unit / depth.
+    // Share lost by a leaf per level: unit / depth.
     Cost largest_share() const { return share_[shallowest_]; }
     Cost smallest_share() const { return share_[deepest_]; }
     Cost share(Code leaf) const { return share_[depth(leaf)]; }
@@ -60,8 +60,9 @@ class Tree {
 // Distinct records, each with its copies in ascending order.
 class MixedTable {
    public:
-    // codes: (n, d) row by row, read only while constructing. trees[a]: of attribute a, null when
-    // it is numeric. beside: (n, width) row by row, what else tells records apart and costs nothing.
+    // codes: (n, d) row by row, only read during construction. trees[a]: of attribute a, null if it
+    // is numeric. beside: (n, width) row by row, extra columns that distinguish records without a
+    // cost.
     MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
                std::vector<std::unique_ptr<Tree>> trees, const Code* beside = nullptr,
                std::size_t width = 0);
@@ -94,7 +95,7 @@ class MixedTable {
     Grid<Code> rows_;  // codes, then the extra columns
     std::vector<std::int32_t> tuple_of_, starts_, copies_;
 };
-// Kernels share it: none changes it.
+// Shared by kernels and immutable.
 using Mixed = std::shared_ptr<const MixedTable>;
 
 // A class: the smallest and largest code of each attribute, and what its loss needs.
@@ -105,9 +106,9 @@ struct Extent {
 
     void start(const MixedTable& table, std::int32_t tuple, Cost copies = 1);
     void add(const MixedTable& table, std::int32_t tuple, Cost copies = 1);
-    // The loss of the class: what releasing its records as the class costs.
+    // The loss of the class if its records are released as one.
     Cost loss(const MixedTable& table) const;
-    // The loss with one more record.
+    // The loss with another record.
     Cost loss_with(const MixedTable& table, std::int32_t tuple) const;
 };
 

@@ -7,7 +7,7 @@ namespace dbanon {
 
 namespace {
 
-// Of distances: sums over 2^13 records have room in a double.
+// Of distances: sums over 2^13 records fit into a double.
 constexpr int kBits = 40;
 
 }  // namespace
@@ -58,19 +58,19 @@ void MixedApart::load(const std::int32_t* ids, std::int32_t count) {
 }
 
 void MixedApart::row(std::int32_t tuple, std::int32_t count, double* out) {
-    const auto own = [&](std::size_t c) {
+    const auto value_of = [&](std::size_t c) {
         return columns_.value(c, mixed_->row(tuple)[columns_.attribute(c)]);
     };
     Cost* sum = apart_.data();
     std::fill_n(sum, count, 0);
     for (std::size_t c = 0; c < columns_.numbers(); ++c) {
         const Code* values = values_.row(c);
-        const Cost x = own(c);
+        const Cost x = value_of(c);
         for (std::int32_t i = 0; i < count; ++i) sum[i] += (x - values[i]) * (x - values[i]);
     }
     for (const Level& level : levels_) {
         const Code* values = values_.row(level.column);
-        const Code x = own(level.column);
+        const Code x = value_of(level.column);
         for (std::int32_t i = 0; i < count; ++i) {
             sum[i] += (x ^ values[i]) >> level.shift ? level.step : 0;
         }

@@ -1,4 +1,5 @@
-// What refinements of points ask of records without coordinates (common/apart.hpp).
+// The distances that refinements of points need, for records without coordinates
+// (common/apart.hpp).
 #pragma once
 
 #include "common/apart.hpp"
@@ -21,8 +22,8 @@ class MixedApart final : public Apart {
     void nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) override;
 
    private:
-    // What leaves are apart that part at one depth of a tree, and not above; a node is the prefix of
-    // the paths below it.
+    // The distance of leaves that separate at one depth of a tree, and not above; a node is the
+    // prefix of the paths below it.
     struct Level {
         std::size_t column;
         Cost step;
@@ -37,10 +38,10 @@ class MixedApart final : public Apart {
     const Columns columns_;
     Square square_;
     std::vector<Level> levels_;
-    int shift_ = 0;  // of distances, so that sums of them are exact
+    int shift_ = 0;  // of distances, so that their sums are exact
     WideTree near_;
     std::vector<std::int32_t> first_;  // by tuple: the position of its first copy
-    // Of the records at hand: values column by column, and what they are apart from one.
+    // The current records: values column by column, and their distances from one record.
     std::vector<std::int32_t> tuples_, nearest_;
     Grid<Code> values_;
     std::vector<Cost> apart_;

@@ -25,7 +25,7 @@ Steps MixedLinkage::run() {
     }
 }
 
-// Whether the one before asks the same.
+// Whether the previous query is the same.
 bool MixedLinkage::repeats(std::int32_t id) const {
     const double *ends = questions_.ends_of(id), *before = questions_.ends_of(id - 1);
     const std::int32_t *nodes = questions_.nodes_of(id), *others = questions_.nodes_of(id - 1);
@@ -47,7 +47,7 @@ std::size_t MixedLinkage::beyond() const {
     return at;
 }
 
-// What lies farther than this need not be looked at any more.
+// Boxes farther away can be skipped.
 double MixedLinkage::add(double distance, std::int64_t weight) {
     auto at = smallest_.begin();
     while (at != smallest_.end() && at->first < distance) ++at;
@@ -67,7 +67,7 @@ double MixedLinkage::add(double distance, std::int64_t weight) {
     return limit_;
 }
 
-// Whether a search within this limit found all that the answer needs.
+// Whether a search with this limit was sufficient for the answer.
 bool MixedLinkage::complete(double limit) const {
     if (std::isinf(limit)) return true;
     if (smallest_.empty()) return false;

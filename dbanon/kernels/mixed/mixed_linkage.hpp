@@ -1,5 +1,5 @@
-// Record linkage of mixed tables: of every question the nearest of a set of boxes, with all that
-// tie with it, by the sum of EM4ADOM's eq. (11).
+// Record linkage of mixed tables: for each query the nearest boxes, including ties, by the sum in
+// EM4ADOM's eq. (11).
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class MixedLinkage final : public Kernel {
           next_(second ? nearest_.size() : 0),
           weight_(nearest_.size()) {}
 
-    // By question.
+    // By query.
     const std::vector<double>& nearest() const { return nearest_; }
     const std::vector<double>& next() const { return next_; }            // or nearest()
     const std::vector<std::int64_t>& weight() const { return weight_; }  // of all nearest boxes
@@ -46,7 +46,7 @@ class MixedLinkage final : public Kernel {
     bool complete(double limit) const;
     void answer(std::int32_t id);
     bool repeats(std::int32_t id) const;
-    // The first beyond the ties, or the end.
+    // The first distance beyond the ties, or the end.
     std::size_t beyond() const;
 
     const std::vector<BoxColumn> columns_;

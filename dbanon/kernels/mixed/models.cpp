@@ -13,8 +13,8 @@ namespace {
 // Rounding of shares must not fail a class that reaches its level exactly.
 constexpr double kSlack = 1e-9;
 
-// Whether a class is looked at by itself, and not beside the table.
-bool alone(Wish wish) {
+// Whether the model looks only at the class, and not at the table.
+bool ignores_table(Wish wish) {
     return wish == Wish::distinct_l || wish == Wish::entropy_l || wish == Wish::recursive_cl ||
            wish == Wish::alpha_k;
 }
@@ -39,8 +39,8 @@ double Models::lack(const Count* counts) const {
     return sum;
 }
 
-// Each person with one of their values, so that as few values as possible have as much as possible:
-// no choice of one value a person is less diverse.
+// Assign each person one of their values so that as few values as possible cover as many persons as
+// possible: no other assignment is less diverse.
 void Models::least_diverse(const Count* counts, std::size_t s, Count persons) const {
     least_.assign(counts, counts + s);
     std::sort(least_.begin(), least_.end(), std::greater<>());
@@ -52,7 +52,7 @@ void Models::least_diverse(const Count* counts, std::size_t s, Count persons) co
 
 double Models::lack(const Model& model, const Count* counts, Count persons) const {
     const std::size_t s = width_[model.attribute];
-    if (persons_ && alone(model.wish)) {
+    if (persons_ && ignores_table(model.wish)) {
         least_diverse(counts, s, persons);
         counts = least_.data();
     }
@@ -87,9 +87,9 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
             return value <= level + kSlack ? 0 : (value - level) * size;
         case Wish::beta_likeness:
             for (std::size_t v = 0; v < s; ++v) {
-                const double most = (1 + level) * model.whole[v] * size;
-                const double slack = kSlack * model.whole[v] * size;
-                // Of a value that the table lacks, any is too many.
+                const double most = (1 + level) * model.table_shares[v] * size;
+                const double slack = kSlack * model.table_shares[v] * size;
+                // A value that the table lacks is always too frequent.
                 if (counts[v] > most + slack) value += counts[v] - most;
             }
             return value;
@@ -101,12 +101,12 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
         case Wish::delta_disclosure:
             for (std::size_t v = 0; v < s; ++v) {
                 if (!counts[v]) continue;
-                if (model.whole[v] <= 0) {
-                    // No share of a value that the table lacks is near to none.
+                if (model.table_shares[v] <= 0) {
+                    // No share of a value that the table lacks is close to zero.
                     value += counts[v];
                     continue;
                 }
-                const double expected = model.whole[v] * size;
+                const double expected = model.table_shares[v] * size;
                 if (std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
                 value += std::abs(counts[v] - expected * std::exp(counts[v] > expected ? level : -level));
             }
@@ -119,7 +119,7 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
 
 namespace {
 
-// Whether shares add up to the same in a class and in the table, apart from rounding.
+// Whether shares have the same sum in a class and in the table, apart from rounding.
 bool balanced(double all) { return std::abs(all) <= 1e-12; }
 
 // The earth mover's distance along an order with "no value"; `over` holds the cumulative excess.
@@ -147,17 +147,17 @@ double along(std::vector<double>& over, double steps) {
 
 }  // namespace
 
-// The earth mover's distance of a class from the whole table. Where persons have several values,
-// the shares add up to how many a person has: where class and table differ in that, the difference
-// is moved to having none, which is as far from every value as values can be. Where they do not, it
-// is measured as it is of records, to the last bit.
+// The earth mover's distance of a class from the table. If persons have several values, shares add
+// up to the mean number of values per person. If class and table differ in that, the difference is
+// moved to "no value", which has the maximum distance from every value. Otherwise the result is
+// bit-identical to that for records.
 double Models::moved(const Model& model, const Count* counts, double size) const {
     const std::size_t s = width_[model.attribute];
     double sum = 0;
     if (model.wish == Wish::equal_t) {
         double all = 0;
         for (std::size_t v = 0; v < s; ++v) {
-            const double extra = counts[v] / size - model.whole[v];
+            const double extra = counts[v] / size - model.table_shares[v];
             sum += std::abs(extra);
             all += extra;
         }
@@ -168,16 +168,16 @@ double Models::moved(const Model& model, const Count* counts, double size) const
         double over = 0;
         if (persons_) over_.clear();
         for (std::size_t v = 0; v < s; ++v) {
-            over += counts[v] / size - model.whole[v];
+            over += counts[v] / size - model.table_shares[v];
             sum += std::abs(over);
             if (persons_) over_.push_back(over);
         }
         return persons_ && !balanced(over) ? along(over_, steps) : sum / steps;
     }
-    // What does not balance below a node moves above it.
+    // The imbalance below a node is moved above it.
     over_.assign(s + 1, 0);
     for (std::size_t v = 0; v < s; ++v) {
-        over_[v + 1] = over_[v] + (counts[v] / size - model.whole[v]);
+        over_[v + 1] = over_[v] + (counts[v] / size - model.table_shares[v]);
     }
     const std::size_t nodes = model.parent.size();
     gain_.assign(nodes, 0);

@@ -1,4 +1,4 @@
-// Privacy models on sensitive attributes: what the counts of a class must keep to.
+// Privacy models on sensitive attributes: conditions on the value counts of a class.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ using Count = std::int32_t;
 enum class Wish : std::uint8_t {
     distinct_l, entropy_l, recursive_cl, alpha_k, beta_likeness, delta_disclosure,
     equal_t, ordered_t, hierarchical_t,
-    each_k,  // every value that a class holds is held by so many of its records, or persons
+    each_k,  // minimum count of each value in a class, in records or persons
 };
 
 struct Model {
     Wish wish;
     std::size_t attribute;
     double level;
-    std::int32_t l;             // of recursive_cl
-    std::vector<double> whole;  // share of each value in the whole table
-    // Of hierarchical_t, by node, parents before children: the parent, and the leaves below.
+    std::int32_t l;             // for recursive_cl
+    std::vector<double> table_shares;  // share of each value in the table
+    // For hierarchical_t, by node, parents before children: the parent, and the leaves below.
     std::vector<std::int32_t> parent, first, last;
 };
 
-// A class's counts are those of all attributes, one after the other. Where persons are counted, the
-// last attribute has one value, whose count is the class's persons, and that of another value is
-// the persons who have it: a person may have several.
+// A class's counts are those of all attributes, concatenated. If persons are counted, the last
+// attribute has one value, whose count is the number of persons in the class, and the count of any
+// other value is the number of persons who have it: a person may have several.
 class Models {
    public:
     // widths: values of each attribute. persons: the last one counts them.
@@ -40,19 +40,19 @@ class Models {
     std::size_t attributes() const { return width_.size(); }
     std::size_t width(std::size_t attribute) const { return width_[attribute]; }
     std::size_t cells() const { return cells_; }
-    // What keeps() and adding up counts cost, in elementary steps.
+    // The cost of keeps() and of adding counts, in elementary steps.
     std::int64_t effort() const { return static_cast<std::int64_t>(cells_ / 8); }
 
     bool persons() const { return persons_; }
-    // values: of one record, one for each attribute; -1, where persons are counted, counts nowhere.
+    // values: of one record, one for each attribute; -1, if persons are counted, is not counted.
     void count(Count* counts, const std::int32_t* values, Count copies) const {
         for (std::size_t a = 0; a < width_.size(); ++a) {
             if (values[a] < 0) continue;
             counts[start_[a] + static_cast<std::size_t>(values[a])] += copies;
         }
     }
-    // What a class with these counts lacks to keep to all models, about as many records as have to
-    // be others; 0 where it keeps to them. An empty class lacks something.
+    // Roughly the number of records that would have to change for a class with these counts to
+    // satisfy all models; 0 if it does. An empty class lacks something.
     double lack(const Count* counts) const;
     bool keeps(const Count* counts) const { return lack(counts) == 0; }
 

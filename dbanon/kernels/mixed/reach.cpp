@@ -44,7 +44,7 @@ Cost Reach::distance(std::int32_t tuple, Cost limit) const {
 }
 
 Cost Reach::at_least(std::size_t a, Code low, Code high) const {
-    // The class together with the nearest end of the box; inside it, the class itself.
+    // The class extended to the nearest end of the box; inside the box, the class itself.
     const Code l = std::min(low_[a], high), h = std::max(high_[a], low);
     const Tree* tree = table_.tree(a);
     if (!tree) return 2 * Cost{h - l};

@@ -1,7 +1,7 @@
-// What a tuple costs beside a class: def. 5 of GAA-CP, and the loss of k-member.
+// The cost of a tuple relative to a class: def. 5 of GAA-CP, and the loss of k-member.
 //
-// Trees of boxes ask both attribute by attribute. `parted`: of a tree with all leaves at one depth,
-// the cost where tuple and class have their lowest common ancestor at a depth.
+// Box trees compute both attribute by attribute. `parted`: of a tree with all leaves at one depth,
+// the cost if tuple and class have their lowest common ancestor at a depth.
 #pragma once
 
 #include "mixed/mixed.hpp"
@@ -19,10 +19,10 @@ class Reach {
     void add(std::int32_t tuple);
 
     Cost distance(std::int32_t tuple, Cost limit) const;
-    // A bound over the tuples in a box: its smallest and its largest codes.
+    // A bound for the tuples in a box, given its smallest and largest codes.
     Cost at_least(const Code* low, const Code* high, Cost limit) const;
 
-    // Of one attribute.
+    // For one attribute.
     Code low(std::size_t a) const { return low_[a]; }
     Code high(std::size_t a) const { return high_[a]; }
     Cost each_width() const { return 2; }

@@ -7,13 +7,13 @@ namespace dbanon {
 
 namespace {
 
-// The last ones change nearly nothing: what stays undone is bounded.
+// The last rounds change nearly nothing: the remaining improvement is bounded.
 constexpr int kSweeps = 8;
 constexpr std::int32_t kMeasured = 4096;  // rounds
-// Entries in a pool: those of some classes of k, but a round must stay short.
+// Entries in a pool: some classes of k, but few enough for a short round.
 constexpr std::int32_t kClasses = 4, kFewest = 72, kMost = 400;
 constexpr std::size_t kMostClasses = 8;  // in a pool
-constexpr std::size_t kGuided = 256;     // values whose counts are added up for each price
+constexpr std::size_t kGuided = 256;     // values whose counts are added for each price
 
 }  // namespace
 
@@ -38,7 +38,7 @@ RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
     collect(labels);
 }
 
-// The classes as numbers of copies of tuples; classes of one tuple are joined, which loses nothing.
+// Classes as counts of tuples; classes with the same single tuple are joined, which loses nothing.
 void RefineLoss::collect(const std::int32_t* labels) {
     const std::int32_t n = mixed_->records();
     std::int32_t count = 0;
@@ -104,7 +104,7 @@ Steps RefineLoss::run() {
             before = swaps.changes();
             for (std::size_t c = 0; c < classes; ++c) {
                 swaps.start(static_cast<std::int32_t>(c), neighbours_, work_);
-                // In a late sweep nothing is left to compare of most classes.
+                // In a late sweep most classes have nothing left to compare.
                 for (bool more = true; more;) {
                     more = swaps.compare(work_);
                     if (work_.left <= 0) co_yield nullptr;
@@ -135,7 +135,7 @@ Steps RefineLoss::run() {
     number();
 }
 
-// Whether the rounds since it was asked last have saved enough. A few are no measure of it.
+// Whether the rounds since the last call saved enough. Too few rounds are not representative.
 bool RefineLoss::pays() {
     if (worth_ == 0 || round_ < next_) return true;
     const bool first = next_ == 0;
@@ -170,7 +170,7 @@ void RefineLoss::number() {
     }
 }
 
-// A class that loses something and a few classes that hold neighbours of its records.
+// A class with a loss, and a few classes that contain neighbours of its records.
 bool RefineLoss::choose() {
     std::vector<std::int32_t>& pool = pool_.classes;
     pool.clear();

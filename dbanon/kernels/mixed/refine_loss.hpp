@@ -54,14 +54,14 @@ class RefineLoss final : public Kernel {
         // Shape `rest`: the cluster of entry e without it.
         void leave_out(std::size_t e);
 
-        const std::size_t most;             // entries while it is gathered
-        std::vector<std::int32_t> classes;  // where they are from
+        const std::size_t most;             // entries during gathering
+        std::vector<std::int32_t> classes;  // their classes
         std::vector<Entry> entries;
         std::vector<Cluster> clusters;
         std::vector<std::int32_t> alive;    // clusters
         double noise = 0;
         Shapes shapes;                      // of the clusters, then of the two below
-        const std::size_t rest, moved;      // what records leave behind, and these themselves
+        const std::size_t rest, moved;      // scratch: what is left without some records, and these records
 
        private:
         Grid<Count> counts_;  // of the models, by cluster

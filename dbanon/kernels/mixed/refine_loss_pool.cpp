@@ -210,14 +210,14 @@ void RefineLoss::move() {
             if (spare <= 0 || from.loss == 0 || entry.count == 0) continue;
             const Cost copies = std::min<Cost>(spare, entry.count);
             const bool all = copies == entry.count;
-            Cost rest;
+            Cost remaining_loss;
             if (all) {
                 pool_.leave_out(e);
-                rest = shapes.loss(pool_.rest);
+                remaining_loss = shapes.loss(pool_.rest);
             } else {
-                rest = shapes.loss_without(a, entry.tuple, copies);
+                remaining_loss = shapes.loss_without(a, entry.tuple, copies);
             }
-            const Cost gain = from.loss - rest;
+            const Cost gain = from.loss - remaining_loss;
             const auto moving = static_cast<Count>(copies);
             if (gain <= 0 || !keeps_with(a, entry.tuple, -moving)) continue;
             shapes.set(pool_.moved, entry.tuple, copies);
@@ -245,7 +245,7 @@ void RefineLoss::move() {
             shapes.merge(b, pool_.moved);
             count(a, entry.tuple, -moving);
             count(b, entry.tuple, moving);
-            from.loss = rest;
+            from.loss = remaining_loss;
             pool_.clusters[b].loss += least;
             moved = true;
         }

@@ -39,9 +39,9 @@ void Shapes::tabulate(std::size_t w, const Price& price) {
 Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) : table_(table) {
     const std::size_t n = table.tuples();
     const LabelCosts none;
-    std::vector<std::vector<Code>> ranks;  // of each looked up: the first code of each place
+    std::vector<std::vector<Code>> ranks;  // for each table: the first code of each position
     std::vector<int> tabled, even;
-    std::vector<std::vector<Code>> paths;  // of each in even
+    std::vector<std::vector<Code>> paths;  // for each even tree
     for (int a = 0; a < table.d(); ++a) {
         const LabelCosts& label = labels.empty() ? none : labels[a];
         const std::size_t pieces = label.first.size();
@@ -56,9 +56,9 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
                 if (tree) return tree->climb(tree->deepest(), tree->common(values[i], values[j]));
                 const Cost range = values[j] - values[i];
                 if (label.empty()) return range;
-                const Cost told =
+                const Cost label_loss =
                     label.costs[label.piece(values[i]) * pieces + label.piece(values[j])];
-                return (told >> kHalf) + (range >> kHalf);
+                return (label_loss >> kHalf) + (range >> kHalf);
             });
             ranks.push_back(std::move(values));
             tabled.push_back(a);

@@ -6,9 +6,9 @@
 
 namespace dbanon {
 
-// Cutting classes in two, again and again, where both parts hold k records and keep to privacy
-// models, and together lose less: of all cuts between two values of an attribute the one that loses
-// least, the first attribute and the first value in a tie.
+// Splits classes repeatedly as long as both parts have k records, satisfy the privacy models and
+// lose less in total. Of all cuts between two values of an attribute the one with the least loss is
+// used, in a tie the first attribute and value.
 class Split final : public Kernel {
    public:
     // labels: of each record, -1 where suppressed. values: (n, attributes of the models).
@@ -34,11 +34,11 @@ class Split final : public Kernel {
     Models models_;
     std::vector<std::int32_t> values_;
     std::vector<Members> classes_;
-    // Of one attribute: the members in its order, what those from each one on lose.
+    // For one attribute: the members in its order, and the loss of those from each one on.
     Members order_;
     std::vector<Cost> after_;
     std::vector<Count> before_counts_, after_counts_;
-    // The best cut so far: below a value of an attribute, and what both parts lose.
+    // The best cut so far: below a value of an attribute, and the loss of both parts.
     int attribute_ = -1;
     Code below_ = 0;
     Cost least_ = 0;

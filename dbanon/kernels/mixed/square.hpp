@@ -13,7 +13,7 @@
 
 namespace dbanon {
 
-// From one tuple. Trees of boxes ask attribute by attribute, as in reach.hpp.
+// Distances from one tuple. Box trees compute them attribute by attribute, as in reach.hpp.
 class Square {
    public:
     // each: of a tree, the squared distance of leaves that meet one step up.
@@ -29,7 +29,7 @@ class Square {
         const Cost height = table_.tree(a)->deepest() - depth;
         return each_[a] * height * height;
     }
-    // Of one tree, in which leaves are further away the further they lie to either side.
+    // For a tree in which leaves are farther apart the farther they are on either side.
     Cost distance(std::size_t a, Code code) const {
         return parted(a, table_.tree(a)->common(std::min(row_[a], code), std::max(row_[a], code)));
     }

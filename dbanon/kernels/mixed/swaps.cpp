@@ -5,7 +5,7 @@ namespace dbanon {
 namespace {
 
 constexpr std::size_t kPartners = 16;
-// Of a tuple that many classes hold, these are looked at.
+// If many classes contain a tuple, only these are examined.
 constexpr std::size_t kHolding = 8;
 
 }  // namespace
@@ -23,7 +23,7 @@ Swaps::Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std:
       changed_(class_tuples.classes.size(), 0),
       compared_(class_tuples.classes.size()) {}
 
-// The classes that hold most of the nearest tuples, the smaller number first in a tie.
+// The classes with most of the nearest tuples; in a tie the smaller number first.
 void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& work) {
     partners_.clear();
     a_.c = -1;
@@ -55,7 +55,7 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& wo
     near_.resize(count);
     std::sort(near_.begin(), near_.end());
     for (std::size_t i = 0; i < std::min(count, kPartners); ++i) partners_.push_back(near_[i].second);
-    // What it is not compared with now, it was compared with too long ago to matter.
+    // Classes not compared with now were last compared too long ago to matter.
     std::erase_if(compared_[c], [&](const Compared& entry) {
         return std::find(partners_.begin(), partners_.end(), entry.with) == partners_.end();
     });
@@ -63,7 +63,7 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& wo
     a_.tuples = 0;  // not loaded
 }
 
-// Whether nothing has changed in either since they were compared.
+// Whether neither has changed since they were compared.
 bool Swaps::compared(std::int32_t c, std::int32_t other) const {
     const std::int64_t last = std::max(changed_[c], changed_[other]);
     const auto seen = [&](std::int32_t of, std::int32_t with) {
@@ -98,28 +98,28 @@ void Swaps::load(Side& side, std::int32_t c) {
     const auto& entries = tuples(side);
     const std::size_t count = side.tuples = entries.size();
     for (std::size_t i = 0; i < count; ++i) {
-        shapes_.set(side.alone(i), entries[i].first, entries[i].second);
+        shapes_.set(side.tuple_shape(i), entries[i].first, entries[i].second);
     }
-    // Those before an entry, then those after it.
-    const std::size_t shape_index = side.whole();
-    shapes_.copy(shape_index, side.alone(0));
+    // Losses of the entries before each one, then of those after it.
+    const std::size_t shape_index = side.class_shape();
+    shapes_.copy(shape_index, side.tuple_shape(0));
     for (std::size_t i = 1; i < count; ++i) {
         shapes_.copy(side.without(i), shape_index);
-        shapes_.merge(shape_index, side.alone(i));
+        shapes_.merge(shape_index, side.tuple_shape(i));
     }
     if (count > 1) {
         const std::size_t after = side.without(0);
-        shapes_.copy(after, side.alone(count - 1));
+        shapes_.copy(after, side.tuple_shape(count - 1));
         for (std::size_t i = count - 2; i > 0; --i) {
             shapes_.merge(side.without(i), after);
-            shapes_.merge(after, side.alone(i));
+            shapes_.merge(after, side.tuple_shape(i));
         }
     }
     class_tuples_.classes[c].loss = shapes_.loss(shape_index);
-    side.rest.resize(count);
+    side.loss_without.resize(count);
     side.each.resize(count);
     for (std::size_t i = 0; i < count && count > 1; ++i) {
-        side.rest[i] = shapes_.loss(side.without(i));
+        side.loss_without[i] = shapes_.loss(side.without(i));
         side.each[i] = shapes_.each(side.without(i));
     }
     side.counts.assign(models_.cells(), 0);
@@ -129,10 +129,10 @@ void Swaps::load(Side& side, std::int32_t c) {
     }
 }
 
-// The change that loses least, where that is less than now.
+// The change with the least loss, if that improves on the current one.
 bool Swaps::improve(Work& work) {
     work.left -= static_cast<std::int64_t>(a_.tuples * b_.tuples);
-    Change best{shapes_.loss(a_.whole()) + shapes_.loss(b_.whole())};
+    Change best{shapes_.loss(a_.class_shape()) + shapes_.loss(b_.class_shape())};
     const Cost now = best.loss;
     if (a_.tuples > 1 && b_.tuples > 1) swap(best, work);
     for (const bool back : {false, true}) {
@@ -154,11 +154,11 @@ void Swaps::swap(Change& best, Work& work) {
             const Cost coming = others[j].second;
             const Cost more = coming - leaving;
             if (size(a_) + more < k_ || size(b_) - more < k_) continue;
-            const Cost least = b_.rest[j] + leaving * b_.each[j];
-            if (a_.rest[i] + coming * a_.each[i] + least >= best.loss) continue;
-            Cost loss = shapes_.loss(a_.without(i), b_.alone(j));
+            const Cost least = b_.loss_without[j] + leaving * b_.each[j];
+            if (a_.loss_without[i] + coming * a_.each[i] + least >= best.loss) continue;
+            Cost loss = shapes_.loss(a_.without(i), b_.tuple_shape(j));
             if (loss + least >= best.loss) continue;
-            loss += shapes_.loss(b_.without(j), a_.alone(i));
+            loss += shapes_.loss(b_.without(j), a_.tuple_shape(i));
             if (loss >= best.loss) continue;
             const Change change{loss, i, j, tuples_a[i].second, others[j].second};
             if (keeps(change, work)) best = change;
@@ -166,7 +166,7 @@ void Swaps::swap(Change& best, Work& work) {
     }
 }
 
-// Moves take as many copies as can be spared; `from` becomes side a of the result.
+// Moves take as many copies as possible; `from` becomes side a of the result.
 Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most, Work& work) {
     Change best{most};
     const Cost spare = size(from) - k_;
@@ -175,10 +175,10 @@ Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most, Work& wo
     for (std::size_t i = 0; i < from.tuples; ++i) {
         const auto [tuple, n_copies] = entries[i];
         const auto copies = static_cast<Count>(std::min<Cost>(spare, n_copies));
-        Cost loss = copies == n_copies ? from.rest[i]
-                                   : shapes_.loss_without(from.whole(), tuple, copies);
+        Cost loss = copies == n_copies ? from.loss_without[i]
+                                   : shapes_.loss_without(from.class_shape(), tuple, copies);
         if (loss >= best.loss) continue;
-        loss += shapes_.loss_with(to.whole(), from.alone(i), copies);
+        loss += shapes_.loss_with(to.class_shape(), from.tuple_shape(i), copies);
         if (loss >= best.loss) continue;
         const bool back = from.c == b_.c;
         if (keeps(back ? Change{loss, 0, i, 0, copies} : Change{loss, i, 0, copies, 0}, work)) {

@@ -37,12 +37,12 @@ class Swaps {
         const std::size_t first, most;
         std::int32_t c = -1;
         std::size_t tuples = 0;
-        std::vector<Cost> rest, each;  // without a tuple: the loss, and a lower bound with one more record
+        std::vector<Cost> loss_without, each;  // without a tuple: the loss, and a lower bound with another record
         std::vector<Count> counts;     // of the models
 
-        std::size_t alone(std::size_t i) const { return first + i; }
+        std::size_t tuple_shape(std::size_t i) const { return first + i; }
         std::size_t without(std::size_t i) const { return first + most + i; }
-        std::size_t whole() const { return first + 2 * most; }
+        std::size_t class_shape() const { return first + 2 * most; }
     };
     // Copies of one tuple per side to exchange; 0 for none from that side.
     struct Change {
@@ -59,7 +59,7 @@ class Swaps {
     const std::vector<std::pair<std::int32_t, std::int32_t>>& tuples(const Side& side) const {
         return class_tuples_.classes[side.c].tuples;
     }
-    Cost size(const Side& side) const { return shapes_.size(side.whole()); }
+    Cost size(const Side& side) const { return shapes_.size(side.class_shape()); }
     bool compared(std::int32_t c, std::int32_t other) const;
     void load(Side& side, std::int32_t c);
     bool improve(Work& work);

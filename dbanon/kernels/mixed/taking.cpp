@@ -119,7 +119,7 @@ MixedVmdav::Next MixedVmdav::nearest() {
     return best;
 }
 
-std::int32_t MixedVmdav::beside(std::int32_t tuple) {
+std::int32_t MixedVmdav::nearest_remaining(std::int32_t tuple) {
     square_.start(tuple);
     unassigned_.around(square_, tuple, 2, neighbours_, work_);
     for (const std::int32_t record : neighbours_) {
@@ -135,11 +135,11 @@ Steps MixedVmdav::run() {
         tidy();
         take_class(far_.find(work_), label);
         members_.clear();
-        for (const std::int32_t t : taken_) members_.push_back({t, {}});
+        for (const std::int32_t t : taken_tuples_) members_.push_back({t, {}});
         while (static_cast<std::int64_t>(members_.size()) < 2 * std::int64_t{k_} - 1 &&
                unassigned_.count() > 0) {
             const Next inside = nearest();
-            const std::int32_t other = beside(inside.tuple);
+            const std::int32_t other = nearest_remaining(inside.tuple);
             const double outside =
                 other < 0 ? none : static_cast<double>(square_.distance(other));
             if (!(std::sqrt(static_cast<double>(inside.distance)) < lambda_ * std::sqrt(outside))) break;
@@ -147,7 +147,7 @@ Steps MixedVmdav::run() {
             members_.push_back({inside.tuple, other < 0 ? Next{} : next(other)});
             if (work_.spent()) co_yield nullptr;
         }
-        taken_.clear();
+        taken_tuples_.clear();
         if (work_.spent()) co_yield nullptr;
     }
     Steps last = settle(label);

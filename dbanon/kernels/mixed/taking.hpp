@@ -36,7 +36,7 @@ class Taking : public Kernel {
     std::int32_t take(std::int32_t tuple, std::int32_t label) {
         const std::int32_t record = unassigned_.take(tuple);
         assign(record, label);
-        taken_.push_back(tuple);
+        taken_tuples_.push_back(tuple);
         return record;
     }
     // The smallest record of a tuple, and the k - 1 nearest to it.
@@ -51,7 +51,7 @@ class Taking : public Kernel {
     Unassigned unassigned_;
     Square square_;
     Centre centre_;
-    std::vector<std::int32_t> taken_;  // tuples
+    std::vector<std::int32_t> taken_tuples_;  // tuples
     std::vector<std::int32_t> neighbours_;  // records
 };
 
@@ -66,8 +66,8 @@ class Central : public Taking {
         if (unassigned_.tidy(work_)) far_.restart();
     }
     void move_centre() {
-        far_.moved(centre_.leave(taken_));
-        taken_.clear();
+        far_.moved(centre_.leave(taken_tuples_));
+        taken_tuples_.clear();
     }
 
     FarFromCentre far_;
@@ -113,7 +113,7 @@ class MixedVmdav final : public Central {
     // Of all members the nearest record outside.
     Next nearest();
     // The nearest remaining record; -1 if none remains.
-    std::int32_t beside(std::int32_t tuple);
+    std::int32_t nearest_remaining(std::int32_t tuple);
 
     const double lambda_;
     std::vector<Member> members_;

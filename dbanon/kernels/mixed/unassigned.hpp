@@ -7,15 +7,16 @@ namespace dbanon {
 
 class Unassigned {
    public:
-    // outside: what measures count of numbers. bits: of paths at most, as Columns has it.
+    // outside: how the measures treat numbers outside a class. bits: limit of path lengths, as in
+    // Columns.
     explicit Unassigned(const MixedTable& table, Outside outside = Outside::kWidth,
                         int bits = kPathBits);
 
     std::int32_t count() const { return count_; }
     const Columns& columns() const { return columns_; }
-    // The record of a tuple that take() would take.
+    // The record of a tuple that take() would remove.
     std::int32_t record(std::int32_t tuple) const { return record_[tuple]; }
-    // Takes the record of smallest index among the copies of a tuple that remain.
+    // Removes the smallest remaining record among the copies of a tuple.
     std::int32_t take(std::int32_t tuple);
 
     template <class Measure>

@@ -27,14 +27,14 @@ void WideTree::ask(const Measure& measure) {
         const auto first = static_cast<std::int32_t>(levels_.size());
         auto mask = static_cast<std::int32_t>(columns_.fields_before(c));
         for (const Field& field : columns_.fields(c)) {
-            // From the depth of the class's node on all tuples below it cost the same.
+            // From the depth of the class's node on, all tuples below cost the same.
             if (field.depth >= ancestor) break;
             levels_.push_back({measure.parted(a, field.depth),
                                prefix_bit(path, field.shift), field.shift, mask++});
         }
         const auto last = static_cast<std::int32_t>(levels_.size());
         in_tree_.push_back({static_cast<std::int32_t>(c), path, first, last});
-        // Each level's cost is the sum of its step and of those below it.
+        // Each level's cost is the sum of its step and the steps below it.
         const Cost within = measure.parted(a, ancestor);
         for (std::int32_t l = first; l < last; ++l) {
             levels_[l].step -= l + 1 < last ? levels_[l + 1].step : within;
@@ -51,11 +51,11 @@ void WideTree::ask(const Measure& measure) {
                  levels_.data()};
 }
 
-// What differs between both questions. Trees of other columns are asked one by one.
+// The differences between both kinds of queries. Other columns are evaluated one by one.
 struct WideTree::Nearest {
     static constexpr Cost kWorst = std::numeric_limits<Cost>::max();
     static bool better(Cost a, Cost b) { return a < b; }
-    // Whether a cost cannot reach the best one any more, as columns only add to it.
+    // Whether a partial cost already exceeds the best one, since columns only add to it.
     static bool hopeless(Cost cost, Cost best) { return cost > best; }
     static void bounds(const WideTree& tree, std::int32_t node, Cost* bounds_out) {
         tree.ops_.at_least(tree.question_, tree.boxes_.row(node),
@@ -80,32 +80,32 @@ struct WideTree::Farthest {
     }
 };
 
-// The nearest that were offered, the worst of them on top.
+// Keeps the nearest candidates, with the worst on top.
 struct WideTree::Several {
-    std::vector<Best>& kept;
-    const std::size_t wanted;
+    std::vector<Best>& nearest;
+    const std::size_t limit;
     Cost cost = Nearest::kWorst;
     std::int32_t record = kNone;
 
     static bool before(const Best& a, const Best& b) {
         return a.cost != b.cost ? a.cost < b.cost : a.record < b.record;
     }
-    // Whether it is among the nearest so far.
+    // Whether a candidate is among the nearest so far.
     bool keep(const Best& candidate) {
-        if (kept.size() == wanted) {
-            if (!before(candidate, kept.front())) return false;
-            std::pop_heap(kept.begin(), kept.end(), before);
-            kept.back() = candidate;
+        if (nearest.size() == limit) {
+            if (!before(candidate, nearest.front())) return false;
+            std::pop_heap(nearest.begin(), nearest.end(), before);
+            nearest.back() = candidate;
         } else {
-            kept.push_back(candidate);
+            nearest.push_back(candidate);
         }
-        std::push_heap(kept.begin(), kept.end(), before);
-        if (kept.size() == wanted) cost = kept.front().cost, record = kept.front().record;
+        std::push_heap(nearest.begin(), nearest.end(), before);
+        if (nearest.size() == limit) cost = nearest.front().cost, record = nearest.front().record;
         return true;
     }
 };
 
-// Tuples but one.
+// All tuples except one.
 struct WideTree::Others : Several {
     const std::int32_t skip;
 
@@ -114,7 +114,7 @@ struct WideTree::Others : Several {
     }
 };
 
-// Records, each of the copies of a tuple.
+// Records, each copy of a tuple separately.
 struct WideTree::Copies : Several {
     const WideTree& tree;
     const std::vector<std::int32_t>& next;
@@ -206,7 +206,7 @@ void WideTree::collect(const Measure& measure, std::int32_t hint, Found& collect
     const std::int32_t around = leaf_[hint];
     look<Nearest>(around, measure, collector, work);
     walk<Nearest>(measure, collector, work, around);
-    std::sort_heap(collector.kept.begin(), collector.kept.end(), Several::before);
+    std::sort_heap(collector.nearest.begin(), collector.nearest.end(), Several::before);
 }
 
 void WideTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,

@@ -21,22 +21,22 @@ namespace dbanon {
 
 class WideTree {
    public:
-    // The tree is empty. Only one that is cut by kGain has masks, and finds the nearest well.
-    // outside: what the measures that it is asked by count of numbers.
+    // The tree is empty at first. Only a tree cut by kGain has masks, which make nearest searches
+    // fast. outside: how its measures treat numbers outside a class.
     WideTree(const MixedTable& table, const Columns& columns, CutBy by, Outside outside);
 
-    // A tree of these tuples, which are brought into another order. record: by tuple, its smallest
-    // record that remains.
+    // Builds a tree of these tuples, which are reordered. record: by tuple, its smallest remaining
+    // record.
     void build(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record);
-    // The smallest record that remains of a tuple; kNone: the tuple leaves.
+    // Sets the smallest remaining record of a tuple; kNone removes the tuple.
     void update(std::int32_t tuple, std::int32_t record);
 
-    // By (cost, record); `hint`: a tuple that the tree was built of, to look around first, or -1. -1:
+    // By (cost, record); `hint` is a tuple of the tree to search around first, or -1. Returns -1 if
     // nothing remains.
     template <class Measure>
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
-    // The `count` nearest tuples but `tuple`, one that the tree was built of: nearest first, -1 where
-    // there are no more.
+    // The `count` nearest other tuples of `tuple`, which must be in the tree: nearest first, padded
+    // with -1.
     void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* tuples_out,
                  Work& work);
     // The k nearest records, by (cost, record). next: by tuple, the position of its smallest record
@@ -50,8 +50,8 @@ class WideTree {
 
     static constexpr std::int32_t kNone = INT32_MAX;
 
-    // For questions of other kinds. A leaf: its tuples, and by column kLanes values, of which the
-    // first `filled` are theirs.
+    // For other kinds of queries. A leaf: its tuples, and for each column kLanes values, of which
+    // the first `filled` are used.
     std::int32_t leaves() const { return static_cast<std::int32_t>(filled_.size()); }
     std::int32_t filled(std::int32_t leaf) const { return filled_[leaf]; }
     const Code* values(std::int32_t leaf) const { return records(leaf) + kLanes; }
@@ -71,7 +71,7 @@ class WideTree {
     struct Several;
     struct Others;
     struct Copies;
-    // What waits to be looked into: a node, or ~leaf.
+    // A pending node, or ~leaf.
     struct Open {
         Cost bound;
         std::int32_t least, link;
@@ -89,7 +89,7 @@ class WideTree {
 
     template <class Measure>
     void ask(const Measure& measure);
-    // best: of one or several, as far as it was found; `cost` and `record` are to be improved on.
+    // best: a single or several results so far; `cost` and `record` are to be improved on.
     template <class Way, class Measure, class Found>
     void look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const;
     template <class Way, class Measure, class Found>
@@ -99,13 +99,13 @@ class WideTree {
     template <class Measure, class Found>
     void collect(const Measure& measure, std::int32_t hint, Found& collector, Work& work);
 
-    // Of a leaf: records, columns, tuples, kLanes of each.
+    // For a leaf: records, columns, tuples, kLanes of each.
     Code* records(std::int32_t leaf) { return leaves_.row(leaf); }
     Code* values(std::int32_t leaf, std::size_t column) {
         return records(leaf) + (column + 1) * kLanes;
     }
     Code* tuples(std::int32_t leaf) { return values(leaf, columns_.count()); }
-    // Of a place, which is node * kBranches + child: the child, ~leaf where it is one.
+    // By slot, which is node * kBranches + child: the child, or ~leaf.
     std::int32_t& link(std::int32_t slot) { return links_[slot]; }
     std::int32_t& least(std::int32_t slot) { return least_[slot]; }
 
@@ -118,13 +118,13 @@ class WideTree {
     std::int32_t root_ = 0;
     Grid<Code> leaves_;
     std::vector<std::int32_t> filled_, leaf_place_;  // by leaf
-    std::vector<std::int32_t> leaf_;                 // by tuple, the last that held it
+    std::vector<std::int32_t> leaf_;                 // by tuple, its most recent leaf
     Grid<Code> boxes_;                               // by node
     Grid<std::uint64_t> masks_;                      // by node
     std::vector<std::int32_t> node_place_;           // by node, -1: the root
-    std::vector<std::int32_t> links_, least_;        // by place; least kNone: nothing remains
+    std::vector<std::int32_t> links_, least_;        // by slot; smallest record below, or kNone
 
-    // The class that is asked for.
+    // The query class.
     Question question_{};
     std::vector<Code> low_, high_;
     std::vector<InTree> in_tree_;

@@ -1,4 +1,4 @@
-// Building the tree, and keeping it while tuples leave.
+// Builds the tree, and updates it while tuples are removed.
 #include <algorithm>
 
 #include "mixed/wide_tree.hpp"
@@ -48,7 +48,7 @@ std::int32_t WideTree::make_leaf(std::span<const std::int32_t> members,
     return ~leaf;
 }
 
-// Cuts the largest part again and again until there are enough.
+// Split the largest part repeatedly until there are enough parts.
 std::int32_t WideTree::make(std::span<std::int32_t> members,
                             const std::vector<std::int32_t>& record, std::int32_t slot) {
     if (members.size() <= kLanes) return make_leaf(members, record, slot);
@@ -97,7 +97,7 @@ void WideTree::update(std::int32_t tuple, std::int32_t record) {
     while (slot >= 0 && refresh(slot)) slot = node_place_[slot / kBranches];
 }
 
-// What a node knows of a child; whether it changed.
+// A node's summary of a child; returns whether it changed.
 bool WideTree::refresh(std::int32_t slot) {
     const std::int32_t child = link(slot);
     return child < 0 ? refresh_leaf(~child, slot) : refresh_node(child, slot);

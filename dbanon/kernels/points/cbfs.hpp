@@ -5,7 +5,8 @@
 
 namespace dbanon {
 
-// Centroid-based fixed size: the record farthest from the centroid, and its nearest, each round.
+// Centroid-based fixed size: each round takes the record farthest from the centroid, and its
+// nearest records.
 class Cbfs final : public TakingKernel {
    public:
     Cbfs(const Table& table, std::int32_t k, Search search)

@@ -1,7 +1,7 @@
-// The running centroid of the records that remain: the one stated way of keeping it, so that the
-// reference in tests/reference/methods.py gets the same bits.
+// The running centroid of the remaining records. The update rule is fixed, so that the reference in
+// tests/reference/methods.py gets the same bits.
 //
-// - The sum of each attribute is kept, and divided by the number of records on demand.
+// - The sum of each attribute is stored, and divided by the number of records on demand.
 // - The sum starts at zero and adds the remaining records in index order ("refresh") at the start of
 //   round 0, of every round whose number is a power of two, and of every round in which at most 7/8
 //   of the records of the last refresh are left.
@@ -22,7 +22,7 @@ class RunningCentroid {
     explicit RunningCentroid(const Table& table)
         : table_(table), sum_(width()), mean_(width()) {}
 
-    // `labels` is negative for the records that remain.
+    // `labels` is negative for remaining records.
     void begin_round(std::int64_t round, std::int32_t remaining) {
         remaining_ = remaining;
         const bool power = (round & (round - 1)) == 0;
@@ -32,7 +32,7 @@ class RunningCentroid {
         }
         last_ = remaining;
         next_ = 0;
-        kept_ = 0;
+        stored_ = 0;
         if (order_.empty()) {
             order_.resize(table_.n);
             for (std::int32_t i = 0; i < table_.n; ++i) order_[i] = i;
@@ -47,17 +47,17 @@ class RunningCentroid {
                 if (work.spent()) return false;
                 const std::int32_t stop = std::min(next_ + 1024, size);
                 work.left -= (stop - next_) / block_size(table_.p) * block_cost(table_.p) + 1;
-                const std::int32_t from = kept_;
+                const std::int32_t from = stored_;
                 for (; next_ < stop; ++next_) {
                     const std::int32_t id = order_[next_];
-                    order_[kept_] = id;
-                    kept_ += labels[id] < 0 ? 1 : 0;
+                    order_[stored_] = id;
+                    stored_ += labels[id] < 0 ? 1 : 0;
                 }
                 std::size_t j = 0;
                 for (; j + 4 <= width(); j += 4) add<4>(j, from);
                 for (; j < width(); ++j) add<1>(j, from);
             }
-            order_.resize(kept_);
+            order_.resize(stored_);
             next_ = -1;
         }
         for (std::size_t j = 0; j < width(); ++j) mean_[j] = sum_[j] / remaining_;
@@ -72,12 +72,13 @@ class RunningCentroid {
     const double* mean() const { return mean_.data(); }
 
    private:
-    // The records kept from this place on, for some attributes: their sums stay in registers.
+    // Add the stored records from this index on, for a few attributes, so that sums stay in
+    // registers.
     template <int Some>
     void add(std::size_t j, std::int32_t from) {
         double sum[Some];
         std::copy_n(&sum_[j], Some, sum);
-        for (; from < kept_; ++from) {
+        for (; from < stored_; ++from) {
             const double* row = table_.row(order_[from]) + j;
             for (int i = 0; i < Some; ++i) sum[i] += row[i];
         }
@@ -89,7 +90,7 @@ class RunningCentroid {
     Table table_;
     std::vector<double> sum_, mean_;
     std::vector<std::int32_t> order_;  // the records at the last refresh, by index
-    std::int32_t remaining_ = 0, last_ = 0, next_ = -1, kept_ = 0;
+    std::int32_t remaining_ = 0, last_ = 0, next_ = -1, stored_ = 0;
 };
 
 }  // namespace dbanon

@@ -100,8 +100,8 @@ ClassPools::Members ClassPools::split(Members& ids) const {
     return second;
 }
 
-// The same, where the squares of what lies along that line fall most: between two records, it is half
-// of what the squared distances to both differ by, over what these are apart.
+// The same without coordinates: a record's position on the line between two records is half of the
+// difference of its squared distances to both, divided by their distance.
 ClassPools::Members ClassPools::split_apart(Members& ids) const {
     const std::int32_t size = static_cast<std::int32_t>(ids.size());
     std::vector<double> to_r(ids.size()), to_s(ids.size());

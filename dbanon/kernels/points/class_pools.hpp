@@ -1,5 +1,5 @@
-// Classes of k to 2k - 1 records of which some near each other are taken into a pool, arranged anew
-// and put back: what the refinements of points share.
+// Classes of k to 2k - 1 records. Neighbouring classes are taken into a pool, rearranged and put
+// back: shared by the refinements of points.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ class ClassPools : public Kernel {
    protected:
     using Members = std::vector<std::int32_t>;
 
-    // `labels` has no gaps, and every class at least k records. apart: what records are apart where
-    // the table has none of their coordinates; else null.
+    // `labels` has no gaps, and every class has at least k records. apart: the distances of records
+    // without coordinates, otherwise null.
     ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels,
                std::unique_ptr<Apart> apart);
 
-    // The most records in a pool: with more of them pools spread too far. Measured on the three CASC
-    // tables, k = 3, 4, 5 and 10.
+    // The maximum number of records in a pool: larger pools spread too far. Measured on the three
+    // CASC tables, k = 3, 4, 5 and 10.
     std::int32_t most_pooled() const { return 2 * room_ > kPool ? 2 * room_ : kPool; }
     std::int32_t classes() const {
         return static_cast<std::int32_t>(size_.size() - unused_.size());
@@ -30,7 +30,7 @@ class ClassPools : public Kernel {
     std::int32_t& size(std::int32_t at) { return size_[static_cast<std::size_t>(at)]; }
     double& loss(std::int32_t at) { return loss_[static_cast<std::size_t>(at)]; }
     std::int32_t* members(std::int32_t at) { return members_.data() + std::int64_t{at} * room_; }
-    // Those of the labels, numbered from 0; 2k or more records are several classes.
+    // The classes by label, numbered from 0; classes of 2k or more records are split.
     void add_classes();
     void fill_pool();
     void write_back();

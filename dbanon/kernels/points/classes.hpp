@@ -1,4 +1,4 @@
-// Classes as they grow, for the methods in which leftover records join the class with the nearest mean.
+// Growing classes, for methods in which leftover records join the class with the nearest mean.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ class ClassMeans {
     Found best_{-1.0, -1};
 };
 
-// A kernel that takes records one after the other and leaves fewer than k for the end.
+// A kernel that takes records one after the other and leaves fewer than k at the end.
 class TakingKernel : public Kernel {
    public:
     TakingKernel(const Table& table, std::int32_t k, Search search)
@@ -79,7 +79,8 @@ class TakingKernel : public Kernel {
         for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
     }
 
-    // Leftover records join the class with the nearest mean, as the means were before.
+    // Leftover records join the class with the nearest mean, using the means before any of them
+    // joined.
     void begin_settling() {
         means_.close();
         means_.start();

@@ -52,7 +52,8 @@ bool ClusterIndex::build(Work& work) {
         if (!side.tree->build(work)) return false;
     }
     if (!young_) {
-        // So that looking through the recent ones, building the young and building all cost alike.
+        // Balances the costs of scanning recent clusters, building the young trees and building
+        // all.
         const double root = std::cbrt(sides_[0].number.size() + sides_[1].number.size());
         most_recent_ = 64 + static_cast<std::size_t>(8 * root);
         most_young_ = static_cast<std::size_t>(4 * root * root);

@@ -14,7 +14,7 @@
 
 namespace dbanon {
 
-// What merging n and m records costs for each unit of squared distance between their means.
+// The cost of merging n and m records per unit of squared distance between their means.
 inline double merging_factor(double n, double m) { return n * m / (n + m); }
 
 class ClusterIndex {
@@ -23,34 +23,34 @@ class ClusterIndex {
 
     // Empties the index, for clusters numbered below `numbers`; all must be added.
     void start(std::int32_t numbers);
-    // Empties it of young clusters and returns their numbers, ascending; these must be added.
+    // Removes the young clusters and returns their numbers, ascending; these must be added again.
     std::vector<std::int32_t> start_young();
     // A cluster for the trees, in ascending order of numbers; its mean must be finite.
     void add(std::int32_t number, std::int32_t size, const double* mean);
     // Resumable; after the last add().
     bool build(Work& work);
 
-    // A cluster made since, which may have the number of one erased.
+    // Adds a newly merged cluster, which may reuse the number of an erased one.
     void insert(std::int32_t number);
     void erase(std::int32_t number);
     bool outdated() const { return recent_.size() > most_recent_; }
-    // Whether all must be added then.
+    // Whether everything must be rebuilt then.
     bool too_many_young() const;
 
-    // Calls offer(number) for every cluster except `own` whose merging cost may be at most `least`,
-    // and for a few others; offer may lower `least`. Among clusters with exactly the mean of `own`,
+    // Calls offer(number) for every cluster except `self` whose merging cost may be at most `least`,
+    // and for a few others; offer may lower `least`. Among clusters with exactly the mean of `self`,
     // only those with the smallest numbers are guaranteed. Two clusters of k or more never merge.
     template <class Offer>
-    void partners(std::int32_t own, std::int32_t size, const double* mean, const double& least,
+    void partners(std::int32_t self, std::int32_t size, const double* mean, const double& least,
                   Work& work, Offer offer) {
         for (const std::int32_t number : recent_) {
-            if (number != own) offer(number);
+            if (number != self) offer(number);
         }
         work.left -= static_cast<std::int64_t>(recent_.size());
         for (Side& side : sides_) {
             if (!side.tree || side.tree->size() == 0) continue;
             if (side.least >= k_ && size >= k_) continue;
-            const Home& home = homes_[own];
+            const Home& home = homes_[self];
             const double factor = merging_factor(size, side.least);
             for (std::int32_t n_nearest = kFirst;; n_nearest *= 4) {
                 near_.start(mean, n_nearest, home.side == &side ? home.at : -1);
@@ -80,7 +80,7 @@ class ClusterIndex {
         double least = 0.0;                // size of a cluster
         std::unique_ptr<KdTree> tree;
     };
-    // Where a cluster is: a row of a side, or a place in recent_ when side is null.
+    // The location of a cluster: a row of a side, or an index in recent_ if side is null.
     struct Home {
         Side* side;
         std::int32_t at;
@@ -90,7 +90,7 @@ class ClusterIndex {
     const std::int32_t k_;
     const Ops& ops_;
     Side sides_[4];          // all below k, all others, young ones below k, other young ones
-    bool young_ = false;  // what add() is given
+    bool young_ = false;  // input of add()
     std::vector<Home> homes_;  // [number]
     std::vector<std::int32_t> recent_;
     std::size_t most_recent_ = 0, most_young_ = 0;

@@ -11,11 +11,11 @@ namespace {
 
 constexpr int kMostAttributes = 1024;
 constexpr std::int32_t kStepSample = 255;
-// Of the sample, those left out of an attribute's mean deviation for being the farthest out.
+// Outliers of the sample that are excluded from an attribute's mean deviation.
 constexpr std::int32_t kOutliers = 8;
-// In mean deviations of the sample; of a normal distribution 19 standard deviations.
+// In mean deviations of the sample; 19 standard deviations for a normal distribution.
 constexpr double kWide = 24.0;
-// Of the differences of two records; with 2 more for each attribute, still below 2^15.5.
+// The maximum difference of two records; with 2 more for each attribute, still below 2^15.5.
 constexpr double kLongest = 46000.0;
 constexpr double kWidest = 32000.0;
 
@@ -68,7 +68,7 @@ Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<do
         widest = std::max(widest, high[j] - low[j]);
     }
     step_ = std::max(std::sqrt(longest) / kLongest, widest / kWidest);
-    // Far from where squares overflow, or lose digits because they are tiny.
+    // Far from values whose squares overflow, or lose digits because they are tiny.
     used_ = step_ > 1e-140 && step_ < 1e140;
     if (!used_) return;
     per_step_ = 1.0 / step_;

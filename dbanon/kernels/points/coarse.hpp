@@ -1,5 +1,5 @@
-// Coordinates in whole steps of 16 bits: a quarter of the memory, and four times as many to an
-// instruction. What they rule out is ruled out for certain, all else is looked at in doubles.
+// Coordinates as 16-bit integer steps: a quarter of the memory, and four times as many per
+// instruction. They only rule out records for certain; all others are checked in doubles.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace dbanon {
 
-// Steps of one length for all attributes, counted from a point in the middle.
+// Steps of equal length for all attributes, counted from a point in the middle.
 //
-// The step is so long that sums of squared differences fit into 32 bits. A few records far out, as
-// heavy tails have them, would make it long and all others alike: beyond kWide times the mean deviation
-// (of all but the farthest out) coordinates are those of the border. Cutting off brings records together, never apart, so that
-// nearest searches may rely on it; farthest searches look at such records in doubles.
+// The step is long enough for sums of squared differences to fit into 32 bits. A few outliers, as
+// in heavy tails, would make it too coarse for all other records, so coordinates beyond kWide times
+// the mean deviation (without the farthest records) are clipped. Clipping only brings records
+// together, so nearest searches may rely on it; farthest searches check clipped records in doubles.
 class Coarse {
    public:
     Coarse() = default;
-    // `points` is n x p, row by row. Nothing is coarse where there are too few attributes to gain by
-    // it, or so many or such numbers that bounds would not hold.
+    // `points` is n x p, row by row. Disabled if there are too few attributes to gain by it, or if
+    // bounds would not hold for the number of attributes or the values.
     Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle);
 
     // With fewer attributes doubles are as fast (1,000,000 records of 4).
@@ -34,10 +34,10 @@ class Coarse {
     std::int16_t steps(double x, int j) const {
         const Axis& axis = axes_[static_cast<std::size_t>(j)];
         double cell = (x - axis.origin) * per_step_;
-        // NaN, as in a centroid after an overflow, is clipped as well.
+        // Also clips NaN, as in a centroid after an overflow.
         cell = cell >= axis.least ? cell : axis.least;
         cell = cell <= axis.most ? cell : axis.most;
-        // Half up, whatever the processor's mode of rounding.
+        // Rounds half up, whatever the processor's rounding mode.
         return static_cast<std::int16_t>(static_cast<std::int32_t>(cell + 32768.5) - 32768);
     }
     bool beyond(double x, int j) const {
@@ -50,7 +50,7 @@ class Coarse {
     static void move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* from,
                      std::int32_t from_lane, int pairs);
 
-    // What a question asks with. `room` holds what `at` points to.
+    // A query point in steps. `room` owns what `at` points to.
     void ask(const double* point, std::vector<std::int16_t>& room, CoarsePoint& at) const;
 
    private:
@@ -64,11 +64,10 @@ class Coarse {
     std::vector<Axis> axes_;
 };
 
-// For tests and measurements: whether kernels made from now on may use whole steps. Labels do not
-// depend on it.
+// For tests and benchmarks: whether new kernels may use integer steps. Labels do not depend on it.
 void allow_whole_steps(bool value);
 
-// The medians of a fixed sample: a point in the middle that a few records far out do not move.
+// The medians of a fixed sample: a central point that is robust to outliers.
 std::vector<double> sampled_middle(const double* points, std::int32_t n, int p);
 
 }  // namespace dbanon

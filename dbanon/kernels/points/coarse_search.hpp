@@ -29,7 +29,7 @@ constexpr int kMany = 5;
 // leaf without results, and for this number of nodes after each success.
 constexpr std::int32_t kDoubts = 64;
 
-// The largest sum of a record that needs an exact check, from a squared distance.
+// The largest sum in steps for which a record needs an exact check, from a squared distance.
 template <int P>
 struct Border {
     explicit Border(const BlocksView& blocks)
@@ -89,7 +89,7 @@ double distance_of(const BlocksView& blocks, std::int32_t id, const double* poin
     return sum;
 }
 
-// Returns whether many exact checks were in vain.
+// Returns whether many exact checks were unnecessary.
 template <int P>
 bool look_near(const BlocksView& blocks, std::int32_t block, unsigned close, Near& near) {
     const double before = near.limit;
@@ -166,8 +166,8 @@ void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, Borde
     if (distant != 0) look_far<P>(blocks, block, distant, far);
 }
 
-// Lower bounds of the squared distances to the children's records, in doubles. As the one below it
-// stays a function of its own: within a walk it took a twentieth longer.
+// Lower bounds of the squared distances to the children's records, in doubles. Like the next one it
+// stays a separate function: inlined into a walk it took a twentieth longer.
 template <int P>
 [[gnu::noinline]] void coarse_near_bounds(const TreeView& tree, std::int32_t node,
                                           const CoarsePoint& point, Lanes (&out)[kFanParts]) {
@@ -192,7 +192,7 @@ template <int P>
     }
 }
 
-// Upper bounds of the squared distances to the children's records; none may be cut off.
+// Upper bounds of the squared distances to the children's records; no record may be clipped.
 template <int P>
 [[gnu::noinline]] void coarse_far_bounds(const TreeView& tree, std::int32_t node,
                                          const CoarsePoint& point, Lanes (&out)[kFanParts]) {

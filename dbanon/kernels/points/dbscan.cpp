@@ -6,7 +6,7 @@ namespace dbanon {
 
 namespace {
 
-// Records taken by one query. Which come first changes no label: a class is complete before the
+// Records taken by one query. Their order does not affect labels: a class is complete before the
 // next one begins.
 constexpr std::int32_t kTaken = 64;
 
@@ -32,7 +32,7 @@ void Dbscan::take(std::int32_t id, std::int32_t label) {
 
 Steps Dbscan::run() {
     while (!tree_.build(work_)) co_yield nullptr;
-    // Leaf by leaf: what one question reads is still at hand for the next.
+    // Leaf by leaf, so that the data of one query is still cached for the next.
     const BlocksView& leaves = tree_.view().leaves;
     for (std::int32_t leaf = 0; rated_ < table_.n; ++leaf) {
         for (std::int32_t lane = 0; lane < leaves.count[leaf]; ++lane, ++rated_) {

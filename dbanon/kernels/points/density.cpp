@@ -29,7 +29,7 @@ bool Density::same_row(std::int32_t a, std::int32_t b) const {
     return std::equal(table_.row(a), table_.row(a) + table_.p, table_.row(b));
 }
 
-// Whether the query just made found different rows at no distance: their squares underflow, and
+// Whether the last query found different rows at distance 0: their squares underflow, and
 // candidates of equal rows may differ.
 bool Density::blurred(std::int32_t id) const {
     for (std::int32_t i = 0; i < near_.count && near_.found[i].distance == 0.0; ++i) {
@@ -59,7 +59,7 @@ void Density::link(std::int32_t id) {
     last_same_[slots_[at]] = id;
 }
 
-// Drops neighbours that are gone; returns how many of the candidate remain.
+// Drops removed neighbours; returns how many of the candidate remain.
 std::int32_t Density::shorten(std::int32_t id) {
     std::int32_t* from = list(id);
     const auto is_removed = [&](std::int32_t other) { return assigned(other); };
@@ -77,7 +77,7 @@ void Density::look_up(std::int32_t id) {
     for (std::int32_t i = 0; i < length; ++i) list(id)[i] = near_.found[i].id;
 }
 
-// The first `known` neighbours have been the candidate's before: removals cannot change that order.
+// The first `known` neighbours were already in the candidate: removals keep their order.
 void Density::rate(std::int32_t id, std::int32_t n_remaining) {
     const std::size_t p = mean_.size();
     const std::int32_t* others = list(id);
@@ -106,7 +106,8 @@ void Density::rate(std::int32_t id, std::int32_t n_remaining) {
                    [&](const Entry& a, const Entry& b) { return after(a, b); });
 }
 
-// The holders of a record that has just been taken, and the next with its row if it was the first.
+// The records whose candidates contain a record that was just taken, and the next record with the
+// same row if it was the first.
 void Density::collect(std::int32_t removed) {
     if (leads(removed)) {
         std::int32_t next = same_[removed];
@@ -134,7 +135,8 @@ Steps Density::run() {
         work_.left -= 4;
         link(id);
     }
-    // A second pass, over the records that do not lead, only where rows are blurred.
+    // A second pass over the records that are not the first with their row, only if rows are
+    // blurred.
     bool each = false;
     for (int pass = 0; pass == 0 || (pass == 1 && each); ++pass) {
         for (std::int32_t id = 0; id < table_.n; ++id) {

@@ -5,7 +5,7 @@
 
 namespace dbanon {
 
-// The distance from some point in the middle, rounded up.
+// The distance from a central point, rounded up.
 double Diameter::reach(std::int32_t id) const {
     double squared = 0.0;
     for (int j = 0; j < table_.p; ++j) {

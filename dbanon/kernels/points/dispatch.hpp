@@ -1,4 +1,4 @@
-// Which build of search.cpp runs: chosen when the module is loaded, changeable for tests.
+// Selects the build of search.cpp: chosen when the module is loaded, changeable for tests.
 #pragma once
 
 #include <string>
@@ -12,6 +12,6 @@ std::vector<std::string> simd_levels();  // supported here, slowest first
 std::string simd_level();
 bool set_simd_level(const std::string& name);  // false: unknown or not supported
 
-const Ops& ops_for(int p);  // of the level now set; kernels keep it for their lifetime
+const Ops& ops_for(int p);  // of the current level; kernels keep it for their lifetime
 
 }  // namespace dbanon

@@ -1,4 +1,4 @@
-// The distance of two records, where it is asked for once and not of whole blocks.
+// The distance of two records, for single calls instead of whole blocks.
 #pragma once
 
 #include <limits>
@@ -7,7 +7,7 @@ namespace dbanon {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Squared; attributes left to right, as search.hpp says.
+// Squared; attributes left to right, as search.hpp requires.
 inline double distance(const double* a, const double* b, int p) {
     double total = 0.0;
     for (int j = 0; j < p; ++j) total += (a[j] - b[j]) * (a[j] - b[j]);

@@ -1,5 +1,5 @@
-// Distances to blocks and bounds of boxes in double arithmetic; see search.hpp on why they are exact.
-// In an anonymous namespace as lanes.hpp is, and for the same reason.
+// Distances to blocks and bounds of boxes in double arithmetic; search.hpp explains why they are
+// exact. In an anonymous namespace for the same reason as lanes.hpp.
 #pragma once
 
 #include "points/lanes.hpp"
@@ -132,8 +132,8 @@ void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
     }
 }
 
-// The smaller of the two upper bounds. Where it stayed a function of its own, MDAV took a thirtieth
-// longer (clustered, 1,000,000 records of 4).
+// The smaller of the two upper bounds. As a separate function MDAV took a thirtieth longer
+// (clustered, 1,000,000 records of 4).
 template <int P>
 [[gnu::always_inline]] inline void far_bounds(const TreeView& tree, std::int32_t node,
                                               const Far& far, Lanes (&sum)[kFanParts]) {
@@ -161,7 +161,7 @@ template <int P>
         }
     }
     const Lanes away = Lanes::all(far.away);
-    // Every term is at most 2.6 (N + |q - o|)^2; the last part is for squares that underflow.
+    // Every term is at most 2.6 (N + |q - o|)^2; the last summand covers squares that underflow.
     const Lanes slack = Lanes::all(p * (p + 16) * 4.5e-16);
     for (int part = 0; part < kFanParts; ++part) {
         const Lanes out = Lanes::load(reach + part * Lanes::width);

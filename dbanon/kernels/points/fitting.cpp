@@ -9,7 +9,7 @@ namespace dbanon {
 
 namespace {
 
-// exp(-kNothing) is nothing beside 1, for how often a class is taken.
+// exp(-kNothing) is negligible relative to 1 in the multiplicity of a class.
 constexpr double kNothing = 25.0;
 
 }  // namespace
@@ -70,7 +70,7 @@ void Fitting::measure(std::size_t c) {
     excess_[c] = sum - cost;
 }
 
-// Takes the record once, or more often at a price of 0.
+// Takes the record once, or more often if its price is 0.
 void Fitting::fit(std::int32_t id) {
     const std::size_t begin = first_[id], end = first_[id + 1];
     if (begin == end) return;

@@ -21,12 +21,12 @@ namespace dbanon {
 
 class Fitting final : public Kernel {
    public:
-    // `classes`, k records each, `count` of them, may die with the call, and so may `prices`.
+    // `classes` (`count` of them, k records each) and `prices` are copied.
     Fitting(const Table& table, std::int32_t k, const std::int32_t* classes, std::size_t count,
             const double* prices, double spread, std::int64_t sweeps);
 
     const std::vector<double>& prices() const { return prices_; }
-    // By class: its prices less its SSE.
+    // By class: the sum of its prices minus its SSE.
     const std::vector<double>& excess() const { return excess_; }
 
    protected:
@@ -46,7 +46,7 @@ class Fitting final : public Kernel {
     std::vector<double> prices_;
     Grid<std::int32_t> classes_;
     std::vector<double> excess_;
-    std::vector<std::size_t> first_;    // by record: where its classes begin
+    std::vector<std::size_t> first_;    // by record: the start of its classes
     std::vector<std::int32_t> of_;      // classes by record
 };
 

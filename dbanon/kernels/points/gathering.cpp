@@ -37,7 +37,7 @@ void Gathering::gather(const double* centre) {
     std::copy_n(centre, table_.p, mean_.begin());
     before_.clear();
     for (int turn = 0; turn < kTurns; ++turn) {
-        // The records of the last turn are k that are near.
+        // The records of the last iteration are k near ones.
         double limit = std::numeric_limits<double>::infinity();
         if (turn > 0) {
             limit = -limit;
@@ -61,7 +61,7 @@ void Gathering::gather(const double* centre) {
     if (cost() < threshold_) classes_.insert(classes_.end(), before_.begin(), before_.end());
 }
 
-// Of the class about the mean.
+// For the class about the mean.
 double Gathering::cost() {
     double sum = 0.0;
     for (const std::int32_t id : before_) {

@@ -1,8 +1,9 @@
-// Classes of k records that cost less than their prices, looked for from centres: quick, not all.
+// Searches for classes of k records that cost less than their prices, from given centres: fast, but
+// not exhaustive.
 //
-// A class costs the squared distances to its mean, and more to any other centre. So the k records of
-// the least d(centre, j) - price(j) are taken, then their mean is the centre, and again, for as long as
-// the class changes. Its reduced cost falls with every turn.
+// A class costs the squared distances to its mean, and more relative to any other centre. So the k
+// records with the least d(centre, j) - price(j) are taken, their mean becomes the centre, and so
+// on until the class stays the same. The reduced cost decreases with each iteration.
 #pragma once
 
 #include <vector>
@@ -15,11 +16,11 @@ namespace dbanon {
 
 class Gathering final : public Kernel {
    public:
-    // What these point to must outlive the kernel: `prices` of the records, `count` centres.
+    // The arrays must outlive the kernel: `prices` of the records, `count` centres.
     Gathering(const Table& table, std::int32_t k, const double* prices, const double* centres,
               std::size_t count, double threshold);
 
-    // Those below the threshold, k records each, rising.
+    // The classes below the threshold, k records each, ascending.
     const std::vector<std::int32_t>& classes() const { return classes_; }
 
    protected:

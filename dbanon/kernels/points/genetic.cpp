@@ -5,8 +5,8 @@
 
 namespace dbanon {
 
-// Records in drawn order, k to a class; the rest join drawn classes.
-Genetic::Genes Genetic::drawn() {
+// Assigns records in random order, k to a class; the rest join random classes.
+Genetic::Genes Genetic::random_genes() {
     std::vector<std::int32_t> order(table_.n);
     for (std::int32_t i = 0; i < table_.n; ++i) order[i] = i;
     for (std::int32_t i = table_.n - 1; i > 0; --i) {
@@ -21,7 +21,7 @@ Genetic::Genes Genetic::drawn() {
     return genes;
 }
 
-// A drawn record of a class, or of any class larger than k for -1; -1 when there is none.
+// A random record of a class, or for -1 of any class larger than k; -1 if there is none.
 std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
     std::int32_t count = 0, best = -1;
     for (std::int32_t i = 0; i < table_.n; ++i) {
@@ -32,7 +32,8 @@ std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
     return best;
 }
 
-// Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more cut.
+// Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more
+// split.
 void Genetic::mend(Genes& genes) {
     size_.assign(classes_, 0);
     for (const std::int32_t at : genes) ++size_[at];
@@ -50,7 +51,7 @@ void Genetic::mend(Genes& genes) {
                 move(id, at);
                 continue;
             }
-            // No class has a record to spare: this one goes, its records to drawn other classes.
+            // No class can spare a record: dissolve this one into random classes.
             while (size > 0) {
                 std::int32_t into = random_.below(classes_);
                 while (into == at || size_[into] == 0) {
@@ -62,7 +63,8 @@ void Genetic::mend(Genes& genes) {
     }
     for (std::int32_t at = 0; at < classes_; ++at) {
         while (size_[at] >= 2 * k_) {
-            // One number is free: n / k numbers, all classes k or more and this one twice that.
+            // A number is unused: of n / k numbers, all other classes have at least k records, and
+            // this one twice that.
             const auto free = std::find(size_.begin(), size_.end(), 0);
             const std::int32_t into = static_cast<std::int32_t>(free - size_.begin());
             for (std::int32_t i = 0; i < k_; ++i) move(draw_member(genes, at), into);
@@ -104,7 +106,7 @@ Steps Genetic::run() {
     const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
     std::vector<Genes> people, children;
     for (std::size_t i = 0; i < count; ++i) {
-        people.push_back(drawn());
+        people.push_back(random_genes());
         work_.left -= price;
         if (work_.spent()) co_yield nullptr;
     }

@@ -12,7 +12,7 @@ class Genetic final : public Kernel {
    public:
     struct Settings {
         std::int32_t population, generations;
-        double crossover, mutation;  // chance for each child, and for each of its genes
+        double crossover, mutation;  // probability for each child, and for each of its genes
         std::uint64_t seed;
     };
     Genetic(const Table& table, std::int32_t k, const Settings& settings)
@@ -23,10 +23,10 @@ class Genetic final : public Kernel {
     double fraction() const override { return done_; }
 
    private:
-    // One gene a record: the number of its class. Some numbers may be unused.
+    // One gene per record: the number of its class. Some numbers may be unused.
     using Genes = std::vector<std::int32_t>;
 
-    Genes drawn();
+    Genes random_genes();
     void mend(Genes& genes);
     double loss(const Genes& genes);
     std::size_t wheel(const std::vector<double>& fitness, double total);

@@ -23,7 +23,7 @@ void KdTree::begin(NearQuery& q) const {
     q.seen = -1;
     if (q.k == 0 || size_ == 0) return;
     q.stack[q.pending++] = {0.0, 0, 0};
-    // The record's own leaf draws the limit close before a node is opened.
+    // The record's own leaf tightens the limit before any node is opened.
     if (q.exclude >= 0 && alive(q.exclude)) {
         q.seen = position_[static_cast<std::size_t>(q.exclude)] / block_;
         ops_.scan_near(view_.leaves, q.seen, q.seen + 1, q);
@@ -62,7 +62,7 @@ void KdTree::close_slot(std::int32_t node, int slot) {
     beyond_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
 }
 
-// A child's box in whole steps, from its box.
+// A child's box in integer steps, from its box.
 void KdTree::coarsen(std::int32_t node, int slot) {
     if (!coarse_.used()) return;
     std::int16_t* at = coarse_boxes_.data() + std::int64_t{node} * coarse_.pairs() * kFan * 4;

@@ -43,8 +43,8 @@ class KdTree {
     const Ops& ops() const { return ops_; }
 
    private:
-    // Give the records order_[begin..end) to `slots` slots of a node, from `slot` on; `part` records
-    // to a slot, or equal parts when it is 0.
+    // Distributes the records order_[begin..end) to `slots` slots of a node, starting at `slot`;
+    // `part` records per slot, or equal parts if it is 0.
     struct Task {
         std::int32_t begin, end, node, slot, slots, part, depth;
     };

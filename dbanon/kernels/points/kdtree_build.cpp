@@ -1,4 +1,4 @@
-// How the tree is made; what it does afterwards is in kdtree.cpp.
+// Construction of the tree; kdtree.cpp has the rest.
 #include "points/kdtree.hpp"
 
 #include <algorithm>
@@ -10,12 +10,12 @@ namespace dbanon {
 
 namespace {
 
-// Ranges up to this length are cut exactly and at once; longer ones are cut at the median of a
-// sample, piece by piece.
+// Ranges up to this length are split exactly and at once; longer ones at the median of a sample,
+// piece by piece.
 constexpr std::int32_t kShort = 16384;
 constexpr std::int32_t kCutSample = 255;
 constexpr std::int32_t kPiece = 4096;
-constexpr std::int32_t kAhead = 32;  // records asked for before they are needed
+constexpr std::int32_t kAhead = 32;  // distance of prefetched records
 constexpr double kRanks = 4294967295.0;
 // Limits of the selection, after which std::nth_element takes over: for few keys, or after many
 // rounds, which only adversarial orders need.
@@ -72,7 +72,7 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
 
-// Room for so many leaves; no page of it is touched before it is filled.
+// Reserves room for this number of leaves; pages are not touched before they are filled.
 void KdTree::grow(std::int64_t leaves) {
     leaf_points_.resize(static_cast<std::size_t>(leaves * block_ * p_));
     leaf_reach_.resize(static_cast<std::size_t>(leaves * block_));
@@ -214,9 +214,9 @@ double KdTree::reach_of(std::int32_t id) const {
     return std::sqrt(squared * (1.0 + (p_ + 8) * 2.3e-16)) * (1.0 + 4.5e-16) + 1e-150;
 }
 
-// The attribute that a cut in the middle divides best. Where a sample has only two values, as that of
-// a category has, a width says nothing of how many records are on either side: it counts for twice
-// the deviation, which is the width itself where they are as many.
+// The attribute that a cut in the middle splits best. If a sample has only two values, as for a
+// category, the width does not reflect how many records are on either side: use twice the
+// deviation, which equals the width if both sides are equal.
 KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
     const std::int32_t length = end - begin;
     const std::int32_t count = std::min(length, kCutSample);
@@ -237,15 +237,15 @@ KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
         double width = most - least;
         if (width <= spread) continue;
         std::int32_t lowest = 0;
-        std::int32_t known = 0;
-        for (; known < count; ++known) {
-            if (rows[known][j] == least) {
+        std::int32_t checked = 0;
+        for (; checked < count; ++checked) {
+            if (rows[checked][j] == least) {
                 ++lowest;
-            } else if (rows[known][j] != most) {
+            } else if (rows[checked][j] != most) {
                 break;
             }
         }
-        if (known == count) {
+        if (checked == count) {
             const double share = static_cast<double>(lowest) / count;
             width *= 2.0 * std::sqrt(share * (1.0 - share));
         }
@@ -257,8 +257,8 @@ KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
     return best;
 }
 
-// Values become whole numbers within the sample's: what ties by that goes by index, as equal values
-// do, and what lies outside is not near the cut.
+// Values become integers within the sample's range: ties are ordered by index, like equal values,
+// and values outside are not near the cut.
 std::int32_t KdTree::cut_short(const Task& task) {
     const std::int32_t length = task.end - task.begin;
     const std::int32_t left =
@@ -269,7 +269,7 @@ std::int32_t KdTree::cut_short(const Task& task) {
     ranks_.resize(static_cast<std::size_t>(length));
     for (std::int32_t i = 0; i < length; ++i) {
         double rank = (coordinate(order[i], axis.attribute) - axis.least) * scale;
-        rank = rank >= 0.0 ? rank : 0.0;  // not a number where all are equal
+        rank = rank >= 0.0 ? rank : 0.0;  // NaN if all are equal
         rank = rank <= kRanks ? rank : kRanks;
         ranks_[static_cast<std::size_t>(i)] =
             static_cast<std::uint64_t>(static_cast<std::int64_t>(rank)) << 32 |

@@ -6,7 +6,7 @@
 
 namespace dbanon {
 
-// Two points are asked for, and four times as many while even the last of them ties.
+// Two points are requested first, then four times as many as long as the last one ties.
 Steps Linkage::run() {
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int64_t n_neighbours = std::min(2, points_.n);
@@ -25,7 +25,7 @@ Steps Linkage::run() {
                 limit_ = kInf;
                 continue;
             }
-            // What lies beyond the ties matters only to those who ask for the second distance.
+            // Distances beyond the ties only matter if the second distance is requested.
             if (!second_) limit_ = tie_;
             n_neighbours = std::min<std::int64_t>(4 * n_neighbours, points_.n);
         }
@@ -34,7 +34,7 @@ Steps Linkage::run() {
     }
 }
 
-// Whether everything was found that the answer needs.
+// Whether the search was sufficient for the answer.
 Linkage::Verdict Linkage::judge() {
     if (near_.count == 0) return Verdict::beyond_limit;
     tie_ = near_.found[0].distance * kTie;

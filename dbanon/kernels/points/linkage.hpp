@@ -17,10 +17,9 @@ class Linkage final : public Kernel {
    public:
     static constexpr double kTie = 1.0 + 1e-9;
 
-    // What these point to must outlive the kernel. `limits`: for each question a squared distance
-    // within which its answer is expected, or null: a guess changes the time, never the result.
-    // `weights`: one for each point, or null for ones. `second`: also find the smallest distance
-    // beyond the ties.
+    // The arrays must outlive the kernel. `limits`: for each query a squared distance within which
+    // its answer is expected, or null: a guess affects the time, never the result. `weights`: one
+    // for each point, or null for ones. `second`: also find the smallest distance beyond the ties.
     Linkage(const Table& questions, const Table& points, const double* limits,
             const std::int64_t* weights, bool second, Search search)
         : Kernel(questions, 1),
@@ -33,7 +32,7 @@ class Linkage final : public Kernel {
           next_(second ? nearest_.size() : 0),
           weight_(nearest_.size()) {}
 
-    // By question. The label is the nearest point, of several at the very same distance the first.
+    // By query. The label is the nearest point, in an exact tie the first one.
     const std::vector<double>& nearest() const { return nearest_; }        // squared
     const std::vector<double>& next() const { return next_; }              // squared; or nearest()
     const std::vector<std::int64_t>& weight() const { return weight_; }    // of all nearest points
@@ -52,8 +51,8 @@ class Linkage final : public Kernel {
     const bool second_;
     std::unique_ptr<Records> records_;
     NearQuery near_;
-    double limit_ = 0.0;  // no more was looked at
-    double tie_ = 0.0;    // what ties lies within
+    double limit_ = 0.0;  // the search was limited
+    double tie_ = 0.0;    // limit for ties
     std::vector<double> nearest_, next_;
     std::vector<std::int64_t> weight_;
 };

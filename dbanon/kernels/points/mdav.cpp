@@ -10,7 +10,7 @@ void Mdav::take(std::int32_t id, std::int32_t label) {
 
 void Mdav::take(NearQuery& q, std::int32_t label) {
     q.sort();
-    // Neighbours lie anywhere in memory: all are asked for before the first is taken.
+    // Neighbours are scattered in memory: prefetch all before taking the first.
     for (std::int32_t i = 0; i < q.count; ++i) {
         const std::int32_t id = q.found[i].id;
         __builtin_prefetch(table_.row(id));

@@ -9,7 +9,7 @@ namespace dbanon {
 
 namespace {
 
-// Above the error of squares that underflow, below anything a difference of doubles can matter at.
+// Above the error of squares that underflow, below any relevant difference of doubles.
 constexpr double kTiny = 1e-150;
 // With many exact ties (coarse grids, identical records) the heap degenerates, unlike the tree with
 // its smallest-index rule: give up after this number of repeated visits of leaves, and pause for a

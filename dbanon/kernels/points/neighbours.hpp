@@ -1,4 +1,4 @@
-// Of every record its nearest others: how far they are together, and which.
+// The nearest other records of each record: the sum of their distances, and their indices.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace dbanon {
 
 class Neighbours final : public Kernel {
    public:
-    // `count` others of each record, fewer than there are records. `keep` remembers which they are.
+    // `count` others of each record, fewer than there are records. `keep` stores their indices.
     Neighbours(const Table& table, std::int32_t count, bool keep, Search search)
         : Kernel(table, 1),
           count_(count),

@@ -9,12 +9,12 @@ namespace dbanon {
 
 namespace {
 
-// Of one class. With more of them the search takes longer, and gains less for it.
+// For one class. With more of them the search takes longer and gains less.
 constexpr std::int32_t kNear = 7;
-// Of one record, where classes have no centres.
+// For one record, if classes have no centres.
 constexpr std::int32_t kHeld = 8;
-// The last times few pools are left that are not settled, and nearly nothing is gained: what stays
-// undone is bounded, whatever rounding does.
+// In the last sweeps few pools are unsettled, and nearly nothing is gained: the remaining
+// improvement is bounded, whatever the rounding.
 constexpr int kSweeps = 8;
 
 }  // namespace
@@ -42,7 +42,7 @@ Steps Pass::run() {
     number_classes();
 }
 
-// Those whose centres are nearest.
+// The classes with the nearest centres.
 Steps Pass::find_near() {
     add_centres();
     const Table centres{centres_.data(), classes(), table_.p};
@@ -58,7 +58,7 @@ Steps Pass::find_near() {
     }
 }
 
-// Those that hold most of the nearest records, the smaller number first in a tie.
+// The classes with most of the nearest records; in a tie the smaller number first.
 Steps Pass::find_holding() {
     const std::int32_t count = std::min(table_.n - 1, kHeld);
     std::vector<std::int32_t> neighbours(static_cast<std::size_t>(count)), holding;
@@ -85,7 +85,7 @@ Steps Pass::find_holding() {
     }
 }
 
-// Shares are added up, as sums of large coordinates could overflow.
+// Shares are added, as sums of large coordinates could overflow.
 void Pass::add_centres() {
     const std::size_t p = static_cast<std::size_t>(table_.p);
     centres_.assign(static_cast<std::size_t>(classes()) * p, 0.0);
@@ -99,7 +99,7 @@ void Pass::add_centres() {
     }
 }
 
-// Whether its pool holds what it held when it was searched last.
+// Whether its pool is unchanged since it was last searched.
 bool Pass::settled(std::int32_t at) {
     std::int32_t last = changed(at);
     for (std::int32_t i = 0; i < reach_; ++i) last = std::max(last, changed(near(at)[i]));

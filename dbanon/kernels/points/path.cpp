@@ -96,7 +96,7 @@ Steps PathCut::run() {
     std::vector<std::int32_t> start(static_cast<std::size_t>(n) + 1, -1);
     best[0] = 0.0;
     for (std::int32_t end = k_; end <= n; ++end) {
-        double square = 0.0;  // of the records from `from` on, kept by Welford's update
+        double square = 0.0;  // of the records from `from` on, updated by Welford's algorithm
         std::fill(mean.begin(), mean.end(), 0.0);
         const std::int32_t first = std::max(0, end - longest);
         for (std::int32_t from = end - 1; from >= first; --from) {

@@ -1,4 +1,4 @@
-// Records in an order, and an order cut into classes: the two halves of MHM.
+// Orders of records, and cuts of an order into classes: the two halves of MHM.
 #pragma once
 
 #include "common/kernel.hpp"
@@ -7,9 +7,9 @@
 
 namespace dbanon {
 
-// Nearest point next: from the record farthest from the centroid always on to the nearest record
-// not yet visited. With groups it goes on to the group with the nearest centroid once all records of
-// a group are visited. The labels are positions on the path.
+// Nearest point next: starting at the record farthest from the centroid, always go to the nearest
+// unvisited record. With groups go to the group with the nearest centroid once all records of a
+// group are visited. The labels are positions on the path.
 class NearestPath final : public Kernel {
    public:
     // `groups` has no gaps; null for one path through all records.
@@ -32,7 +32,7 @@ class NearestPath final : public Kernel {
 // Hansen & Mukherjee (2003). Of equal cuts the one with the shorter last class is taken.
 class PathCut final : public Kernel {
    public:
-    // `order` holds every record once.
+    // `order` contains every record once.
     PathCut(const Table& table, std::int32_t k, const std::int32_t* order)
         : Kernel(table, k), order_(order, order + table.n) {}
 

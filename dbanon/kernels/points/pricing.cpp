@@ -31,7 +31,7 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
       order_(table.n),
       least_(order_.size(), 0.0),
       to_seed_(order_.size()),
-      place_(order_.size(), -1),
+      candidate_of_(order_.size(), -1),
       options_(k) {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(),
@@ -155,7 +155,7 @@ void Pricing::list_candidates(std::size_t position) {
 // Filters the candidates to those that may be in a class below the bar, and computes their pairwise
 // costs; false if there are too few for a class, or too many to search.
 bool Pricing::narrow(std::int32_t seed) {
-    const std::int32_t others = k_ - 2;  // besides the seed and one candidate
+    const std::int32_t others = k_ - 2;  // besides the seed and element candidate
     for (bool measured = false;; measured = true) {
         const std::size_t before = candidates_.size();
         std::vector<double> bound(before);
@@ -236,15 +236,15 @@ void Pricing::add_tolls() {
     if (tolls_.empty()) return;
     const std::size_t count = candidates_.size();
     for (std::size_t c = 0; c < count; ++c) {
-        place_[candidates_[c]] = static_cast<std::int32_t>(c);
+        candidate_of_[candidates_[c]] = static_cast<std::int32_t>(c);
     }
     for (std::size_t c = 0; c < count; ++c) {
         for (const Toll& toll : tolls_of(candidates_[c])) {
-            const std::int32_t other = place_[toll.other];
+            const std::int32_t other = candidate_of_[toll.other];
             if (other >= 0) apart_.row(c)[other] += toll.distance;
         }
     }
-    for (const std::int32_t id : candidates_) place_[id] = -1;
+    for (const std::int32_t id : candidates_) candidate_of_[id] = -1;
 }
 
 // Chooses the `missing` remaining members; base is D(T)/k - y(T).
@@ -320,7 +320,7 @@ void Pricing::pair(const std::vector<Option>& options, double base) {
 
 void Pricing::keep(double cost) {
     const auto position = std::upper_bound(best_.begin(), best_.end(), cost,
-                                        [](double c, const Class& one) { return c < one.cost; });
+                                        [](double c, const Class& element) { return c < element.cost; });
     best_.insert(position, {cost, chosen_});
     if (best_.size() > static_cast<std::size_t>(classes_per_seed_)) best_.pop_back();
     if (best_.size() == static_cast<std::size_t>(classes_per_seed_)) bar_ = best_.back().cost;

@@ -45,9 +45,10 @@ class Pricing final : public Kernel {
             const double* inner, double threshold, std::int32_t classes_per_seed, std::int64_t effort,
             const Tolls& tolls, Search search);
 
-    // By seed: no class of its has a lower reduced cost; 0 at most. Also where effort ended a search.
+    // By seed: a lower bound of the reduced costs of its classes, at most 0; also valid if effort
+    // ended a search.
     const std::vector<double>& least() const { return least_; }
-    // Those found, k records each.
+    // The resulting classes, k records each.
     const std::vector<std::int32_t>& classes() const { return classes_; }
 
    protected:
@@ -100,19 +101,19 @@ class Pricing final : public Kernel {
     std::vector<std::int32_t> order_;  // by falling price
     std::unique_ptr<WeightedTree> tree_;
     std::vector<WeightedTree::Found> nearest_;
-    std::vector<Toll> tolls_;          // of all records, one after the other
+    std::vector<Toll> tolls_;          // concatenated for all records
     std::vector<std::size_t> first_toll_;  // by record
     std::vector<double> least_;
     std::vector<std::int32_t> classes_;
 
-    // Of the seed at hand.
+    // For the current seed.
     std::vector<std::int32_t> candidates_, chosen_;
     std::vector<double> to_seed_;        // by record
-    std::vector<std::int32_t> place_;    // by record: its candidate, or -1
+    std::vector<std::int32_t> candidate_of_;    // by record: its candidate, or -1
     Grid<double> apart_;                 // between candidates
-    Grid<double> halves_;                // by members still to come, by candidate
+    Grid<double> halves_;                // by number of missing members, by candidate
     std::vector<double> some_;
-    std::vector<std::vector<Option>> options_;  // by members still to come
+    std::vector<std::vector<Option>> options_;  // by number of missing members
     std::vector<Class> best_;
     double bar_ = 0.0;   // only lower costs are useful
     double open_ = 0.0;  // the least bound of skipped branches

@@ -1,4 +1,4 @@
-// Owners of the memory behind the plain query structures of search.hpp.
+// Own the memory behind the plain query structures of search.hpp.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ inline bool nearer(const Found& a, const Found& b) {
 class NearQuery : public Near {
    public:
     // `exclude` is a record that does not count as its own neighbour, or -1.
-    void start(const double* position, std::int32_t wanted, std::int32_t excluded = -1) {
-        heap_.resize(std::max(wanted, 1));
+    void start(const double* position, std::int32_t size, std::int32_t excluded = -1) {
+        heap_.resize(std::max(size, 1));
         point = position;
-        k = wanted;
+        k = size;
         exclude = excluded;
         count = 0;
         pending = 0;

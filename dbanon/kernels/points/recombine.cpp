@@ -35,7 +35,7 @@ void Recombine::Ascent::start(std::vector<double> from) {
     for (const double price : prices) mean += price / static_cast<double>(prices.size());
     scale = prices;
     for (double& length : scale) length = std::max(length, kShortest * mean);
-    way.assign(prices.size(), 0.0);
+    direction.assign(prices.size(), 0.0);
     bound = -std::numeric_limits<double>::infinity();
     pace = 1.0;
     stalled = 0;
@@ -54,12 +54,12 @@ bool Recombine::Ascent::step(double value, double most, const std::vector<std::i
     }
     double norm = 0.0;
     for (std::size_t i = 0; i < prices.size(); ++i) {
-        way[i] = lack[i] + kKept * way[i];
-        norm += scale[i] * way[i] * way[i];
+        direction[i] = lack[i] + kKept * direction[i];
+        norm += scale[i] * direction[i] * direction[i];
     }
     if (norm == 0.0 || pace < kSlowest || bound >= most) return false;
     const double by = pace * (most - value) / norm;
-    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] += by * scale[i] * way[i];
+    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] += by * scale[i] * direction[i];
     return true;
 }
 
@@ -72,7 +72,7 @@ Recombine::Recombine(const Table& table, std::int32_t k, Apart* apart)
             static_cast<std::size_t>(room_)),
       members_(room_),
       slots_(1 << 12, -1),
-      place_(table.n, -1),
+      position_(table.n, -1),
       inside_(room_) {}
 
 std::int32_t& Recombine::slot(std::uint64_t hash) {

@@ -63,7 +63,7 @@ class Recombine {
     struct Ascent {
         std::vector<double> prices, best;
         std::vector<double> scale;  // of steps, by price
-        std::vector<double> way;    // of the last step
+        std::vector<double> direction;    // of the last step
         double bound = 0.0, pace = 1.0;
         int stalled = 0;
         void start(std::vector<double> from);
@@ -113,15 +113,15 @@ class Recombine {
     int steps_left_ = 0;
     std::int64_t spent_ = 0;
 
-    // The region at hand.
-    std::vector<std::int32_t> records_, place_;
+    // The current region.
+    std::vector<std::int32_t> records_, position_;
     double region_loss_ = 0.0, region_reduced_ = 0.0;
     std::vector<Local> local_;
     Grid<std::uint8_t> inside_;  // [local][room]: places
-    std::vector<std::vector<std::int32_t>> of_place_;
+    std::vector<std::vector<std::int32_t>> of_position_;
     Ascent around_;
     std::vector<std::int32_t> lack_, chosen_, best_;
-    double width_ = Mask::kRecords / 2;  // records of a region, about
+    double width_ = Mask::kRecords / 2;  // approximate number of records in a region
     double least_ = 0.0;
     std::int64_t effort_ = 0;  // classes visited by branch and bound
 };

@@ -44,7 +44,7 @@ void Recombine::enter(std::int32_t at) {
     region_reduced_ += reduced_[at];
     for (std::int32_t i = 0; i < size(at); ++i) {
         const std::int32_t id = members(at)[i];
-        place_[id] = static_cast<std::int32_t>(records_.size());
+        position_[id] = static_cast<std::int32_t>(records_.size());
         records_.push_back(id);
     }
 }
@@ -70,7 +70,7 @@ void Recombine::gather(Random& random) {
             const std::size_t id = members(by)[i];
             const std::int32_t at = current_[id];
             const bool fits = static_cast<std::int32_t>(records_.size()) + size(at) <= Mask::kRecords;
-            if (place_[id] < 0 && fits) enter(at);
+            if (position_[id] < 0 && fits) enter(at);
         }
     }
 }
@@ -87,8 +87,8 @@ void Recombine::collect() {
             Local local{{}, 0.0, at};
             bool inside = true;
             for (std::int32_t l = 0; l < size(at) && inside; ++l) {
-                const std::int32_t position = place_[members(at)[l]];
-                // Below x: it is there by another record.
+                const std::int32_t position = position_[members(at)[l]];
+                // Only below x, since another record adds it otherwise.
                 inside = position >= static_cast<std::int32_t>(x);
                 if (inside) local.mask.add(position);
             }
@@ -108,11 +108,11 @@ void Recombine::collect() {
     for (std::size_t c = 0; c < local_.size(); ++c) {
         const std::int32_t at = local_[c].at;
         for (std::int32_t i = 0; i < size(at); ++i) {
-            inside_.row(c)[i] = static_cast<std::uint8_t>(place_[members(at)[i]]);
+            inside_.row(c)[i] = static_cast<std::uint8_t>(position_[members(at)[i]]);
         }
     }
     spent_ += std::ssize(local_) * (4 + k_) + 8 * std::ssize(records_);
-    for (const std::int32_t id : records_) place_[id] = -1;
+    for (const std::int32_t id : records_) position_[id] = -1;
 }
 
 double Recombine::above(std::size_t c, const std::vector<double>& prices) const {
@@ -166,11 +166,11 @@ void Recombine::settle() {
     std::sort(local_.begin(), local_.end(), [](const Local& a, const Local& b) {
         return a.cost < b.cost || (a.cost == b.cost && a.at < b.at);
     });
-    of_place_.resize(Mask::kRecords);
-    for (std::size_t x = 0; x < records_.size(); ++x) of_place_[x].clear();
+    of_position_.resize(Mask::kRecords);
+    for (std::size_t x = 0; x < records_.size(); ++x) of_position_[x].clear();
     for (std::size_t c = 0; c < left; ++c) {
         for (Mask places = local_[c].mask; !places.empty();) {
-            of_place_[places.pop()].push_back(static_cast<std::int32_t>(c));
+            of_position_[places.pop()].push_back(static_cast<std::int32_t>(c));
         }
     }
     spent_ += static_cast<std::int64_t>(left) * (60 + 4 * k_);
@@ -182,7 +182,7 @@ std::int32_t Recombine::hardest(Mask left, double cost) {
     for (Mask uncovered = left; !uncovered.empty() && fewest > 1;) {
         const std::int32_t x = uncovered.pop();
         std::int32_t count = 0;
-        for (const std::int32_t c : of_place_[x]) {
+        for (const std::int32_t c : of_position_[x]) {
             const Local& candidate = local_[c];
             ++effort_;
             if (cost + candidate.cost >= least_ || count >= fewest) break;
@@ -202,7 +202,7 @@ void Recombine::branch(Mask left, double cost) {
     }
     const std::int32_t x = hardest(left, cost);
     if (x < 0) return;
-    for (const std::int32_t c : of_place_[x]) {
+    for (const std::int32_t c : of_position_[x]) {
         const Local& candidate = local_[c];
         if (cost + candidate.cost >= least_ || ++effort_ > kEffort) return;
         if (!candidate.mask.within(left)) continue;
@@ -225,7 +225,7 @@ bool Recombine::improve(Random& random) {
     best_.clear();
     branch(all, 0.0);
     spent_ += 2 * effort_;
-    // As wide as can be answered, mostly.
+    // As wide as possible while most regions can be solved.
     width_ = std::clamp(width_ * (effort_ > kEffort ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
     for (const std::int32_t at : best_) {
         for (std::int32_t i = 0; i < size(at); ++i) {

@@ -11,9 +11,9 @@ namespace {
 
 // Below this number of records scanning beats the tree.
 constexpr std::int32_t kFew = 512;
-// For each attribute (``spread_over``); below so many questions scanning takes less time than building the tree and
-// asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100). In
-// whole steps, which make scanning faster than walking, it is the second.
+// Per attribute (``spread_over``); for fewer queries scanning takes less time than building and
+// querying the tree (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to
+// 100). The second applies with integer steps, which make scanning faster than walking.
 constexpr double kFewQuestions = 250.0;
 constexpr double kFewInSteps = 750.0;
 // Sample size for estimating how many attributes matter.
@@ -80,7 +80,7 @@ BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::
     const std::size_t room = static_cast<std::size_t>(blocks()) * block_;
     points_.resize(room * static_cast<std::size_t>(table.p));
     ids_.resize(room, -1);
-    place_.resize(static_cast<std::size_t>(table.n));
+    position_.resize(static_cast<std::size_t>(table.n));
     count_.assign(static_cast<std::size_t>(blocks()), block_);
     if (size_ % block_ != 0) count_.back() = size_ % block_;
     coarse_ = Coarse(table.points, table.n, table.p, sampled_middle(table.points, table.n, table.p));
@@ -103,7 +103,7 @@ bool BlockRecords::prepare(Work& work) {
                 beyond_[static_cast<std::size_t>(filled_)] |=
                     coarse_.put(row, steps_.data() + filled_ * coarse_.block(), lane);
             }
-            if (slot < size_) place_[static_cast<std::size_t>(id)] = slot;
+            if (slot < size_) position_[static_cast<std::size_t>(id)] = slot;
         }
         work.left -= 2 * block_cost(table_.p);
     }
@@ -111,7 +111,7 @@ bool BlockRecords::prepare(Work& work) {
 }
 
 void BlockRecords::erase(std::int32_t id) {
-    const std::int32_t to = place_[static_cast<std::size_t>(id)];
+    const std::int32_t to = position_[static_cast<std::size_t>(id)];
     const std::int32_t from = --size_;
     --count_[static_cast<std::size_t>(from / block_)];
     if (to == from) return;
@@ -127,11 +127,11 @@ void BlockRecords::erase(std::int32_t id) {
             beyond_[static_cast<std::size_t>(from / block_)];
     }
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
-    place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
+    position_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
 }
 
 void BlockRecords::update(std::int32_t id) {
-    const std::int32_t at = place_[static_cast<std::size_t>(id)];
+    const std::int32_t at = position_[static_cast<std::size_t>(id)];
     double* target = points_.data() + std::int64_t{at / block_} * block_ * table_.p + at % block_;
     for (int j = 0; j < table_.p; ++j) target[j * block_] = table_.row(id)[j];
     if (coarse_.used()) {
@@ -188,7 +188,7 @@ AdaptiveRecords::AdaptiveRecords(const Table& table, const Ops& ops)
       now_(tree_.get()) {}
 
 bool AdaptiveRecords::prepare(Work& work) {
-    if (tree_ && asked_ >= kTrial) {
+    if (tree_ && n_queries_ >= kTrial) {
         if (spent_ > scanning_) {
             std::vector<std::int32_t> ids;
             for (std::int32_t id = 0; id < table_.n; ++id) {
@@ -198,7 +198,7 @@ bool AdaptiveRecords::prepare(Work& work) {
             now_ = blocks_.get();
             tree_.reset();
         }
-        asked_ = 0;
+        n_queries_ = 0;
         spent_ = 0.0;
         scanning_ = 0.0;
     }
@@ -212,7 +212,7 @@ bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
               static_cast<double>(block_cost(table_.p));
     if (done) {
         scanning_ += static_cast<double>(now_->size()) / block_size(table_.p);
-        ++asked_;
+        ++n_queries_;
     }
     return done;
 }

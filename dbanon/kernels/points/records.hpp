@@ -29,7 +29,7 @@ class Records {
     virtual bool nearest(NearQuery& q, Work& work) = 0;
     virtual void begin(FarQuery& q) = 0;
     virtual bool farthest(FarQuery& q, Work& work) = 0;
-    // Both about the same point; begun by begin(near) and begin(far).
+    // Both queries about the same point; started by begin(near) and begin(far).
     virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
     // The farthest record from one of two points that move little between queries.
     virtual void begin_moving(FarQuery& q, int path) = 0;
@@ -72,7 +72,7 @@ class BlockRecords final : public Records {
     std::int32_t size() const override { return size_; }
     void erase(std::int32_t id) override;
     void fetch(std::int32_t id) const override {
-        __builtin_prefetch(&place_[static_cast<std::size_t>(id)]);
+        __builtin_prefetch(&position_[static_cast<std::size_t>(id)]);
     }
     // The row of this record has changed.
     void update(std::int32_t id);
@@ -103,7 +103,7 @@ class BlockRecords final : public Records {
     Coarse coarse_;
     Pages<std::int16_t> steps_;
     std::vector<std::uint8_t> beyond_;
-    std::vector<std::int32_t> ids_, count_, place_;  // place_: record -> position in ids_
+    std::vector<std::int32_t> ids_, count_, position_;  // position_: record -> position in ids_
     BlocksView view_{};
 };
 
@@ -133,7 +133,7 @@ class AdaptiveRecords final : public Records {
     std::unique_ptr<BlockRecords> blocks_;
     Records* now_;
     double spent_ = 0.0, scanning_ = 0.0;  // blocks visited, and the cost of scanning instead
-    std::int32_t asked_ = 0;
+    std::int32_t n_queries_ = 0;
 };
 
 }  // namespace dbanon

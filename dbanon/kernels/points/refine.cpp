@@ -7,20 +7,20 @@ namespace dbanon {
 
 namespace {
 
-// Measured on the three CASC tables, k = 3, 4, 5 and 10: with more neighbours pools spread too far,
-// with fewer than seven classes of 10 to 14 records they miss too much.
+// Measured on the three CASC tables, k = 3, 4, 5 and 10: with more neighbours pools spread too far;
+// with fewer than seven, classes of 10 to 14 records miss too much.
 constexpr std::int32_t kReach = 8;
 constexpr int kFirstSweeps = 2;
 constexpr std::int32_t kSweepClasses = 6;
-constexpr int kTries = 3;         // repairs of one pool, which costs as much to set up
+constexpr int kTries = 3;         // repairs of a pool, which takes as long to set up
 constexpr double kKicks = 0.7;    // share of repairs that only swap a few records
-constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
-constexpr int kCycles = 2;        // times the heat falls from its most to nothing
+constexpr int kDraws = 2;         // records drawn for a pool, which starts with the class of most loss
+constexpr int kCycles = 2;        // number of times that the temperature falls from its maximum to zero
 constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
 constexpr double kCollecting = 0.6;   // classes are collected over the last part of a cycle
-constexpr double kRecombining = 0.3;  // of all work, what recombines them after each cycle
-constexpr double kGainless = 0.4;  // of that, how much may gain nothing before it ends
-constexpr double kSlack = 0.2;     // classes of pools that lose so much more are collected, too
+constexpr double kRecombining = 0.3;  // share of the work for recombination after each cycle
+constexpr double kGainless = 0.4;  // share of that without a gain after which it ends
+constexpr double kSlack = 0.2;     // classes of pools whose loss is higher by up to this share are collected, too
 
 }  // namespace
 
@@ -119,12 +119,12 @@ double Refine::share_left(std::int64_t iteration, std::int64_t spent) const {
     }
     const double left = std::min(share(iteration, effort_.iterations), share(spent, work));
     if (effort_.seconds <= 0.0) return left;
-    // The last recombination has its time, too.
+    // The last recombination has its own share of time.
     const double searching = recombines() ? 1.0 - kRecombining / kCycles : 1.0;
-    return std::min(left, 1.0 - gone() / (searching * effort_.seconds));
+    return std::min(left, 1.0 - elapsed_seconds() / (searching * effort_.seconds));
 }
 
-double Refine::gone() const {
+double Refine::elapsed_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time_).count();
 }
 
@@ -146,7 +146,7 @@ void Refine::gather(std::int32_t first, std::int32_t n_classes) {
     }
 }
 
-// What the pool's classes are, whether they are kept or not.
+// The pool's current classes, whether they are accepted or not.
 void Refine::collect() {
     improved_.resize(static_cast<std::size_t>(pool_.parts()));
     for (Members& ids : improved_) ids.clear();
@@ -197,7 +197,7 @@ void Refine::repair(double heat, bool collecting) {
     }
 }
 
-// The one at hand is the best, unless it gained nothing but a rounding.
+// The current state is the best, unless it only gained a rounding error.
 void Refine::keep_best() {
     if (!best_.empty() && change_ >= least_) return;
     least_ = change_;

@@ -22,7 +22,7 @@ struct Effort {
 
 class Refine final : public ClassPools {
    public:
-    // As of ClassPools.
+    // As for ClassPools.
     Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const Effort& effort,
            std::unique_ptr<Apart> apart = nullptr);
 
@@ -42,8 +42,8 @@ class Refine final : public ClassPools {
     bool recombines() const { return effort_.heat > 0.0 && k_ <= Recombine::kLargest; }
     void keep_best();
     void take_best();
-    double gone() const;
-    bool in_time() const { return effort_.seconds <= 0.0 || gone() < effort_.seconds; }
+    double elapsed_seconds() const;
+    bool in_time() const { return effort_.seconds <= 0.0 || elapsed_seconds() < effort_.seconds; }
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
     const Effort effort_;

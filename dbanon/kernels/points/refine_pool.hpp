@@ -13,8 +13,8 @@
 
 namespace dbanon {
 
-// xoshiro256** by Blackman and Vigna, seeded by splitmix64: the same numbers on every machine. Of the
-// kernels of points; those of hierarchies draw from Chance (common/chance.hpp), which says why.
+// xoshiro256** by Blackman and Vigna, seeded by splitmix64: the same numbers on every platform.
+// Used by the kernels of points; common/chance.hpp explains why those of hierarchies use Chance.
 class Random {
    public:
     explicit Random(std::uint64_t seed);
@@ -39,8 +39,8 @@ class Pool {
     void add(const double* row, std::int32_t part);
     // Distances and sums, once all records are in.
     void finish();
-    // Records without coordinates: distances are written by the caller, rows of stride() each, in
-    // which sums are known to be exact; then sums, and what a distance took.
+    // Records without coordinates: the caller writes distances, in rows of stride(), whose sums are
+    // exact; then the sums are set, and the cost of a distance.
     void add(std::int32_t part);
     double* written() { return distance_.data(); }
     std::int32_t stride() const { return stride_; }
@@ -63,8 +63,8 @@ class Pool {
     // Applies a few random swaps of near records.
     void kick(Random& random, std::int32_t swaps);
 
-    // Work done since the last call, in elementary steps: about the nanoseconds it takes where vectors
-    // have 8 lanes, counted from sizes only, so that it is the same everywhere.
+    // Work done since the last call, in elementary steps: about a nanosecond each if vectors have 8
+    // lanes, computed from sizes only, so that it is the same everywhere.
     std::int64_t spent();
 
    private:

@@ -1,5 +1,5 @@
-// Compiled once per instruction set; DBANON_OPS names the table this build exports, DBANON_WIDTHS up to
-// which number of attributes each has code of its own.
+// Compiled once per instruction set; DBANON_OPS names the table that this build exports,
+// DBANON_WIDTHS the number of attributes up to which there is specialized code.
 #include "points/search.hpp"
 
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace dbanon;
 
-// How a nearest search looks at leaves and nodes: in doubles, and in whole steps first.
+// How a nearest search checks leaves and nodes: in doubles, or in integer steps first.
 template <int P>
 struct NearExact {
     static constexpr bool kRough = false;
@@ -126,11 +126,11 @@ struct FarRough : FarExact<P> {
     Border<P> border;
 };
 
-// Fewer attributes have no whole steps (Coarse::pays): no code for them.
+// For fewer attributes there are no integer steps (Coarse::pays), so no code.
 template <int P>
 constexpr bool kSteps = P == 0 || P >= kStepped;
-// Of more attributes those have none whose numbers are out of all proportion: one code for all of them.
-// Farthest searches ask in doubles for each record that is cut off, and have theirs.
+// For more attributes integer steps are disabled if values are extreme, so one version serves all.
+// Farthest searches check each clipped record in doubles, and have their own.
 template <int P>
 constexpr int kNearWidth = kSteps<P> ? 0 : P;
 
@@ -277,9 +277,9 @@ std::int32_t add_and_least(double* row, const double* gap, const double* bar,
     double lowest = lane[0];
     for (int i = 1; i < Lanes::width; ++i) lowest = lane[i] < lowest ? lane[i] : lowest;
     for (std::int32_t y = 0; y < stride; y += Lanes::width) {
-        const unsigned here =
+        const unsigned minima =
             at_most(Lanes::load(row + y) + Lanes::load(bar + y), Lanes::all(lowest));
-        if (here != 0) return y + __builtin_ctz(here);
+        if (minima != 0) return y + __builtin_ctz(minima);
     }
     return 0;
 }
@@ -289,7 +289,7 @@ constexpr int kWidths = DBANON_WIDTHS;
 #else
 constexpr int kWidths = kTemplated;
 #endif
-// Blocks of few attributes are of another size than those of slot 0.
+// Blocks of few attributes have another size than those of slot 0.
 static_assert(kWidths >= kStepped - 1);
 
 template <int P>

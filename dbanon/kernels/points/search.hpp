@@ -24,7 +24,7 @@ constexpr int kStepped = 6;  // number of attributes from which integer steps pa
 constexpr int kBlock = 16;  // records in a block (a leaf of the tree) with integer steps
 constexpr int kFan = 8;     // children of an inner node
 constexpr int kLinks = 2 * kFan;
-constexpr int kWaiting = 16;  // leaves that may wait in a walk (walk.hpp)
+constexpr int kWaiting = 16;  // leaves that may be queued in a walk (walk.hpp)
 
 // The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
 // two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
@@ -106,7 +106,7 @@ struct Near {
 };
 
 // The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and
-// `vertex` the one of the parabola above, seen from the middle.
+// `vertex` that of the parabola above, relative to the middle.
 struct Far {
     const double* point;
     const double* toward;

@@ -6,7 +6,7 @@
 
 namespace dbanon {
 
-// Those that settled at the end come last in their class, by index.
+// Records that joined at the end come last in their class, by index.
 void Tfrp::add_leftover(std::int32_t id) {
     members_[labels_[id]].push_back(id);
 }
@@ -44,7 +44,7 @@ double Tfrp::within(std::int32_t label) const {
     return total;
 }
 
-// Returns by how much the sum of squares of the class grows.
+// Returns the increase of the class's sum of squares.
 double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
     const std::size_t p = table_.p;
     std::vector<std::int32_t>& members = members_[label];
@@ -69,7 +69,7 @@ void Tfrp::undo() {
     }
 }
 
-// The classes left keep their order.
+// The remaining classes keep their order.
 void Tfrp::renumber() {
     std::int32_t next = 0;
     for (const std::vector<std::int32_t>& members : members_) {

@@ -6,10 +6,10 @@
 
 namespace dbanon {
 
-// TFRP (Chang, Li, Huang 2007). First stage: the record farthest from one of two fixed points, used in
-// turn, with its nearest; the points are the corners of all minima and of all maxima.
-// Second stage: the classes by falling sum of squares, each dissolved if that lowers the total: its
-// members, in the order taken, join the class with the nearest mean of the moment.
+// TFRP (Chang, Li, Huang 2007). First stage: the record farthest from one of two fixed points, used
+// alternately, with its nearest; the points are the corners of all minima and of all maxima. Second
+// stage: in descending order of their sum of squares, classes are dissolved if that lowers the
+// total: their members, in the order taken, join the class with the currently nearest mean.
 class Tfrp final : public TakingKernel {
    public:
     Tfrp(const Table& table, std::int32_t k, bool second_stage, Search search)

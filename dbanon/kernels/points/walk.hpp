@@ -1,10 +1,10 @@
-// The walk of the tree that nearest and farthest searches share: the most promising child first.
-// In an anonymous namespace as lanes.hpp is, and for the same reason.
+// The tree walk shared by nearest and farthest searches: the most promising child first. In an
+// anonymous namespace for the same reason as lanes.hpp.
 //
-// Memory is slower than arithmetic, and the next child is known only at the end of a node. Hence
+// Memory is slower than arithmetic, and the next child is only known at the end of a node. Hence
 // children are prefetched as soon as they are known, and leaves wait in a FIFO queue while other
 // nodes are opened. A leaf's bound is checked again before its visit. The result does not depend on
-// the order: children are skipped only by their bounds.
+// the order: children are only skipped by their bounds.
 #pragma once
 
 #include "points/search.hpp"

@@ -22,7 +22,8 @@ struct FarPair {
     std::int64_t cost;
 };
 
-// The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
+// The two records of `ids` that are farthest apart (smallest indices in a tie), and the steps it
+// took.
 FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     // The distance of a pair is bounded by the sum of both distances from the middle of the box.
     const int p = table.p;
@@ -114,8 +115,8 @@ void Ward::add(const Members& ids) {
         next_[ids[i]] = ids[i + 1];
     }
     next_[ids.back()] = -1;
-    const std::int32_t number = static_cast<std::int32_t>(place_.size());
-    place_.push_back(clusters_.size());
+    const std::int32_t number = static_cast<std::int32_t>(slot_.size());
+    slot_.push_back(clusters_.size());
     clusters_.push_back({size, ids.back(), number, ids.front()});
     if (size < k_) ++small_;
 }
@@ -124,14 +125,13 @@ void Ward::begin(Members ids) {
     clusters_.clear();
     centroids_.resize(0);
     chain_.clear();
-    place_.clear();
+    slot_.clear();
     small_ = 0;
     const FarPair ends = far_pair(table_, ids);
     work_.left -= ends.cost;
     const Members around_r = take_around(table_, ids, ends.r, k_);
     const bool s_is_near_r = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();
-    // All records are in the class of r, for example because they are equal: any other class will
-    // do.
+    // All records are in the class of r, for example because they are equal: use any other class.
     const Members around_s = take_around(table_, ids, s_is_near_r ? ids.front() : ends.s, k_);
     add(around_r);
     add(around_s);
@@ -157,7 +157,7 @@ bool Ward::fill_index(bool all) {
     const std::size_t p = table_.p;
     std::vector<std::int32_t> numbers;
     if (all) {
-        index_.start(static_cast<std::int32_t>(place_.size()));
+        index_.start(static_cast<std::int32_t>(slot_.size()));
         for (const Cluster& cluster : clusters_) numbers.push_back(cluster.number);
         std::sort(numbers.begin(), numbers.end());
     } else {
@@ -165,7 +165,7 @@ bool Ward::fill_index(bool all) {
     }
     work_.left -= 4 * std::ssize(numbers);
     for (const std::int32_t number : numbers) {
-        const std::size_t at = place_[number];
+        const std::size_t at = slot_[number];
         const double* mean = centroids_.row(at);
         if (!std::all_of(mean, mean + p, [](double value) { return std::isfinite(value); })) {
             return false;
@@ -192,7 +192,7 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
         const Cluster& cluster = clusters_[of];
         index_.partners(cluster.number, cluster.size,
                         centroids_.row(of), least, work_,
-                        [&](std::int32_t number) { offer(place_[number]); });
+                        [&](std::int32_t number) { offer(slot_[number]); });
         if (partner != none) return partner;
     }
     for (std::size_t other = 0; other < none; ++other) offer(other);
@@ -219,14 +219,14 @@ void Ward::merge(std::size_t a, std::size_t b) {
     to.last = from.last;
     if (from.number < to.number) {
         to.number = from.number;
-        place_[to.number] = a;
+        slot_[to.number] = a;
     }
     if (indexed_) index_.insert(to.number);
     const std::size_t last = clusters_.size() - 1;
     if (b != last) {
         clusters_[b] = clusters_[last];
         centroids_.copy(last, b);
-        place_[clusters_[b].number] = b;
+        slot_[clusters_[b].number] = b;
     }
     clusters_.pop_back();
     centroids_.resize(last);
@@ -285,9 +285,9 @@ Steps Ward::run() {
                 }
                 chain_.push_back(clusters_[seek].number);
             }
-            const std::size_t at = place_[chain_.back()];
+            const std::size_t at = slot_[chain_.back()];
             const std::size_t before =
-                chain_.size() > 1 ? place_[chain_[chain_.size() - 2]] : clusters_.size();
+                chain_.size() > 1 ? slot_[chain_[chain_.size() - 2]] : clusters_.size();
             const std::size_t other = nearest(at, before);
             work_.left -= 16;
             if (other == before) {

@@ -35,12 +35,12 @@ class Ward final : public Kernel {
     Members members(const Cluster& cluster) const;
     bool cut_equal(const Members& ids, std::vector<Members>& groups) const;
 
-    // Clusters still apart come first and without gaps, so that a search reads one after the other.
+    // Remaining clusters come first without gaps, so that a search reads sequentially.
     std::vector<Cluster> clusters_;
     Grid<double> centroids_;  // by cluster
     std::vector<std::int32_t> next_;    // [record]
     std::vector<std::int32_t> chain_;   // numbers of clusters
-    std::vector<std::size_t> place_;    // number -> place in clusters_
+    std::vector<std::size_t> slot_;    // number -> index in clusters_
     std::size_t small_ = 0;             // clusters below k
     const Search search_;
     ClusterIndex index_;

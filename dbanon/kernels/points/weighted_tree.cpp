@@ -9,7 +9,7 @@ namespace dbanon {
 namespace {
 
 constexpr std::int32_t kLeaf = 12;
-// Two nodes a level, and no more levels than a number has bits.
+// Two nodes per level, and no more levels than a number has bits.
 constexpr std::size_t kDepth = 128;
 
 }  // namespace
@@ -98,7 +98,7 @@ double WeightedTree::apart(const double* point, std::int32_t node) const {
     return sum;
 }
 
-// Calls keep(value, id) of all records that may be below the limit, which it tells.
+// Calls keep(value, id) for all records that may be below the limit, which it returns.
 template <class Keep>
 std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t first_position,
                                 Keep&& keep) const {
@@ -140,7 +140,7 @@ std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t
     return walk(point, scale, first_position, [&](double value, std::int32_t id) {
         if (id >= 0) {
             const auto at = std::upper_bound(results.begin(), results.end(), value,
-                                             [](double v, const Found& one) { return v < one.value; });
+                                             [](double v, const Found& element) { return v < element.value; });
             results.insert(at, {value, id});
             if (results.size() > static_cast<std::size_t>(count)) results.pop_back();
         }

@@ -21,15 +21,15 @@ class WeightedTree {
         std::int32_t id;
     };
 
-    // What it points to must outlive the tree. Before all else: build() until it is true, then weigh().
+    // The arrays must outlive the tree. First call build() until it returns true, then weigh().
     explicit WeightedTree(const Table& table);
 
     bool build(Work& work);
-    // Weights, and places in an order of which a search may leave out the first.
+    // Sets weights, and ranks in an order of which a search may skip the first.
     void weigh(const std::vector<double>& weights, const std::vector<std::int32_t>& places);
 
-    // The least `count` values, of records placed behind `place` and below `limit`, rising; fewer where
-    // there are fewer. Tells the steps taken.
+    // The `count` least values of records ranked after `place` and below `limit`, ascending;
+    // possibly fewer. Returns the steps taken.
     std::int64_t least(const double* point, double scale, std::int32_t first_position, double limit,
                        std::int32_t count, std::vector<Found>& results) const;
     double value(const double* point, double scale, std::int32_t id) const {
@@ -42,8 +42,8 @@ class WeightedTree {
    private:
     struct Node {
         std::int32_t begin, end;
-        std::int32_t inner;  // the first of its two nodes; -1 of a leaf
-        std::int32_t last = -1;  // the last place of its records
+        std::int32_t inner;  // the first of its two nodes; -1 for a leaf
+        std::int32_t last = -1;  // the last rank of its records
         double least = 0.0;      // weight
     };
 

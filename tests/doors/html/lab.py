@@ -1,7 +1,7 @@
-"""A cell's output as JupyterLab and nbconvert's ``lab`` template style it: rules that meet cards.
+"""The styles of cell outputs in JupyterLab and nbconvert's ``lab`` template that affect cards.
 
-Written after what these apply to outputs: description lists float, tables are striped and ruled,
-and the ink is the theme's.
+Modelled on how these style outputs: description lists float, tables are striped and ruled, and
+colors come from the theme.
 """
 
 from __future__ import annotations

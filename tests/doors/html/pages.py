@@ -1,4 +1,4 @@
-"""Releases whose reports are looked at: one with all that a page may hold, one of hostile names."""
+"""Releases for report pages: one with everything a page may contain, one with hostile names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dbanon.run.inspect_release import Look, look
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation, quote
 
-# What only one row has, in any spelling that a page could give it.
+# Values that only one row has, in all spellings that a page could use.
 PLANTED = ("12345.678", "12,345.678", "12345", "12,345", "zyxomma petiolatum", "1899")
 
 HOSTILE = (
@@ -34,8 +34,8 @@ HOSTILE = (
 
 
 @dataclass(frozen=True)
-class Made:
-    """A release, what its database has of it, and a sweep beside it."""
+class Release:
+    """A release, its inspection, and a sweep for comparison."""
 
     report: Report
     look: Look
@@ -43,10 +43,10 @@ class Made:
 
 
 def rows(n: int = 400, seed: int = 3) -> list[tuple[Any, ...]]:
-    """Invented persons; the first has values that nobody shares and nobody comes near."""
+    """Invented persons; the first has unique values, far from all others."""
     rng = np.random.default_rng(seed)
     kinds = ["none", "flu", "asthma", "migraine"]
-    found: list[tuple[Any, ...]] = [
+    records: list[tuple[Any, ...]] = [
         (
             i,
             date(1940, 1, 1) + timedelta(days=int(rng.integers(0, 25_000))),
@@ -57,24 +57,24 @@ def rows(n: int = 400, seed: int = 3) -> list[tuple[Any, ...]]:
         )
         for i in range(n)
     ]
-    found[0] = (0, date(1899, 7, 3), 12345.678, 12345, "zyxomma petiolatum", "site 1")
-    return found
+    records[0] = (0, date(1899, 7, 3), 12345.678, 12345, "zyxomma petiolatum", "site 1")
+    return records
 
 
-def made(
+def make_release(
     names: Sequence[str] = ("born", "height", "income", "illness", "site"),
     *,
     evaluated: bool = True,
     **options: Any,
-) -> Made:
-    """A release of these persons in DuckDB, their columns under these names."""
+) -> Release:
+    """Release these persons in DuckDB, with their columns under these names."""
     connection = duckdb.connect()
     kinds = ("DATE", "DOUBLE", "INTEGER", "VARCHAR", "VARCHAR")
     columns = ", ".join(f"{quote(n)} {kind}" for n, kind in zip(names, kinds, strict=True))
     connection.execute(f"CREATE TABLE people (id INTEGER PRIMARY KEY, {columns})")
     persons = rows()
     connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", persons)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "table": "people",
         "output": "released",
         "k": 5,
@@ -82,17 +82,17 @@ def made(
         "sensitive": [names[3]],
         "keep": [names[4]],
     }
-    report = dbanon.anonymize(connection, **(given | options))
+    report = dbanon.anonymize(connection, **(arguments | options))
     looked = look(open_store(connection), parse_relation(report.output))
     if not evaluated:
-        return Made(report, looked)
+        return Release(report, looked)
     numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
     figures = Evaluated(figures_of(numbers, 5, names[:3]))
-    return Made(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
+    return Release(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
 
 
 def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-    """Releases for k from 3 to 10, refined and not; that of k = 5 is the one at hand."""
+    """Releases for k from 3 to 10, refined and unrefined, including the given one with k = 5."""
     points = [
         {
             "curve": curve,
@@ -111,7 +111,7 @@ def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
 def figures_of(
     points: np.ndarray, k: int, names: Sequence[str], refine: str | None = None
 ) -> dict[str, Any]:
-    """``Evaluation.to_dict()`` of MDAV's classes with their means."""
+    """``Evaluation.to_dict()`` for MDAV's classes with their means."""
     classes = Partition(dbanon.partition(points, k, refine=refine).labels)
     means = np.add.reduceat(points[classes.members], classes.starts) / classes.sizes[:, None]
     columns = (

@@ -8,29 +8,29 @@ from typing import Any
 import pytest
 
 from dbanon.doors.html.page import page, write
-from tests.doors.html.pages import HOSTILE, Made, made
+from tests.doors.html.pages import HOSTILE, Release, make_release
 
 pytestmark = pytest.mark.slow
 
 
-def written(folder: Path, found: Made) -> Path:
-    text = page(found.report, look=found.look, tradeoff=found.tradeoff)
+def written(folder: Path, release: Release) -> Path:
+    text = page(release.report, look=release.look, tradeoff=release.tradeoff)
     write(text, folder / "report.html")
     return folder / "report.html"
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("page"), made())
+    return written(tmp_path_factory.mktemp("page"), make_release())
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("hostile"), made(HOSTILE))
+    return written(tmp_path_factory.mktemp("hostile"), make_release(HOSTILE))
 
 
 class Opened:
-    """A page in a context of its own, and all that it asked for or said."""
+    """Open a page in its own context, recording its requests and console messages."""
 
     def __init__(self, browser: Any, path: Path, scheme: str = "light", width: int = 1100) -> None:
         self.context = browser.new_context(
@@ -54,7 +54,7 @@ def test_accessible_and_silent(
 ) -> None:
     file: Path = request.getfixturevalue(which)
     opened = Opened(browser, file, scheme)
-    # Tables behind pictures count, too.
+    # Including the tables behind pictures.
     opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert opened.requests == [file.as_uri()]
     assert opened.lines == []
@@ -62,18 +62,18 @@ def test_accessible_and_silent(
     opened.context.close()
 
 
-def test_its_policy_stops_what_is_planted(browser: Any, file: Path, tmp_path: Path) -> None:
-    """Were there a hole in the escaping, nothing would run and nothing would be shown."""
+def test_its_policy_stops_planted_content(browser: Any, file: Path, tmp_path: Path) -> None:
+    """Even if escaping had a hole, nothing would run and nothing would be displayed."""
     (tmp_path / "x.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9"/>')
     hole = "<main><script>document.title = 'run'</script><img src='x.svg'>"
     text, planted = file.read_text(encoding="utf-8"), tmp_path / "planted.html"
     planted.write_text(text.replace("<main>", hole), encoding="utf-8")
-    # The image is there, and seen where the policy is not.
+    # The image exists and is visible where the policy does not apply.
     (tmp_path / "open.html").write_text(hole, encoding="utf-8")
-    for path, shown in ((planted, 0), (tmp_path / "open.html", 9)):
+    for path, width in ((planted, 0), (tmp_path / "open.html", 9)):
         opened = Opened(browser, path)
-        assert opened.page.evaluate("document.images[0].naturalWidth") == shown
-        assert (opened.page.title() == "run") == bool(shown)
+        assert opened.page.evaluate("document.images[0].naturalWidth") == width
+        assert (opened.page.title() == "run") == bool(width)
         opened.context.close()
 
 
@@ -108,7 +108,7 @@ def test_prints(browser: Any, file: Path) -> None:
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)"
     )
-    # What is folded on a screen is on paper.
+    # Sections collapsed on screen are printed.
     heights = opened.page.evaluate(
         "[...document.querySelectorAll('details table')].map(one => one.offsetHeight)"
     )

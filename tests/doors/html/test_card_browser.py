@@ -1,4 +1,4 @@
-"""Cards in JupyterLab's styles, in a real browser: no text of a card covers another one."""
+"""Cards with JupyterLab's styles in a real browser: no text of a card covers another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.doors.test_cards import KINDS, results
 
 pytestmark = pytest.mark.slow
 
-# Boxes of the texts in a card's figures: those that overlap, and those that leave their frame.
+# Text boxes in a card's figures that overlap or leave their frame.
 _MISPLACED = """() => {
   const found = [];
   for (const frame of document.querySelectorAll('.dbanon-card .figures > div')) {

@@ -1,4 +1,4 @@
-"""Job files that are proposed for tables with strange names of columns."""
+"""Proposed job files for tables with unusual column names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import job_file_for
 
-# Names that end a line in YAML, may not stand in it, begin something else, or are no text to it.
+# Names with YAML line breaks or invalid characters, with YAML syntax, or that YAML reads as
+# non-text.
 STRANGE_NAMES = [
     "a\u2028b", "a\u2029b", "a\u0085b", "\ufeffa", "a\ufeff", "a\nb", "a\rb", "a\tb", "\x01",
     "\x7f", "\u200f", "\u202ea", "\u00a0", "\U0001f600", "yes", "No", "on", "y", "null", "~",
@@ -23,17 +24,17 @@ STRANGE_NAMES = [
 ]  # fmt: skip
 
 
-# So many are columns of one table.
+# The columns of one table.
 AT_ONCE = 8
 TABLES = [STRANGE_NAMES[first : first + AT_ONCE] for first in range(0, len(STRANGE_NAMES), AT_ONCE)]
 
 
 @pytest.mark.parametrize("names", TABLES, ids=ascii)
-def test_check_takes_what_init_writes_of_any_name(names: list[str], tmp_path: Path) -> None:
-    """Columns have them, and one of a longer name, which says whose a row is, and the key."""
+def test_check_accepts_job_files_of_init_for_any_name(names: list[str], tmp_path: Path) -> None:
+    """Also part of longer names, including those of the entity and the key."""
     path = tmp_path / "a.duckdb"
     quoted = ['"' + name.replace('"', '""') for name in names]
-    columns = ", ".join(f'range % {3 + i} AS {one}"' for i, one in enumerate(quoted))
+    columns = ", ".join(f'range % {3 + i} AS {name}"' for i, name in enumerate(quoted))
     with duckdb.connect(str(path)) as connection:
         connection.execute(
             f'CREATE TABLE people AS SELECT {columns}, range // 2 AS {quoted[0]} person id",'
@@ -44,6 +45,6 @@ def test_check_takes_what_init_writes_of_any_name(names: list[str], tmp_path: Pa
     [job] = read_job_file(file).jobs
     assert job.job.key == tuple(names)
     assert CliRunner().invoke(main, ["check", str(file)]).exit_code == 0
-    # Others read it alike.
+    # Other parsers read the same.
     [plain] = yaml.safe_load(file.read_text("utf-8"))["jobs"]
     assert [*plain["columns"]][: len(names)] == names == plain["key"]

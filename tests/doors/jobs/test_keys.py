@@ -1,4 +1,4 @@
-"""Keys of job files: the documented ones, those of the models and of the schema are the same."""
+"""Keys of job files: the documentation, the models and the schema agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def keys(model: Any) -> set[str]:
 
 
 def rows(head: str) -> set[str]:
-    """The first cells of the table that begins with this head."""
+    """The first cells of the table with this heading."""
     table = PAGE.partition(f"| {head} |")[2].partition("\n\n")[0]
     return set(re.findall(r"^\| `(\w+)` \|", table, re.M))
 
@@ -64,8 +64,8 @@ def test_documented_keys_are_those_of_the_models() -> None:
 
 
 def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
-    known = {one.name for one in (*all_parameters(Job), *own_options())}
-    assert known == keys(Defaults) - {"on_new_column", "retries", "engine"} | {
+    option_names = {parameter.name for parameter in (*all_parameters(Job), *own_options())}
+    assert option_names == keys(Defaults) - {"on_new_column", "retries", "engine"} | {
         *OF_COLUMNS,
         *OF_JOBS,
         *OF_FILES,
@@ -75,9 +75,9 @@ def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
 
 
 def test_the_schema_is_that_of_the_models() -> None:
-    found = json_schema()
-    parts = found["$defs"]
-    assert set(found["properties"]) == keys(JobFileSpec)
+    schema = json_schema()
+    parts = schema["$defs"]
+    assert set(schema["properties"]) == keys(JobFileSpec)
     models: tuple[Any, ...] = (
         Source,
         Target,
@@ -95,7 +95,7 @@ def test_the_schema_is_that_of_the_models() -> None:
         assert part["additionalProperties"] is False
     assert FILE.read_text(encoding="utf-8") == schema_text()
     done = CliRunner().invoke(main, ["schema"])
-    assert (done.exit_code, json.loads(done.stdout)) == (0, found)
+    assert (done.exit_code, json.loads(done.stdout)) == (0, schema)
 
 
 def test_the_example_on_the_page_is_right(tmp_path: Path) -> None:

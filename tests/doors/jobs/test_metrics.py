@@ -1,4 +1,4 @@
-"""The file that monitoring reads: as its own parser reads it, always whole, no small count."""
+"""The metrics file: valid for Prometheus' own parser, always complete, without small counts."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ KILLED = (
 )
 
 
-def known(path: Path) -> dict[tuple[str, str, str], float]:
-    """The samples but for when jobs began and ended."""
+def gauges(path: Path) -> dict[tuple[str, str, str], float]:
+    """The samples except the start and end times of jobs."""
     return {key: value for key, value in samples(path).items() if key[0] not in MOMENTS}
 
 
 def samples(path: Path) -> dict[tuple[str, str, str], float]:
-    """The samples by metric, job and phase, as Prometheus' own parser reads them."""
+    """The samples by metric, job and phase, read by Prometheus' own parser."""
     return {
         (
-            one.name.removeprefix("dbanon_job_"),
-            one.labels["job"],
-            one.labels.get("phase", ""),
-        ): one.value
+            sample.name.removeprefix("dbanon_job_"),
+            sample.labels["job"],
+            sample.labels.get("phase", ""),
+        ): sample.value
         for family in text_string_to_metric_families(path.read_text())
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -87,11 +87,11 @@ def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
     phases = {phase for name, job, phase in first if phase and job == "people"}
     assert phases >= {"read", "cluster", "write", "verify", "total"}
     assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~current_umask()
-    # One fails: all that is known of its last success stays.
+    # One fails: the metrics of its last success stay.
     jobs = [job(k="41"), jobs[1]]
     assert call("run", write(tmp_path, *jobs, head=head)).exit_code == 8
     second = samples(path)
-    failed = {key: value for key, value in known(path).items() if key[1] == "people"}
+    failed = {key: value for key, value in gauges(path).items() if key[1] == "people"}
     before = {
         key: value for key, value in first.items() if key[1] == "people" and key[0] not in MOMENTS
     }
@@ -100,7 +100,7 @@ def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
         second["last_success_timestamp_seconds", "other", ""]
         > (first["last_success_timestamp_seconds", "other", ""])
     )
-    # What was not run keeps all; a job that is no longer in the file has nothing any more.
+    # Jobs that did not run keep their metrics; removed jobs lose them.
     assert call("run", write(tmp_path, *jobs, head=head), "--job", "other").exit_code == 0
     assert samples(path)["last_exit_code", "people", ""] == 3
     assert call("run", write(tmp_path, jobs[1], head=head)).exit_code == 0
@@ -116,10 +116,10 @@ def current_umask() -> int:
 
 def test_nothing_to_do_is_a_success(people: DuckdbDatabase, tmp_path: Path) -> None:
     file, path = write(tmp_path, job()), tmp_path / "x.prom"
-    given = ("--metrics", path, "--skip-unchanged")
-    assert call("run", file, *given).exit_code == 0
+    arguments = ("--metrics", path, "--skip-unchanged")
+    assert call("run", file, *arguments).exit_code == 0
     first = samples(path)
-    assert call("run", file, *given).exit_code == 99
+    assert call("run", file, *arguments).exit_code == 99
     second = samples(path)
     key = ("last_success_timestamp_seconds", "people", "")
     assert second[key] > first[key]
@@ -132,14 +132,14 @@ def test_nothing_to_do_is_a_success(people: DuckdbDatabase, tmp_path: Path) -> N
 def test_a_first_run_that_fails_has_no_success(people: DuckdbDatabase, tmp_path: Path) -> None:
     path = tmp_path / "x.prom"
     assert call("run", write(tmp_path, job(k="41")), "--metrics", path).exit_code == 3
-    assert known(path) == {("last_exit_code", "people", ""): 3}
-    found = samples(path)
-    assert found[MOMENTS[0], "people", ""] <= found[MOMENTS[1], "people", ""]
+    assert gauges(path) == {("last_exit_code", "people", ""): 3}
+    metrics = samples(path)
+    assert metrics[MOMENTS[0], "people", ""] <= metrics[MOMENTS[1], "people", ""]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_that_began_and_did_not_end_is_told_from_others(
+def test_an_unfinished_run_is_distinguished_from_others(
     people: DuckdbDatabase, tmp_path: Path, number: signal.Signals
 ) -> None:
     path, file = tmp_path / "x.prom", write(tmp_path, job())
@@ -163,25 +163,25 @@ def test_a_job_that_runs_already_is_no_failure(people: DuckdbDatabase, tmp_path:
         with open_store(people.url).job_lock("people"):
             assert call("run", file, "--metrics", path).exit_code == 7
         assert told_of.exists() == (on == "job_running")
-    # The process that runs it says how it ends.
+    # The process that runs it reports how it ends.
     assert samples(path) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nulls", [1, 2, 3])
-def test_counts_below_k_are_not_told(people: DuckdbDatabase, tmp_path: Path, nulls: int) -> None:
+def test_counts_below_k_are_withheld(people: DuckdbDatabase, tmp_path: Path, nulls: int) -> None:
     people.execute(f"UPDATE people SET age = NULL WHERE id <= {nulls}")
     path = tmp_path / "x.prom"
     file = write(tmp_path, job(), defaults="{k: 3, nulls: suppress, max_suppression: 0.2}")
     done = call("run", file, "--metrics", path, "--format", "json")
     assert done.exit_code == 0, done.stderr
     assert told(done)[0]["report"]["suppressed"] == nulls
-    found = samples(path)
+    metrics = samples(path)
     rows = 40 - nulls
-    assert found["rows", "people", ""] == rows
-    # Whatever 1 or 2 of the 40 are withheld, a reader of both figures computes 3.
-    wanted = 3 / (rows + 3) if nulls < 3 else 3 / 40
-    assert found["suppressed_ratio", "people", ""] == pytest.approx(wanted, rel=1e-8)
+    assert metrics["rows", "people", ""] == rows
+    # Whether 1 or 2 of the 40 are withheld, a reader of both figures computes 3.
+    expected = 3 / (rows + 3) if nulls < 3 else 3 / 40
+    assert metrics["suppressed_ratio", "people", ""] == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_an_old_file_is_read_leniently(tmp_path: Path, text: str) -> None:
     good = 'dbanon_job_last_success_timestamp_seconds{job="people"} 12.5\n'
     path.write_bytes((text + "\n" + good).encode("latin-1"))
     write_metrics(path, ["people"], [Outcome.failed("people", TooFewRecords())])
-    assert known(path) == {
+    assert gauges(path) == {
         ("last_success_timestamp_seconds", "people", ""): 12.5,
         ("last_exit_code", "people", ""): 3,
     }
@@ -220,13 +220,13 @@ def test_runs_of_several_jobs_at_once_lose_nothing(tmp_path: Path) -> None:
     )
     runs = [subprocess.Popen([sys.executable, "-c", script, name]) for name in names]
     while any(run.poll() is None for run in runs):
-        # Whole at every moment.
+        # The file is complete at any moment.
         assert not path.exists() or path.read_text().endswith("\n")
         if path.exists():
             samples(path)
     assert [run.returncode for run in runs] == [0] * 6
     assert {job for _, job, _ in samples(path)} == set(names)
-    assert [one.name for one in tmp_path.iterdir()] == ["x.prom"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.prom"]
 
 
 def test_metrics_that_cannot_be_written_are_a_warning(
@@ -278,11 +278,11 @@ def test_a_webhook_is_of_the_environment(people: DuckdbDatabase, tmp_path: Path)
 
 
 def expressions() -> Sequence[Any]:
-    found = yaml.safe_load(ALERTS.read_text())
-    return [rule for group in found["groups"] for rule in group["rules"]]
+    document = yaml.safe_load(ALERTS.read_text())
+    return [rule for group in document["groups"] for rule in group["rules"]]
 
 
-def test_the_alerts_are_of_metrics_that_there_are() -> None:
+def test_the_alerts_use_existing_metrics() -> None:
     rules = expressions()
     assert len(rules) >= 2
     for rule in rules:

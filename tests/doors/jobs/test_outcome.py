@@ -1,4 +1,6 @@
-"""Who is told how a job ended: a command without a shell, a webhook over https; failures warn."""
+"""Notifications about how a job ended: a command without a shell, an https webhook;
+failures warn.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ FAILED = Outcome.failed("people", TooFewRecords("There are 3 rows."))
 WRITE = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
 
 
-def test_an_outcome_tells_no_more_than_its_fields() -> None:
+def test_an_outcome_reveals_only_its_fields() -> None:
     assert (FAILED.event, SKIPPED.event) == ("failure", "skipped")
     assert FAILED.fields == {
         "job": "people",
@@ -41,7 +43,7 @@ def test_an_outcome_tells_no_more_than_its_fields() -> None:
     assert (odd.event, odd.exit_code, odd.code) == ("failure", 1, "unexpected")
 
 
-def test_a_command_gets_its_words_as_they_are(tmp_path: Path) -> None:
+def test_a_command_gets_its_arguments_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "it's $(touch no); told.json"
     words = ["{job}", "x{code}y", "{exit}", "{release}", "$HOME; `id` | cat > {job}", "a b"]
     command = (sys.executable, "-c", WRITE, str(file), *words)
@@ -54,13 +56,13 @@ def test_a_command_gets_its_words_as_they_are(tmp_path: Path) -> None:
         "$HOME; `id` | cat > people",
         "a b",
     ]
-    # Of other events nobody is told.
+    # Other events send no notification.
     file.unlink()
     notify((Notice(("success", "skipped"), command),), FAILED)
     assert not file.exists()
 
 
-def test_what_a_command_says_is_not_our_output(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_commands_output_is_not_ours(capfd: pytest.CaptureFixture[str]) -> None:
     chatty = (sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)")
     notify((Notice(("failure",), chatty),), FAILED)
     assert capfd.readouterr() == ("", "")
@@ -75,11 +77,11 @@ def test_a_command_that_fails_is_a_warning(command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_has_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_has_a_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert outcomes._SECONDS == 10
     monkeypatch.setattr(outcomes, "_SECONDS", 0.5)
     late = tmp_path / "late"
-    # A child of its own, which a kill of the command alone would leave.
+    # A grandchild process, which survives if only the command is killed.
     slow = ("/bin/sh", "-c", f"(sleep 2; touch {late}) & wait")
     with pytest.warns(NotTold, match="TimeoutExpired"):
         notify((Notice(("failure",), slow),), FAILED)
@@ -92,24 +94,24 @@ def test_a_command_has_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def https(
     folder: Path, monkeypatch: pytest.MonkeyPatch, answer: int = 200
 ) -> Iterator[tuple[str, list[Any]]]:
-    """A server on this machine with a certificate that this process trusts; what it was sent."""
-    found: list[Any] = []
+    """A local server with a certificate that this process trusts, and the requests it received."""
+    requests: list[Any] = []
 
     class Hook(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.append((self.path, self.headers["Content-Type"], json.loads(body)))
+            requests.append((self.path, self.headers["Content-Type"], json.loads(body)))
             self.send_response(answer)
             self.send_header("Location", "/elsewhere")
             self.end_headers()
 
         def do_GET(self) -> None:
-            found.append(("GET", self.path))
+            requests.append(("GET", self.path))
             self.send_response(200)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Silence."""
+            """Silence the log."""
 
     openssl = shutil.which("openssl")
     if openssl is None:
@@ -145,7 +147,7 @@ def https(
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"https://127.0.0.1:{server.server_port}/hook?token=hush-hush-7311", found
+        yield f"https://127.0.0.1:{server.server_port}/hook?token=hush-hush-7311", requests
     finally:
         server.shutdown()
         thread.join()
@@ -153,9 +155,9 @@ def https(
 
 
 def test_a_webhook_is_sent_the_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with https(tmp_path, monkeypatch) as (url, found):
+    with https(tmp_path, monkeypatch) as (url, requests):
         notify((Notice(("failure",), webhook=url),), FAILED)
-    assert found == [("/hook?token=hush-hush-7311", "application/json", FAILED.fields)]
+    assert requests == [("/hook?token=hush-hush-7311", "application/json", FAILED.fields)]
 
 
 @pytest.mark.slow
@@ -164,11 +166,11 @@ def test_a_webhook_that_fails_is_a_warning_without_its_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int
 ) -> None:
     with (
-        https(tmp_path, monkeypatch, answer) as (url, found),
+        https(tmp_path, monkeypatch, answer) as (url, requests),
         pytest.warns(NotTold) as warned,
     ):
         notify((Notice(("failure",), webhook=url),), FAILED)
-    assert len(found) == 1, "a redirect is not followed"
+    assert len(requests) == 1, "a redirect is not followed"
     assert "hush-hush" not in str(warned[0].message)
 
 
@@ -179,9 +181,9 @@ def test_no_other_url_is_opened(url: str) -> None:
     assert "hush-hush" not in str(warned[0].message)
 
 
-def test_a_certificate_that_nobody_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with https(tmp_path, monkeypatch) as (url, found):
+def test_an_untrusted_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with https(tmp_path, monkeypatch) as (url, requests):
         monkeypatch.delenv("SSL_CERT_FILE")
         with pytest.warns(NotTold, match="webhook"):
             notify((Notice(("failure",), webhook=url),), FAILED)
-    assert found == []
+    assert requests == []

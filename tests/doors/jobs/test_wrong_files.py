@@ -1,4 +1,4 @@
-"""Wrong job files: exit code 2, the line and the path of what is wrong, and never a value."""
+"""Invalid job files: exit code 2, with the line and path of the problem, and without values."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_wrong_file_is_refused_at_its_line_and_path(tmp_path: Path, wrong: Wro
     assert SECRET not in done.stdout + done.stderr
     with pytest.raises(JobFileInvalid) as refused:
         read_job_file(tmp_path / "job.yaml")
-    found = refused.value.problems
-    place = (wrong.expected_line, wrong.path)
-    assert [(one.line, one.path) for one in found] == [place]  # type: ignore[attr-defined]
-    assert wrong.said in str(found[0])
+    problems = refused.value.problems
+    location = (wrong.expected_line, wrong.path)
+    assert [(problem.line, problem.path) for problem in problems] == [location]  # type: ignore[attr-defined]
+    assert wrong.message in str(problems[0])
     assert SECRET not in str(refused.value)
-    # The other commands on a file say the same.
+    # The other commands for job files report the same.
     for command in ("run", "plan"):
         other = CliRunner().invoke(main, [command, str(tmp_path / "job.yaml"), "--format", "json"])
         assert (other.exit_code, other.stdout) == (2, done.stdout)
@@ -49,7 +49,7 @@ def test_there_are_many() -> None:
     assert len({wrong.text for wrong in WRONG}) == len(WRONG)
 
 
-def test_all_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     text = RIGHT
     for old, new in (
         ("version: 1", "version: 9"),
@@ -63,7 +63,7 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
     assert "has 6 problems" in done.stderr
-    for place in (
+    for location in (
         "line 1: version",
         "line 7: defaults.k",
         "line 12: jobs.0.colums",
@@ -71,11 +71,11 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
         "line 16: jobs.0.columns.id",
         "line 27: jobs.0.output.keep_last",
     ):
-        assert place in done.stderr
+        assert location in done.stderr
     assert SECRET not in done.stderr
 
 
-# Two jobs, each wrong in its way: URLs, lists and steps, what fits nothing, what a job cannot ask.
+# Two jobs, each with its own mistakes: URLs, lists and steps, misfits, unsupported options.
 ALL_WRONG = """\
 version: 1
 source: {url: clinic.duckdb}
@@ -115,7 +115,7 @@ jobs:
     withhold_failing: true
     output: {table: others}
 """
-SAID = (
+MESSAGES = (
     "line 2: source.url: must be a URL with its scheme",
     "line 3: target.url: must be a database",
     "line 6: jobs.0: entity must be a column of role identifier",
@@ -139,11 +139,11 @@ SAID = (
 )
 
 
-def test_really_all_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_two_jobs_are_reported_at_once(tmp_path: Path) -> None:
     done = check(tmp_path, ALL_WRONG)
     assert done.exit_code == 2
-    assert [text for text in SAID if text not in done.stderr] == []
-    assert f"has {len(SAID)} problems" in done.stderr, done.stderr
+    assert [text for text in MESSAGES if text not in done.stderr] == []
+    assert f"has {len(MESSAGES)} problems" in done.stderr, done.stderr
     assert "clinic" not in done.stderr
 
 
@@ -166,7 +166,7 @@ def test_urls_that_are_right(tmp_path: Path, url: str) -> None:
     assert done.exit_code == 0, done.stderr
 
 
-def test_two_jobs_of_one_name(tmp_path: Path) -> None:
+def test_two_jobs_with_the_same_name(tmp_path: Path) -> None:
     job = RIGHT[RIGHT.index("  - name") :]
     done = check(tmp_path, RIGHT + job)
     assert done.exit_code == 2
@@ -174,7 +174,7 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", "is empty"),
         (b"# nothing\n", "is empty"),
@@ -187,14 +187,14 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
     ],
     ids=["empty", "comment", "scalar", "list", "encoding", "large", "deep", "digits"],
 )
-def test_what_is_no_job_file(tmp_path: Path, text: bytes, said: str) -> None:
+def test_files_that_are_no_job_file(tmp_path: Path, text: bytes, message: str) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert isinstance(done.exception, SystemExit)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["check", str(tmp_path / "no.yaml")])
     assert done.exit_code == 2
     assert "cannot be read" in done.stderr

@@ -1,4 +1,4 @@
-"""Wrong job files: one right file, and what makes each of them wrong. SECRET is in every value."""
+"""Invalid job files, derived from a valid one by single changes. SECRET is in every value."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ class Wrong:
     old: str
     new: str
     path: str
-    said: str
+    message: str
     line: int = 0
 
     @property
     def text(self) -> str:
-        """The file."""
+        """The contents of the invalid file."""
         assert self.old in RIGHT, self.name
         return RIGHT.replace(self.old, self.new, 1)
 
     @property
     def expected_line(self) -> int:
-        """Where the problem is."""
+        """The line of the problem."""
         if self.line:
             return self.line
         pairs = zip(self.text.splitlines(), [*RIGHT.splitlines(), *[""] * 99], strict=False)
-        return next(place for place, (new, old) in enumerate(pairs, 1) if new != old)
+        return next(number for number, (new, old) in enumerate(pairs, 1) if new != old)
 
 
 _JOB = "jobs.0"
@@ -276,8 +276,8 @@ WRONG = [
           f"{_JOB}.report", "must end in"),
     # -- expectations -----------------------------------------------------------------------------
     *(
-        Wrong(f"expect {text}", "table: people", f"table: people\n    expect: {text}", f"{_JOB}.expect{key}", said)
-        for text, key, said in (
+        Wrong(f"expect {text}", "table: people", f"table: people\n    expect: {text}", f"{_JOB}.expect{key}", message)
+        for text, key, message in (
             ("{rows: 0.3}", ".rows", "must be a share of the last release, as in 30 %"),
             (f"{{rows: {SECRET}}}", ".rows", "must be a share"),
             ("{rows: -30 %}", ".rows", "must be a share"),
@@ -317,8 +317,8 @@ WRONG = [
     Wrong("schedule", "table: people", f"table: people\n    schedule: monthly {SECRET}", f"{_JOB}.schedule",
           "five fields"),
     *(
-        Wrong(f"schedule {when}", "table: people", f'table: people\n    schedule: "{when}"', f"{_JOB}.schedule", said)
-        for when, said in (
+        Wrong(f"schedule {when}", "table: people", f'table: people\n    schedule: "{when}"', f"{_JOB}.schedule", message)
+        for when, message in (
             ("0 25 1 * *", "the hour must be 0 to 23"),
             ("60 3 1 * *", "the minute must be 0 to 59"),
             ("0 3 0 * *", "the day of the month must be 1 to 31"),

@@ -1,4 +1,4 @@
-"""A browser's part of a workbench without a browser: cookie, keys of forms, and what is told."""
+"""A client of the workbench without a browser: cookie, form keys, and the text of pages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ STEPS = ("columns", "trees", "sweep", "compare", "job", "run")
 
 
 class Client:
-    """Asks a workbench for its pages, and sends its forms.
+    """Requests pages of a workbench, and submits its forms.
 
-    ``answers`` holds all that was told.
+    ``answers`` holds all responses.
     """
 
     def __init__(self, routes: Routes) -> None:
@@ -49,10 +49,10 @@ class Client:
         return self.ask("GET", f"{self.access.path}/{name}", self.headers | more)
 
     def page(self, name: str) -> str:
-        """A page, once nothing runs any more."""
+        """A page, once all tasks have ended."""
         self.wait()
         answer = self.get(name)
-        # One that begins something is loaded again when that is over.
+        # A page that starts a task is loaded again when the task ends.
         while "data-live" in answer.body:
             self.wait()
             answer = self.get(name)
@@ -78,45 +78,45 @@ class Client:
         return self.ask("POST", f"{self.access.path}/{name}", headers | more, body)
 
     def sent(self, name: str, fields: Mapping[str, Any]) -> str:
-        """Send a form that is taken; the page that it leads to, once nothing runs any more."""
+        """Submit a form that must be accepted; return the next page, once all tasks have ended."""
         answer = self.post(name, fields)
-        assert answer.status == 303, said(answer.body)
+        assert answer.status == 303, text_of(answer.body)
         return self.page(answer.headers["Location"].rpartition("/")[2])
 
     def done(self, name: str, fields: Mapping[str, Any]) -> str:
-        """As ``sent``, of a form whose task succeeds."""
+        """Like ``sent``, for a form whose task must succeed."""
         page = self.sent(name, fields)
         task = self.routes.bench.tasks.current
         assert task is not None
-        assert (task.state, task.error) == ("done", None), said(page)
+        assert (task.state, task.error) == ("done", None), text_of(page)
         return page
 
     def form(self, page: str, action: str) -> dict[str, str]:
-        """The fields of a form as a browser would send them untouched."""
+        """The fields of a form as a browser would send them unchanged."""
         text = re.search(rf'<form method="post" action="{action}".*?</form>', page, re.S)
         assert text is not None, action
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for tag in re.findall(r"<input [^>]*>", text[0]):
-            given = {k: unescape(v) for k, v in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-            if given.get("type") not in ("checkbox", "radio") or " checked" in tag:
-                found[given["name"]] = given.get("value", "")
+            attributes = {k: unescape(v) for k, v in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+            if attributes.get("type") not in ("checkbox", "radio") or " checked" in tag:
+                fields[attributes["name"]] = attributes.get("value", "")
         for name, options in re.findall(
             r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', text[0], re.S
         ):
             chosen = re.search(r'<option value="([^"]*)" selected', options)
-            found[name] = unescape(chosen[1]) if chosen else ""
-        # Those of now are sent with each form.
-        return {name: value for name, value in found.items() if name not in self.keys()}
+            fields[name] = unescape(chosen[1]) if chosen else ""
+        # Every form includes the current keys.
+        return {name: value for name, value in fields.items() if name not in self.keys()}
 
 
-def said(page: str) -> str:
-    """What a page says, without its tags."""
+def text_of(page: str) -> str:
+    """The text of a page, without tags."""
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
 
 
 @contextmanager
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
-    """A workbench whose tasks run in a thread of the test's."""
+    """A workbench whose tasks run in the test's thread."""
     commands = JobFileCommands(lambda path: open_jobs(path, False), save_report)
     bench = Workbench(Start(url, table, commands, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
@@ -129,7 +129,7 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
 
 
 def idle(directory: Path) -> Client:
-    """A workbench that looks at nothing: of who may ask."""
+    """A workbench without a database, to test who has access."""
     commands = JobFileCommands(_none, _none)
     bench = Workbench(Start("sqlite:///none.db", "people", commands, directory=directory))
     return Client(Routes(bench, Access(PORT)))
@@ -139,4 +139,4 @@ def key_of(address: str) -> str:
     return parse_qs(urlsplit(address).query)["key"][0]
 
 
-_none: Callable[..., Any] = lambda *given: None  # noqa: E731
+_none: Callable[..., Any] = lambda *arguments: None  # noqa: E731

@@ -16,5 +16,5 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
     url = loaded(tmp_path, "people", columns, rows())
-    with workbench(url, "people", tmp_path, key=("id",)) as found:
-        yield found
+    with workbench(url, "people", tmp_path, key=("id",)) as opened:
+        yield opened

@@ -1,4 +1,4 @@
-"""Invented persons, four of whom have what nobody else has, and what is decided on columns."""
+"""Invented persons, four of them with unique values, and decisions about their columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from tests.doors.workbench.client import Client
 
-# What one row has, or fewer than k have, in any spelling that a page could give it.
+# Values of one row, or of fewer than k rows, in all spellings that a page could use.
 PLANTED = ("zyxomma", "98765", "98,765", "1899-07", "July 1899", "QX77")
-# Keys and digests of random digits.
+# Keys and digests contain random digits.
 RANDOM = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,}|[\w-]{22,}")
 COLUMNS = {
     "id": "integer",
@@ -27,8 +27,8 @@ COLUMNS = {
 
 
 def rows(n: int = 400) -> list[list[Any]]:
-    """Invented persons; four of them have what nobody else has."""
-    found: list[list[Any]] = [
+    """Invented persons; four of them have unique values."""
+    table_rows: list[list[Any]] = [
         [
             i + 10_000_000,
             f"{1950 + i * 7 % 40}-{1 + i * 5 % 12:02d}-{1 + i * 3 % 28:02d}",
@@ -41,7 +41,7 @@ def rows(n: int = 400) -> list[list[Any]]:
         for i in range(n)
     ]
     for i in range(4):
-        found[i * 50][1:] = [
+        table_rows[i * 50][1:] = [
             "1899-07-03",
             "QX77",
             "zyxomma",
@@ -49,14 +49,16 @@ def rows(n: int = 400) -> list[list[Any]]:
             "zyxomma petiolatum",
             "zyxomma",
         ]
-    return found
+    return table_rows
 
 
-def loaded(place: Path, table: str, columns: Iterable[str], given: Iterable[Sequence[Any]]) -> str:
-    """The URL of a database with this table, quoted by the caller."""
-    with closing(sqlite3.connect(place / "people.db")) as connection:
+def loaded(
+    folder: Path, table: str, columns: Iterable[str], records: Iterable[Sequence[Any]]
+) -> str:
+    """Create this table, with names quoted by the caller, and return the database's URL."""
+    with closing(sqlite3.connect(folder / "people.db")) as connection:
         connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-        filled = [tuple(row) for row in given]
+        filled = [tuple(row) for row in records]
         marks = ", ".join("?" * len(filled[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({marks})", filled)
         connection.commit()
@@ -64,7 +66,7 @@ def loaded(place: Path, table: str, columns: Iterable[str], given: Iterable[Sequ
 
 
 def decided(client: Client, **roles: str) -> str:
-    """Decide on roles, by name; of other columns as they stand."""
+    """Decide on roles by name; the other columns keep theirs."""
     names = list(client.routes.bench.roles)
     fields = client.form(client.page("columns"), "columns")
     fields |= {f"role-{names.index(name)}": role for name, role in roles.items()}

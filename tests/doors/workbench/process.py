@@ -1,4 +1,4 @@
-"""A workbench as people start it: a process, and HTTP on the loopback."""
+"""A workbench as users start it: a process, and HTTP on the loopback."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from urllib.parse import urlencode, urlsplit
 
 
 class Process:
-    """The process, its address, and a browser's part without one."""
+    """The process, its address, and an HTTP client."""
 
     def __init__(self, started: subprocess.Popen[str]) -> None:
         self.started = started
         assert started.stdout is not None
         self.address = started.stdout.readline().strip()
-        found = urlsplit(self.address)
-        self.host, self.path = found.netloc, found.path.rstrip("/")
+        parts = urlsplit(self.address)
+        self.host, self.path = parts.netloc, parts.path.rstrip("/")
         self.cookie = ""
-        if found.netloc:
-            sent = self.ask("GET", f"{found.path}?{found.query}")
+        if parts.netloc:
+            sent = self.ask("GET", f"{parts.path}?{parts.query}")
             self.cookie = str(sent.getheader("Set-Cookie")).partition(";")[0]
 
     def ask(self, method: str, target: str, body: str = "") -> http.client.HTTPResponse:
@@ -40,10 +40,10 @@ class Process:
         return self.ask("GET", f"{self.path}/{name}").read().decode()
 
     def settled(self, name: str, seconds: float = 60.0) -> str:
-        """The page once nothing runs; of the columns, once they were looked at."""
+        """The page once no task runs; for the columns page, once they were inspected."""
         end = time.monotonic() + seconds
         while 'action="cancel"' in (page := self.page(name)) or (
-            # The first look begins just after the first page can be asked for.
+            # The first inspection starts just after the first page is available.
             name == "columns" and not re.search('action="columns"|role="alert"', page)
         ):
             assert time.monotonic() < end
@@ -51,22 +51,22 @@ class Process:
         return page
 
     def post(self, name: str, fields: Mapping[str, Any], page: str = "columns") -> int:
-        shown = self.page(page)
+        content = self.page(page)
         keys = {
-            key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', shown)[0])
+            key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', content)[0])
             for key in ("form", "revision", "page")
         }
         return self.ask("POST", f"{self.path}/{name}", urlencode({**keys, **fields})).status
 
     def ended(self) -> tuple[int, str]:
-        """Its exit code and what it said on stderr."""
-        _, said = self.started.communicate(timeout=30)
-        return self.started.returncode, said
+        """The exit code and output on stderr."""
+        _, output = self.started.communicate(timeout=30)
+        return self.started.returncode, output
 
 
 @contextmanager
 def process(directory: Path, *words: str, **environment: str) -> Iterator[Process]:
-    """A workbench of its own, which is gone afterwards."""
+    """A separate workbench that is removed afterwards."""
     code = "from dbanon.doors.cli.start import start; start()"
     started = subprocess.Popen(
         [sys.executable, "-c", code, "workbench", *words],

@@ -1,4 +1,4 @@
-"""Who may ask a workbench: other hosts, other pages, other programs and other tabs may not."""
+"""Access control of a workbench: requests of other hosts, pages, programs and tabs are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client(tmp_path: Path) -> Client:
     ],
 )
 def test_a_rebound_name_is_not_this_host(client: Client, hosts: list[str]) -> None:
-    """Also with all keys, and before anything else is looked at."""
+    """Even with all keys, and before anything else is checked."""
     key = client.access.address.partition("4711")[2]
     for target in (key, f"{client.access.path}/columns", "/"):
         answer = client.ask("GET", target, client.headers | {"host": hosts})
@@ -73,7 +73,7 @@ def test_the_key_becomes_a_cookie_and_leaves_the_address_at_once(client: Client)
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "é", "\udcff", None])
-def test_without_a_key_nothing_is_told(client: Client, wrong: str | None) -> None:
+def test_without_a_key_nothing_is_revealed(client: Client, wrong: str | None) -> None:
     key = client.access.key[:-1] if wrong is None else wrong
     bare = {"host": [HOST]}
     for target, headers in (
@@ -88,7 +88,7 @@ def test_without_a_key_nothing_is_told(client: Client, wrong: str | None) -> Non
         assert answer.status == 403
         assert "people" not in answer.body
         assert not answer.headers
-    # A port that answers tells nobody what it is.
+    # The response reveals nothing about what listens on the port.
     for target in ("/", "/columns", "//", "/..", client.access.path, "*", "http://x/columns"):
         assert client.ask("GET", target, client.headers).status == 404
 
@@ -98,9 +98,9 @@ def test_keys_are_compared_in_constant_time(
 ) -> None:
     compared: list[tuple[bytes, bytes]] = []
 
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((one, other))
-        return hmac.compare_digest(one, other)
+    def compare(first: bytes, other: bytes) -> bool:
+        compared.append((first, other))
+        return hmac.compare_digest(first, other)
 
     class Spied:
         compare_digest = staticmethod(compare)
@@ -109,25 +109,25 @@ def test_keys_are_compared_in_constant_time(
     client.ask("GET", f"{client.access.path}/?key=k", {"host": [HOST]})
     client.get("columns", cookie=["dbanon=c"])
     client.post("look", {"form": "f"})
-    own = client.access
-    assert (b"k", own.key.encode()) in compared
-    assert (b"c", own.cookie.encode()) in compared
-    assert (b"f", own.form.encode()) in compared
+    access = client.access
+    assert (b"k", access.key.encode()) in compared
+    assert (b"c", access.cookie.encode()) in compared
+    assert (b"f", access.form.encode()) in compared
 
 
 def test_all_keys_are_long_and_differ() -> None:
-    one, other = Access(1), Access(1)
-    keys = [k for a in (one, other) for k in (a.path, a.key, a.cookie, a.form)]
+    first, other = Access(1), Access(1)
+    keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form)]
     assert len(set(keys)) == 8
-    # Of 6 bits a character.
+    # Characters of 6 bits each.
     assert all(len(key) >= 22 for key in keys)
-    assert one.key not in repr(one)
-    assert key_of(one.address) == one.key
+    assert first.key not in repr(first)
+    assert key_of(first.address) == first.key
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
 def test_another_page_gets_nothing(client: Client, site: str) -> None:
-    """A page of another port of this host is the same site, and another page all the same."""
+    """A page on another port of this host counts as the same site, but is refused."""
     for name in ("columns", "report.css", "workbench.js"):
         assert client.get(name, **{"sec-fetch-site": [site]}).status == 403
     assert client.post("look", {}, **{"sec-fetch-site": [site]}).status == 403
@@ -152,13 +152,13 @@ def test_another_page_sends_no_form(client: Client, headers: dict[str, Any]) -> 
     assert client.routes.bench.tasks.current is None
 
 
-def test_a_form_needs_its_key_and_nothing_changes_by_looking(client: Client) -> None:
+def test_forms_need_their_key_and_pages_change_nothing(client: Client) -> None:
     for form in ("", "wrong", client.access.cookie, client.access.key):
         assert client.post("look", {"form": form}).status == 403
     for name in ("look", "cancel", "sweep", "run", "choose"):
         assert client.get(name).status in (404, 303, 200)
     assert client.routes.bench.tasks.current is None
-    # What browsers without Sec-Fetch-Site send for a form of a page without a referrer.
+    # Headers of browsers without Sec-Fetch-Site for a form of a page without a referrer.
     del client.headers["sec-fetch-site"]
     assert client.post("look", {}).status == 403
     assert client.post("unknown", {}, origin=[f"http://{HOST}"]).status == 404
@@ -185,7 +185,7 @@ def test_a_broken_form_is_refused(client: Client, body: bytes) -> None:
 @pytest.mark.parametrize(
     "name", ["../state.py", "..%2fstate.py", "workbench.html.j2", "report.css/..", "report", "a/b"]
 )
-def test_no_other_file_is_told(client: Client, name: str) -> None:
+def test_other_files_are_not_reported(client: Client, name: str) -> None:
     assert client.get(name).status == 404
 
 
@@ -196,10 +196,10 @@ def test_long_and_odd_addresses(client: Client) -> None:
 
 def test_the_policy_has_no_hole() -> None:
     assert "unsafe" not in POLICY
-    given = dict(part.strip().split(" ", 1) for part in POLICY.split(";"))
-    assert given["default-src"] == "'none'"
-    assert given["frame-ancestors"] == given["base-uri"] == "'none'"
-    assert set(given.values()) <= {"'none'", "'self'"}
+    directives = dict(part.strip().split(" ", 1) for part in POLICY.split(";"))
+    assert directives["default-src"] == "'none'"
+    assert directives["frame-ancestors"] == directives["base-uri"] == "'none'"
+    assert set(directives.values()) <= {"'none'", "'self'"}
     assert HEADERS["X-Frame-Options"] == "DENY"
 
 
@@ -209,10 +209,10 @@ def test_pages_have_no_script_but_their_own(client: Client) -> None:
     assert not re.search(r"\son\w+=|style=|javascript:|https?:", page)
 
 
-def test_an_error_of_ours_says_where_and_no_more(
+def test_an_internal_error_reports_only_its_location(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*given: Any) -> None:
+    def broken(*arguments: Any) -> None:
         raise ValueError("zyxomma")
 
     monkeypatch.setattr(client.routes.__class__, "_got", broken)

@@ -1,4 +1,4 @@
-"""The workbench in a real browser: a newcomer's way by keyboard alone, and pages of others."""
+"""The workbench in a real browser: used by keyboard only, and attacked by other pages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.doors.workbench.process import Process, process
 pytestmark = pytest.mark.slow
 
 
-def write_month(place: Path, month: int, n: int = 240) -> None:
-    """The file of a month, of invented persons."""
+def write_month(folder: Path, month: int, n: int = 240) -> None:
+    """Write the file of a month, with invented persons."""
     rng = np.random.default_rng(month)
     lines = ["patient_name,born,ward,height_cm,diagnosis"]
     lines += [
@@ -32,18 +32,18 @@ def write_month(place: Path, month: int, n: int = 240) -> None:
         f"{('flu', 'gout', 'asthma')[int(rng.integers(0, 3))]}"
         for i in range(n)
     ]
-    (place / "patients.csv").write_text("\n".join(lines) + "\n")
+    (folder / "patients.csv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Process]:
     write_month(tmp_path, 1)
-    with process(tmp_path, "file:patients.csv", "--table", "patients") as found:
-        yield found
+    with process(tmp_path, "file:patients.csv", "--table", "patients") as bench:
+        yield bench
 
 
 class Tab:
-    """A tab, all that it asked for, and what it said."""
+    """A tab, with all its requests and console messages."""
 
     def __init__(self, context: Any, address: str) -> None:
         self.page = context.new_page()
@@ -56,11 +56,11 @@ class Tab:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until what runs is over, and the page shows it."""
+        """Wait until the task has ended and the page shows it."""
         self.page.wait_for_selector("[data-live]", state="detached", timeout=60_000)
 
     def tab_to(self, selector: str) -> None:
-        """Move the focus there by the keyboard alone."""
+        """Move the focus to an element, using only the keyboard."""
         for _ in range(120):
             self.page.keyboard.press("Tab")
             if self.page.evaluate("s => document.activeElement?.matches(s)", selector):
@@ -68,12 +68,12 @@ class Tab:
         raise AssertionError(f"the keyboard does not reach {selector}")
 
     def press(self, selector: str, key: str = "Enter") -> None:
-        """Do what a person does who has no mouse."""
+        """Act like a user without a mouse."""
         self.tab_to(selector)
         if self.page.evaluate("document.activeElement.matches('summary')"):
             self.page.keyboard.press(key)
             return
-        # A key press does not wait for the page that it asks for.
+        # A key press does not wait for the page that it requests.
         with self.page.expect_navigation():
             self.page.keyboard.press(key)
         self.settle()
@@ -89,7 +89,7 @@ def unfold(page: Any) -> None:
 def test_from_a_csv_file_to_a_monthly_run(
     browser: Any, axe: Any, bench: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By keyboard alone; then the same file runs on the next month's rows without any page."""
+    """Use only the keyboard; then the saved job runs on the next month's rows without any page."""
     context = browser.new_context(viewport={"width": 1100, "height": 900})
     tab = Tab(context, bench.address)
 
@@ -102,7 +102,7 @@ def test_from_a_csv_file_to_a_monthly_run(
     sound()
     tab.press("form[action=columns] button")
     assert tab.page.url.endswith("/trees")
-    # Arrows choose in a list.
+    # Arrow keys choose in a list.
     tab.tab_to("#tree-1")
     tab.page.keyboard.press("ArrowDown")
     tab.press("form[action=trees] button")
@@ -135,11 +135,11 @@ def test_from_a_csv_file_to_a_monthly_run(
     assert tab.page.inner_text("h1") == "release.patients"
     sound()
     assert tab.lines == []
-    assert {one.split("/")[2] for one in tab.requests} == {bench.host}
+    assert {request.split("/")[2] for request in tab.requests} == {bench.host}
     context.close()
     looks(browser, axe, bench)
     assert released(tmp_path) == 240
-    # Next month: another file in the same place, and the job file alone.
+    # Next month: another file with the same path, and only the job file.
     write_month(tmp_path, 2, 300)
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["run", "patients.yaml", "--no-progress"])
@@ -171,7 +171,7 @@ def test_roles_of_many_columns(browser: Any, axe: Any, tmp_path: Path) -> None:
 
 
 def looks(browser: Any, axe: Any, bench: Process) -> None:
-    """Each page of what was done on a small screen, in the dark."""
+    """Visit all pages of finished steps on a small screen in dark mode."""
     context = browser.new_context(color_scheme="dark", viewport={"width": 360, "height": 800})
     tab = Tab(context, bench.address)
     compared = "compare?a=t%2Fgaa_cp%2F5&b=r%2Frelease.patients"
@@ -188,20 +188,20 @@ def looks(browser: Any, axe: Any, bench: Process) -> None:
     context.close()
 
 
-def released(place: Path) -> int:
-    with duckdb.connect(str(place / "patients-releases.duckdb"), read_only=True) as connection:
-        found = connection.execute(
+def released(folder: Path) -> int:
+    with duckdb.connect(str(folder / "patients-releases.duckdb"), read_only=True) as connection:
+        release = connection.execute(
             "SELECT count(*), min(n) FROM (SELECT count(*) OVER"
             " (PARTITION BY born, ward, height_cm) AS n FROM release.patients)"
         ).fetchone()
-    assert found is not None
-    assert found[1] >= 3
-    return int(found[0])
+    assert release is not None
+    assert release[1] >= 3
+    return int(release[0])
 
 
 @contextmanager
 def another_page(html: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A page of another port of this machine: the same site, and cookies do not part ports."""
+    """A page on another port of this machine: the same site, and cookies ignore ports."""
     headers: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -212,8 +212,8 @@ def another_page(html: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
             self.end_headers()
             self.wfile.write(html.encode())
 
-        def log_message(self, *given: Any) -> None:
-            """Nothing."""
+        def log_message(self, *arguments: Any) -> None:
+            """Do not log."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
@@ -226,20 +226,20 @@ def another_page(html: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
-    """A page that knows even the path can neither read, frame nor change a thing."""
+    """A page that even knows the path can neither read, frame nor change anything."""
     context = browser.new_context()
     tab = Tab(context, bench.address)
-    own = f"http://{bench.host}{bench.path}"
+    base = f"http://{bench.host}{bench.path}"
     html = (
-        f"<iframe src='{own}/columns'></iframe><form method=post action='{own}/look'>"
-        f"<button>go</button></form><a href='{own}/columns'>there</a>"
-        f"<script src='{own}/workbench.js'></script>"
+        f"<iframe src='{base}/columns'></iframe><form method=post action='{base}/look'>"
+        f"<button>go</button></form><a href='{base}/columns'>there</a>"
+        f"<script src='{base}/workbench.js'></script>"
     )
     with another_page(html) as (address, headers):
         other = context.new_page()
         other.goto(f"{address}{bench.path}x/")
         assert "cookie" not in headers[0]
-        read = other.evaluate(f"fetch('{own}/columns').then(() => 'read', () => 'refused')")
+        read = other.evaluate(f"fetch('{base}/columns').then(() => 'read', () => 'refused')")
         assert read == "refused"
         assert "Columns" not in (other.frames[1].content() if len(other.frames) > 1 else "")
         other.click("button")
@@ -247,55 +247,57 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
         other.go_back()
         other.click("a")
         assert "Another page" in other.content()
-        # No address of ours goes anywhere.
+        # The browser must not send our address elsewhere.
         tab.page.evaluate("url => { location.href = url }", f"{address}/")
         tab.page.wait_for_url(f"{address}/")
-        assert all(bench.host not in one.get("referer", "") for one in headers)
+        assert all(
+            bench.host not in request_headers.get("referer", "") for request_headers in headers
+        )
         assert len(headers) >= 2
-    # Two tabs: the second's decision stands, the first is told of it and keeps its own values.
-    first, second = Tab(context, f"{own}/columns"), Tab(context, f"{own}/columns")
+    # Two tabs: the second's decision is kept, the first sees it and keeps its own input.
+    first, second = Tab(context, f"{base}/columns"), Tab(context, f"{base}/columns")
     second.page.select_option("#role-2", "drop")
     second.page.click("form[action=columns] button")
     first.page.click("form[action=columns] button")
     assert "perhaps in another tab" in first.text()
     assert first.page.input_value("#role-2") == "quasi_identifier"
     assert "Saved: drop: not released" in first.text()
-    # What is wrong has the focus, and whoever goes back may save again.
+    # The invalid field has the focus, and a user who goes back may save again.
     first.page.select_option("#role-4", "keep")
     first.page.click("form[action=columns] button")
     first.page.wait_for_selector("#reason-4:focus")
     first.page.fill("#reason-4", "of no person")
     first.page.keyboard.press("Enter")
-    first.page.wait_for_url(f"{own}/trees")
-    first.page.goto(f"{own}/columns")
+    first.page.wait_for_url(f"{base}/trees")
+    first.page.goto(f"{base}/columns")
     for role in ("quasi_identifier", "drop"):
         first.page.select_option("#role-2", role)
         first.page.select_option("#role-4", "sensitive")
         first.page.click("form[action=columns] button")
-        first.page.wait_for_url(f"{own}/trees")
+        first.page.wait_for_url(f"{base}/trees")
         first.page.go_back()
-    # Without scripts the page comes again by itself until its task is over.
+    # Without scripts the page reloads until its task has ended.
     quiet = browser.new_context(java_script_enabled=False)
     plain = Tab(quiet, bench.address)
-    plain.page.goto(f"{own}/sweep")
+    plain.page.goto(f"{base}/sweep")
     plain.page.fill("#to", "4")
     plain.page.click("form[action=sweep] button")
     plain.page.wait_for_selector("form[action=choose]", timeout=60_000)
 
-    # A page says that its workbench was killed while something was running. The kill happens when
-    # the page's script asks for the first time: earlier the script may not have been loaded, later
-    # the task may be over.
+    # A page reports that its workbench was killed during a task. The kill happens at the first
+    # request of the page's script: before, the script may not have been loaded; later, the task may
+    # have ended.
     def kill_before_the_first_look(route: Any) -> None:
         if not route.request.is_navigation_request():
             bench.started.kill()
             bench.started.wait()
         route.continue_()
 
-    first.page.goto(f"{own}/sweep")
+    first.page.goto(f"{base}/sweep")
     first.page.fill("#sample", "100000")
     first.page.fill("#to", "40")
     first.page.check("[name=again]")
-    first.page.route(f"{own}/sweep", kill_before_the_first_look)
+    first.page.route(f"{base}/sweep", kill_before_the_first_look)
     first.page.click("form[action=sweep] button")
     first.page.wait_for_selector("text=does not answer any more", timeout=30_000)
     context.close()

@@ -1,4 +1,4 @@
-"""The command that a page prints makes the release whose loss the page shows."""
+"""The printed command makes the release whose loss the page shows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ READING = Reading(
 )
 
 
-def write_table(place: Path) -> None:
-    """A file that is read rightly only as ``READING`` says."""
+def write_table(folder: Path) -> None:
+    """Write a file that is only read correctly with ``READING``."""
     lines = ["id;born;code;area;pay;illness;note"]
     lines += [
         f"{i + 10_000_000};{1 + i * 3 % 12:02d}.{1 + i * 5 % 12:02d}.{1950 + i * 7 % 40};"
@@ -40,15 +40,15 @@ def write_table(place: Path) -> None:
         f"{('flu', 'asthma', 'gout')[i * 5 % 3]};open"
         for i in range(400)
     ]
-    (place / "people.csv").write_text("\n".join(lines) + "\n")
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path)
-    with workbench("file:people.csv", "people", tmp_path, reading=READING) as found:
-        yield found
+    with workbench("file:people.csv", "people", tmp_path, reading=READING) as opened:
+        yield opened
 
 
 ROLES = {
@@ -68,7 +68,7 @@ def printed_command(page: str) -> str:
 
 
 def run(line: str) -> dict[str, object]:
-    """The report of a command as a person pastes it."""
+    """Run a command as a user would paste it, and return its report."""
     program, *words = shlex.split(line)
     assert program == "dbanon"
     result = CliRunner().invoke(main, [*words, "--no-progress", "--format", "json"])
@@ -84,7 +84,7 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     chosen = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
     client.done("trees", chosen | widths)
     swept(client)
-    # Not the recommended one: the command is that of the chosen one.
+    # Not the recommended point: the command is for the chosen one.
     client.sent("choose", {"point": "gaa_cp/4"})
     client.done("job", client.form(client.page("job"), "job"))
     page = client.page("sweep")
@@ -107,9 +107,9 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     assert point is not None
     assert figure(report["information_loss"]) == figure(point.loss)
     assert f'<td class="number">{figure(point.loss)}</td>' in page
-    # The job file makes the same.
-    made = client.done("run", {})
-    assert "Released" in made
+    # The job file makes the same release.
+    release_page = client.done("run", {})
+    assert "Released" in release_page
     assert client.routes.bench.made is not None
 
 
@@ -141,12 +141,12 @@ def test_advice_prints_how_its_file_is_read(client: Client) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     advice = json.loads(result.stdout)
-    # Both write losses in ways of their own; the classes are the same.
+    # They format losses differently; the classes are the same.
     assert run(advice["command"])["classes"] == advice["recommendation"]["point"]["classes"]
 
 
 def test_each_form_of_an_option_is_read_again() -> None:
-    """What the command line makes of a job's command is the job's own options."""
+    """The command line's version of a job has exactly the job's options."""
     job = Job(
         table="app.people",
         output="release.people",
@@ -168,10 +168,10 @@ def test_each_form_of_an_option_is_read_again() -> None:
     )
     line = job_command("duckdb:///x.duckdb", job, {"a,b": "name:tree"}, "sqlite:///y")
     options = python_options(anonymize.make_context("anonymize", shlex.split(line)[2:]).params)
-    for one in all_parameters(Job):
-        if one.name not in ("chain", "hierarchies", "memory_limit", "exports"):
+    for parameter in all_parameters(Job):
+        if parameter.name not in ("chain", "hierarchies", "memory_limit", "exports"):
             parts = (job.policy, job.reading, job.pseudonymized, job)
-            part = next(part for part in parts if one in parameters(type(part)))
-            assert options[one.name] == getattr(part, one.name), one.name
+            part = next(part for part in parts if parameter in parameters(type(part)))
+            assert options[parameter.name] == getattr(part, parameter.name), parameter.name
     assert options["hierarchies"] == {"a,b": "name:tree"}
     assert options["target"] == "sqlite:///y"

@@ -1,4 +1,4 @@
-"""A form that is refused keeps what was typed, and only a real conflict is refused as one."""
+"""A refused form keeps the input, and only a real conflict counts as one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dbanon
-from tests.doors.workbench.client import Client, said, workbench
+from tests.doors.workbench.client import Client, text_of, workbench
 from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 TYPED: dict[str, dict[str, str]] = {
@@ -69,11 +69,11 @@ def test_a_wrong_value_leaves_the_others(client: Client, name: str, wrong: dict[
     answer = client.post(name, sent)
     assert answer.status == 422
     assert sent.items() <= client.form(answer.body, name).items()
-    # A box that was not ticked stays so.
+    # An unticked box stays unticked.
     assert "report" not in client.form(answer.body, name) or name != "job"
     marked = re.findall(r'<(?:select|input) id="([^"]*)"[^>]*aria-invalid="true"', answer.body)
-    # A tree's row is marked at the choice of its kind.
-    fields = [one.replace("intervals", "tree") for one in wrong if one != "role-0"]
+    # The choice of its kind marks a hierarchy's row.
+    fields = [name.replace("intervals", "tree") for name in wrong if name != "role-0"]
     assert set(marked) == set(fields)
     focused = re.findall(r'id="([^"]*)"[^>]* autofocus', answer.body)
     assert focused == marked[:1]
@@ -81,18 +81,18 @@ def test_a_wrong_value_leaves_the_others(client: Client, name: str, wrong: dict[
         assert f'id="wrong-{field}"' in answer.body
     [alert] = re.findall(r'role="alert">.*?</div>', answer.body, re.S)
     assert alert.count("<li>") == (len(fields) if len(fields) > 1 else 0)
-    # Corrected, it is taken from the page that it is on now.
+    # After the correction it is accepted from the current page.
     assert client.post(name, sent | TYPED[name] | keys_of(answer.body)).status == 303
 
 
 def test_a_task_that_fails_leaves_its_form(client: Client, tmp_path: Path) -> None:
-    """The tree of one column cannot be read; what was chosen for the others is still there."""
+    """One column's hierarchy cannot be read; the choices for the others stay."""
     decided(client, **ROLES)
     (tmp_path / "broken.csv").write_text("".join(f"a,b{i},c{i}\n" for i in range(3000)))
     sent = TYPED["trees"] | {"tree-3": "file", "file-3": "broken.csv"}
     page = client.sent("trees", sent)
-    shown = client.form(page, "trees")
-    assert {name: shown[name] for name in sent if name != "file-3"} == {
+    fields = client.form(page, "trees")
+    assert {name: fields[name] for name in sent if name != "file-3"} == {
         name: text for name, text in sent.items() if name != "file-3"
     }
     assert re.findall(r'id="([^"]*)"[^>]* autofocus', page) == ["tree-3"]
@@ -100,13 +100,13 @@ def test_a_task_that_fails_leaves_its_form(client: Client, tmp_path: Path) -> No
     assert alert.count("<li>") == 10
     assert re.search(r'class="rest">and [0-9,]{4,} more<', alert)
     assert "b17" not in page
-    # Done once, the page shows what is saved.
+    # Afterwards the page shows the saved values.
     client.done("trees", {"tree-1": "dates", "tree-2": "", "tree-3": "", "tree-4": ""})
     assert client.form(client.page("trees"), "trees")["tree-2"] == ""
 
 
 def keys_of(page: str) -> dict[str, str]:
-    """What a rendering of a page sends with each of its forms."""
+    """The keys that a page sends with each of its forms."""
     return {
         key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', page)[0])
         for key in ("form", "revision", "page")
@@ -114,7 +114,7 @@ def keys_of(page: str) -> dict[str, str]:
 
 
 def test_back_and_save_again(client: Client) -> None:
-    """Whoever goes back in the browser sends the form of an earlier page again."""
+    """A user who goes back in the browser submits the form of an earlier page."""
     page = client.page("columns")
     first = client.form(page, "columns") | keys_of(page)
     for role in ("sensitive", "drop", "quasi_identifier", "drop"):
@@ -125,15 +125,15 @@ def test_back_and_save_again(client: Client) -> None:
     for kind in ("dates", ""):
         client.sent("trees", grown | {"tree-1": kind})
         assert ("born" in client.routes.bench.trees) == bool(kind)
-    # Steps before and after do not make it one of before.
+    # Steps before and after do not make the form outdated.
     client.sent("columns", first | {"role-4": "sensitive"})
     page = client.page("sweep")
     tried = keys_of(page)
     swept(client, **tried)
-    shown = client.page("sweep")
-    [digest] = re.findall(r'name="tried" value="(\w+)"', shown)
+    sweep_page = client.page("sweep")
+    [digest] = re.findall(r'name="tried" value="(\w+)"', sweep_page)
     swept(client, to=4, **tried)
-    client.sent("choose", keys_of(shown) | {"tried": digest, "point": "gaa_cp/5"})
+    client.sent("choose", keys_of(sweep_page) | {"tried": digest, "point": "gaa_cp/5"})
     assert client.routes.bench.chosen.k == 5
     page = client.page("job")
     written = client.form(page, "job") | keys_of(page)
@@ -144,22 +144,22 @@ def test_back_and_save_again(client: Client) -> None:
 
 
 def test_only_a_conflict_is_refused(client: Client) -> None:
-    """Another tab decided otherwise: both versions are shown, and whoever saves again is heard."""
+    """Another tab decided otherwise: both versions are displayed, and saving again is accepted."""
     mine, other = client.page("columns"), client.page("columns")
     form = client.form(mine, "columns")
     reason = {"role-6": "keep", "reason-6": "theirs"}
     client.sent("columns", form | keys_of(other) | {"role-4": "drop"} | reason)
-    # What is the same is no conflict.
+    # Equal values are no conflict.
     same = form | {"role-4": "drop"} | reason
     assert client.post("columns", same | keys_of(mine)).status == 303
     sent = form | {"role-4": "sensitive", "role-6": "keep", "reason-6": "mine"}
     answer = client.post("columns", sent | keys_of(mine))
     assert answer.status == 409
-    assert "perhaps in another tab" in said(answer.body)
+    assert "perhaps in another tab" in text_of(answer.body)
     assert client.routes.bench.roles["pay"] == "drop"
     assert sent.items() <= client.form(answer.body, "columns").items()
-    beside = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
-    assert beside == ["drop: not released", "theirs"]
+    saved_values = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
+    assert saved_values == ["drop: not released", "theirs"]
     assert client.post("columns", sent | keys_of(answer.body)).status == 303
     assert client.routes.bench.reasons["note"] == "mine"
     # The proposals would replace it, too.
@@ -173,14 +173,14 @@ def test_conflicts_of_later_steps(client: Client) -> None:
     answer = client.post("trees", mine | {"tree-1": "", "tree-3": "mask"})
     assert answer.status == 409
     assert client.form(answer.body, "trees")["tree-3"] == "mask"
-    beside = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
-    assert beside[0] == "calendar: month, year, decade"
+    saved_values = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
+    assert saved_values[0] == "calendar: month, year, decade"
     swept(client)
     page = client.page("sweep")
     [digest] = re.findall(r'name="tried" value="(\w+)"', page)
     decided(client, pay="drop")
     swept(client)
-    # A point of the other columns would be another release of the same name.
+    # A point for other columns would be another release with the same name.
     refused = client.post("choose", keys_of(page) | {"tried": digest, "point": "gaa_cp/4"})
     assert refused.status == 422
     page = client.page("job")
@@ -216,7 +216,7 @@ def test_a_form_beside_a_task_keeps_its_values(
 def test_a_free_name_is_proposed_for_the_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table release.people, as a command leaves it, is in the way of a view of this name."""
+    """A table release.people, as made by a command, blocks a view with this name."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
     url = loaded(tmp_path, "people", columns, rows())

@@ -1,4 +1,4 @@
-"""The workbench opens a job file that it saved, and goes on with what the file says."""
+"""The workbench opens a job file that it saved, and continues with its contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.workbench.open import open_job_file
 from dbanon.doors.workbench.state import Start
 from dbanon.errors import InvalidParameter, JobFileInvalid
-from tests.doors.workbench.client import Client, said, workbench
+from tests.doors.workbench.client import Client, text_of, workbench
 from tests.doors.workbench.people import ROLES, decided, swept, trees
 from tests.doors.workbench.test_command import READING, write_table
 
@@ -23,11 +23,11 @@ def opened(client: Client, file: str = "people.yaml") -> Start:
     return open_job_file(Path(file), client.routes.bench.start.commands, 10**9)
 
 
-def workbench_of(start: Start, place: Path) -> AbstractContextManager[Client]:
+def workbench_of(start: Start, folder: Path) -> AbstractContextManager[Client]:
     return workbench(
         start.url,
         start.table,
-        place,
+        folder,
         key=start.key,
         reading=start.reading,
         target=start.target,
@@ -66,17 +66,17 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         }
         assert bench.trees["pay"].choice.more == "100, 500"
         page = again.page("job")
-        assert "k = 4, method = gaa_cp" in said(page)
+        assert "k = 4, method = gaa_cp" in text_of(page)
         assert "Your settings changed after this file was saved" not in page
-        shown = again.form(page, "job")
-        assert {name: shown[name] for name in form if name != "report"} == {
+        fields = again.form(page, "job")
+        assert {name: fields[name] for name in form if name != "report"} == {
             name: text for name, text in form.items() if name != "report"
         }
-        # Saved as it is, the file says the same, and needs no tick to be replaced.
-        again.done("job", shown)
+        # Saved unchanged, the file stays the same, and needs no confirmation to be replaced.
+        again.done("job", fields)
         assert job_of(tmp_path / "people.yaml") == written
-        assert "Released" in said(again.done("run", {}))
-        # What is decided now counts, and the options of the file no more.
+        assert "Released" in text_of(again.done("run", {}))
+        # The new decisions count, and the file's options no longer do.
         decided(again, pay="drop")
         assert (bench.opened, bench.k) == (None, 5)
 
@@ -112,10 +112,10 @@ STRANGE: list[tuple[str, str, str]] = [
 ]
 
 
-def test_what_no_form_has_is_named(
+def test_options_without_a_form_are_listed(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Saved from the forms it would be lost."""
+    """Saving it from the forms would lose it."""
     monkeypatch.setenv("HOOK", "https://hook.example")
     decided(client, **ROLES)
     client.done("job", client.form(client.page("job"), "job"))
@@ -135,7 +135,7 @@ def test_what_no_form_has_is_named(
         opened(client, "below/people.yaml")
 
 
-def test_a_job_file_says_its_table_itself() -> None:
+def test_a_job_file_names_its_own_table() -> None:
     for words, why in (
         (["people.yaml", "--table", "people"], "leave out --table"),
         (["people.yaml", "--decimal", ","], "leave out --table"),

@@ -1,4 +1,4 @@
-"""A workbench ends with Ctrl-C, by cancel or killed, and nothing is half-written."""
+"""A workbench ended by Ctrl-C, cancelled or killed leaves nothing half-written."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ JOB = {"file": "people.yaml", "name": "people", "output": "people", "report": "y
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A table that a release takes long of."""
+def database_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A table whose release takes long."""
     file = tmp_path_factory.mktemp("made") / "people.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute(
@@ -30,13 +30,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
-def place(made: bytes, tmp_path: Path) -> Path:
-    (tmp_path / "people.duckdb").write_bytes(made)
+def folder(database_bytes: bytes, tmp_path: Path) -> Path:
+    (tmp_path / "people.duckdb").write_bytes(database_bytes)
     return tmp_path
 
 
-def begun(bench: Process, name: str) -> None:
-    """Begin what takes long, and wait until it works on it."""
+def start_task(bench: Process, name: str) -> None:
+    """Start a long task and wait until it is in progress."""
     bench.settled("columns")
     if name == "run":
         assert bench.post("job", JOB) == 303
@@ -51,18 +51,18 @@ def begun(bench: Process, name: str) -> None:
         time.sleep(0.02)
 
 
-def nothing_half_written(place: Path, name: str) -> None:
-    """No release, no staging, and no file but those of the table and the job."""
-    with duckdb.connect(str(place / "people.duckdb"), read_only=True) as connection:
+def nothing_half_written(folder: Path, name: str) -> None:
+    """Require no release, no staging, and no files but those of the table and the job."""
+    with duckdb.connect(str(folder / "people.duckdb"), read_only=True) as connection:
         tables = connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_schema <> 'dbanon'"
         ).fetchall()
     assert tables == [("people",)]
     expected = {"people.duckdb", *(["people.yaml"] if name == "run" else [])}
-    # The lock of a job that was killed is taken by its next run.
-    found = {path.name for path in place.iterdir() if path.suffix != ".lock"}
-    assert found - {"out"} == expected
-    assert not [path for path in place.rglob("out/**/*") if path.is_file()]
+    # The next run takes over the lock of a killed job.
+    names = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    assert names - {"out"} == expected
+    assert not [path for path in folder.rglob("out/**/*") if path.is_file()]
 
 
 @pytest.mark.slow
@@ -70,54 +70,54 @@ def nothing_half_written(place: Path, name: str) -> None:
     ("name", "number", "code"),
     [("run", signal.SIGINT, 130), ("run", signal.SIGKILL, -9)],
 )
-def test_in_the_middle_of_something(place: Path, name: str, number: int, code: int) -> None:
-    with process(place, "duckdb:///people.duckdb", "--table", "people") as bench:
-        begun(bench, name)
+def test_in_the_middle_of_something(folder: Path, name: str, number: int, code: int) -> None:
+    with process(folder, "duckdb:///people.duckdb", "--table", "people") as bench:
+        start_task(bench, name)
         bench.started.send_signal(number)
-        ended, said = bench.ended()
+        ended, output = bench.ended()
     assert ended == code
-    assert "Traceback" not in said
-    nothing_half_written(place, name)
+    assert "Traceback" not in output
+    nothing_half_written(folder, name)
 
 
 @pytest.mark.slow
-def test_cancelled_and_used_again(place: Path) -> None:
-    with process(place, "duckdb:///people.duckdb", "--table", "people") as bench:
+def test_cancelled_and_used_again(folder: Path) -> None:
+    with process(folder, "duckdb:///people.duckdb", "--table", "people") as bench:
         for name in ("sweep", "run"):
-            begun(bench, name)
+            start_task(bench, name)
             assert bench.post("look", {}) == 409
             assert bench.post("cancel", {}) == 303
             page = bench.settled(name, 20)
             assert "What was not finished is rolled back." in page
-        # It goes on: what is quick is done.
+        # The workbench goes on: short tasks succeed.
         assert bench.post("sweep", SWEEP | {"from": 9, "to": 10, "sample": 300}) == 303
         page = bench.settled("sweep")
         assert "Releases that were tried" in page
         assert "recommended" not in page
         bench.started.send_signal(signal.SIGINT)
-        ended, said = bench.ended()
-    assert (ended, "Traceback" in said) == (0, False)
-    nothing_half_written(place, "run")
+        ended, output = bench.ended()
+    assert (ended, "Traceback" in output) == (0, False)
+    nothing_half_written(folder, "run")
 
 
 @pytest.mark.slow
-def test_what_cannot_be_begun(place: Path) -> None:
-    """A database that does not answer, whose password is told nowhere, and a port that is taken."""
+def test_workbenches_that_cannot_start(folder: Path) -> None:
+    """An unreachable database, whose password is never shown, and a port in use."""
     url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
-    with process(place, url, "--table", "people") as refused:
-        ended, told = refused.ended()
+    with process(folder, url, "--table", "people") as refused:
+        ended, refused_output = refused.ended()
     assert ended == 4
-    assert "[database_unreachable]" in told
-    with process(place, "duckdb:///people.duckdb", "--table", "people") as bench:
+    assert "[database_unreachable]" in refused_output
+    with process(folder, "duckdb:///people.duckdb", "--table", "people") as bench:
         bench.settled("columns")
         port = bench.host.rpartition(":")[2]
         words = ("duckdb:///people.duckdb", "--table", "people", "--port", port)
-        with process(place, *words) as other:
-            ended, said = other.ended()
+        with process(folder, *words) as other:
+            ended, end_output = other.ended()
         assert ended == 2
-        assert f"Port {port} of 127.0.0.1 cannot be listened on." in said
+        assert f"Port {port} of 127.0.0.1 cannot be listened on." in end_output
         bench.started.send_signal(signal.SIGTERM)
-        ended, said = bench.ended()
+        ended, end_output = bench.ended()
     assert ended == 143
-    assert "zyxomma" not in told
-    assert bench.address.partition("key=")[2] not in said
+    assert "zyxomma" not in refused_output
+    assert bench.address.partition("key=")[2] not in end_output

@@ -1,4 +1,4 @@
-"""HTTP on the loopback: what is too long, too slow, too much or no request ends by itself."""
+"""HTTP on the loopback: requests that are too long, slow, many or malformed end by themselves."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ OK = b"HTTP/1.0 200"
 
 
 @pytest.fixture
-def asked() -> list[HttpRequest]:
+def requests() -> list[HttpRequest]:
     return []
 
 
 @pytest.fixture
-def server(asked: list[HttpRequest], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(requests: list[HttpRequest], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(module, "RECEIVED", 0.4)
     monkeypatch.setattr(module, "SENT", 0.4)
-    found = Server()
+    running = Server()
 
-    def answer(one: HttpRequest) -> HttpResponse:
-        asked.append(one)
-        return HttpResponse(200, "told " * (2_000_000 if one.target == "/long" else 1))
+    def answer(request: HttpRequest) -> HttpResponse:
+        requests.append(request)
+        return HttpResponse(200, "told " * (2_000_000 if request.target == "/long" else 1))
 
-    found.answer = answer
-    thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
+    running.answer = answer
+    thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    yield found
-    found.shutdown()
-    found.server_close()
+    yield running
+    running.shutdown()
+    running.server_close()
     thread.join()
 
 
@@ -51,17 +51,17 @@ def connected(server: Server) -> socket.socket:
     return socket.create_connection((HOST, server.port), timeout=10)
 
 
-def told(server: Server, request: bytes) -> bytes:
-    """All that comes back until it hangs up; nothing where it hangs up on what was sent."""
+def response_to(server: Server, request: bytes) -> bytes:
+    """The response until the server closes the connection; empty if it closes while receiving."""
     with connected(server) as line:
         line.sendall(request)
-        found = b""
+        response = b""
         try:
             while part := line.recv(65_536):
-                found += part
+                response += part
         except ConnectionResetError:
             pass
-        return found
+        return response
 
 
 def test_it_listens_on_the_loopback_alone(server: Server) -> None:
@@ -69,7 +69,7 @@ def test_it_listens_on_the_loopback_alone(server: Server) -> None:
     assert server.port > 0
 
 
-def test_every_answer_has_all_headers(server: Server, asked: list[HttpRequest]) -> None:
+def test_every_response_has_all_headers(server: Server, requests: list[HttpRequest]) -> None:
     for request in (
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -79,12 +79,12 @@ def test_every_answer_has_all_headers(server: Server, asked: list[HttpRequest]) 
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n",
     ):
-        head, _, body = told(server, request).partition(b"\r\n\r\n")
+        head, _, body = response_to(server, request).partition(b"\r\n\r\n")
         for name, value in HEADERS.items():
             assert f"{name}: {value}".encode() in head
         assert b"Python" not in head
         assert (body == b"") == request.startswith(b"HEAD")
-    assert [(one.method, one.body) for one in asked] == [
+    assert [(request.method, request.body) for request in requests] == [
         ("GET", b""),
         ("HEAD", b""),
         ("POST", b"a="),
@@ -105,38 +105,38 @@ def test_every_answer_has_all_headers(server: Server, asked: list[HttpRequest]) 
     ],
 )
 def test_no_body_of_an_unknown_or_large_size(
-    server: Server, asked: list[HttpRequest], more: bytes, status: int
+    server: Server, requests: list[HttpRequest], more: bytes, status: int
 ) -> None:
-    answer = told(server, b"POST / HTTP/1.1\r\n" + more + b"\r\n")
+    answer = response_to(server, b"POST / HTTP/1.1\r\n" + more + b"\r\n")
     assert answer.startswith(b"HTTP/1.0 %d" % status)
-    assert asked == []
+    assert requests == []
 
 
 @pytest.mark.parametrize(
     "request_", [b"\x00\xff\r\n\r\n", b"\r\n\r\n", b"GET\r\n\r\n", b"A" * 70_000 + b"\r\n\r\n"]
 )
-def test_what_is_no_request(server: Server, asked: list[HttpRequest], request_: bytes) -> None:
-    assert OK not in told(server, request_)
-    assert asked == []
-    assert told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
+def test_malformed_requests(server: Server, requests: list[HttpRequest], request_: bytes) -> None:
+    assert OK not in response_to(server, request_)
+    assert requests == []
+    assert response_to(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
 
 
-def test_a_request_in_drops_ends_in_time(server: Server, asked: list[HttpRequest]) -> None:
-    """Each byte comes soon after the one before, and the whole is too slow all the same."""
+def test_a_request_in_drops_ends_in_time(server: Server, requests: list[HttpRequest]) -> None:
+    """Each byte arrives soon after the previous one, but the request as a whole is too slow."""
     for begin in (b"", b"POST / HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"):
         with connected(server) as line:
             line.sendall(begin)
             dropped = partial(line.sendall, b"a")
             until(lambda dropped=dropped: hung_up(dropped), 3)  # type: ignore[misc]
-    assert asked == []
+    assert requests == []
 
 
-def test_a_reader_that_stops_holds_nothing(server: Server, asked: list[HttpRequest]) -> None:
+def test_a_reader_that_stops_blocks_nothing(server: Server, requests: list[HttpRequest]) -> None:
     with connected(server) as line:
         line.sendall(b"GET /long HTTP/1.1\r\n\r\n")
         time.sleep(0.1)
-        assert told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
-    assert len(asked) == 2
+        assert response_to(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
+    assert len(requests) == 2
 
 
 def test_too_many_connections_are_hung_up_on(
@@ -145,16 +145,16 @@ def test_too_many_connections_are_hung_up_on(
     monkeypatch.setattr(module, "RECEIVED", 3.0)
     lines = [connected(server) for _ in range(module.MOST_CONNECTIONS)]
     try:
-        until(lambda: told(server, b"GET / HTTP/1.1\r\n\r\n") == b"")
-        # Those that say nothing are gone soon, and there is room again.
-        until(lambda: told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK))
+        until(lambda: response_to(server, b"GET / HTTP/1.1\r\n\r\n") == b"")
+        # Silent connections are closed soon, which makes room again.
+        until(lambda: response_to(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK))
     finally:
         for line in lines:
             line.close()
 
 
 def hung_up(send: Callable[[], object]) -> bool:
-    """Whether a byte more finds nobody."""
+    """Whether the server has closed the connection."""
     try:
         send()
     except (BrokenPipeError, ConnectionResetError):
@@ -169,6 +169,6 @@ def until(seen: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def test_a_header_is_told_once_for_each_time(server: Server, asked: list[HttpRequest]) -> None:
-    told(server, b"GET / HTTP/1.1\r\nHost: a\r\nHOST: b\r\n\r\n")
-    assert asked[0].headers["host"] == ["a", "b"]
+def test_repeated_headers_are_passed_as_a_list(server: Server, requests: list[HttpRequest]) -> None:
+    response_to(server, b"GET / HTTP/1.1\r\nHost: a\r\nHOST: b\r\n\r\n")
+    assert requests[0].headers["host"] == ["a", "b"]

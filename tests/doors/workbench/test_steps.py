@@ -1,4 +1,4 @@
-"""What the forms of a workbench take and refuse, and the files that it writes; on SQLite alone."""
+"""Which forms a workbench accepts and refuses, and the files that it writes; only on SQLite."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from dbanon.doors.workbench.state import Workbench
 from dbanon.sessions.names import quote
 from tests.doors.html.pages import HOSTILE
-from tests.doors.workbench.client import STEPS, Client, said, workbench
+from tests.doors.workbench.client import STEPS, Client, text_of, workbench
 from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 
-def test_what_is_known_is_not_tried_again(client: Client) -> None:
+def test_known_points_are_not_tried_again(client: Client) -> None:
     bench = client.routes.bench
     decided(client, **ROLES)
     swept(client)
@@ -34,7 +34,7 @@ def test_what_is_known_is_not_tried_again(client: Client) -> None:
     assert {point.k for point in bench.swept.points} == {3, 4, 5}
     swept(client, again="yes")
     assert bench.tasks.current is not second
-    # Other roles are another sweep.
+    # Other roles make another sweep.
     decided(client, pay="drop")
     assert bench.swept is None
     assert bench.chosen is None
@@ -65,8 +65,8 @@ def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
     form = client.form(client.page("job"), "job")
     for name in ELSEWHERE:
         assert client.post("job", form | {"file": name}).status == 422, name
-        place = name.replace(".yaml", ".duckdb")
-        assert client.post("job", form | {"place": place}).status == 422, name
+        database_path = name.replace(".yaml", ".duckdb")
+        assert client.post("job", form | {"place": database_path}).status == 422, name
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
         assert mine.read_text() == "mine"
         mine.unlink()
     client.done("job", form)
-    # Its own is written again, unless somebody changed it.
+    # Its own file is overwritten, unless it was changed.
     client.done("job", form)
     assert client.routes.bench.tasks.current.error is None
     mine.write_text(mine.read_text() + "# mine\n")
@@ -90,7 +90,7 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
     assert "# mine" in mine.read_text()
     client.done("job", form | {"replace": "yes"})
     assert "# mine" not in mine.read_text()
-    # A link is replaced, and what it leads to stays.
+    # A link is replaced, and its target is not touched.
     mine.unlink()
     mine.symlink_to(elsewhere)
     client.done("job", form | {"replace": "yes"})
@@ -99,10 +99,10 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".dbanon")]
 
 
-def test_a_tree_never_replaces_what_the_workbench_did_not_write(
-    client: Client, tmp_path: Path
-) -> None:
-    """The box of the form is of the job file: a table may have the name of a tree's file."""
+def test_a_tree_never_replaces_foreign_files(client: Client, tmp_path: Path) -> None:
+    """The form's box confirms the job file only: a table may have the name of a
+    hierarchy's file.
+    """
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
     position = list(client.routes.bench.roles).index("area") + 1
@@ -118,17 +118,17 @@ def test_a_tree_never_replaces_what_the_workbench_did_not_write(
     client.done("job", form)
 
 
-def test_a_release_of_one_try_withholds_as_it_was_tried(
+def test_a_release_withholds_the_same_as_its_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With NULLs, and without a comparison that could recommend anything."""
+    """With NULLs, and without a comparison that could give a recommendation."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
-    given = [
+    records = [
         [None if n == 4 and i < 20 else cell for n, cell in enumerate(row)]
         for i, row in enumerate(rows())
     ]
-    url = loaded(tmp_path, "people", columns, given)
+    url = loaded(tmp_path, "people", columns, records)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
         decided(client, **ROLES)
         swept(client, **{"from": 5, "to": 5})
@@ -143,18 +143,18 @@ def test_a_release_of_one_try_withholds_as_it_was_tried(
 def test_pages_show_no_password(client: Client) -> None:
     url = "postgresql://anna:zyxomma@127.0.0.1:9/none"
     bench = client.routes.bench
-    shown = Workbench(replace(bench.start, url=url)).shown_url
-    assert "anna" in shown
-    assert "zyxomma" not in shown
-    bench.shown_url = shown
+    visible_url = Workbench(replace(bench.start, url=url)).shown_url
+    assert "anna" in visible_url
+    assert "zyxomma" not in visible_url
+    bench.shown_url = visible_url
     decided(client, **ROLES)
     page = unescape(swept(client))
     [line] = re.findall(r'aria-label="Command"><code>(.*?)</code>', page, re.S)
-    assert shown in line
+    assert visible_url in line
 
 
 def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
-    """They stay after a sweep, and show no label of fewer rows than the k that was chosen."""
+    """They remain after a sweep, and show no label with fewer rows than the chosen k."""
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
     bench = client.routes.bench
@@ -172,7 +172,7 @@ def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
 
 
 def test_the_line_for_cron_finds_its_program(client: Client, tmp_path: Path) -> None:
-    """cron runs it by a shell of its own, whose PATH knows no environment of Python."""
+    """cron runs it with its own shell, whose PATH lacks any Python environment."""
     decided(client, **ROLES)
     client.done("job", client.form(client.page("job"), "job") | {"schedule": "0 3 1 * *"})
     [line] = re.findall(r'aria-label="Line for cron"><code>(.*?)</code>', client.page("run"), re.S)
@@ -192,7 +192,7 @@ def test_a_wide_table_has_a_filter(
     with workbench(url, "wide", tmp_path) as wide:
         page = wide.page("columns")
         assert 'id="filter"' in page
-        # Shown by the script alone, and no part of the form.
+        # Displayed only by the script, and not part of the form.
         assert "data-bulk hidden" in page
         assert set(wide.form(page, "columns")) == {
             f"{field}-{i}" for field in ("role", "reason") for i in range(60)
@@ -232,28 +232,28 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_only_what_is_offered_is_taken(client: Client, tmp_path: Path) -> None:
+def test_only_offered_values_are_accepted(client: Client, tmp_path: Path) -> None:
     decided(client, **ROLES)
-    whole: dict[str, dict[str, Any]] = {
+    complete_forms: dict[str, dict[str, Any]] = {
         "columns": client.form(client.page("columns"), "columns"),
         "sweep": {"from": 3, "to": 4, "sample": 2000, "seed": 0, "limit": 9},
     }
     before = client.routes.bench.decided
     for name, fields, why in WRONG:
-        answer = client.post(name, whole.get(name, {}) | fields)
-        assert (answer.status, why) == (422, why if why in said(answer.body) else answer.body)
+        answer = client.post(name, complete_forms.get(name, {}) | fields)
+        assert (answer.status, why) == (422, why if why in text_of(answer.body) else answer.body)
         assert 'role="alert"' in answer.body
     assert client.routes.bench.decided == before
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
 
 
-def test_what_becomes_of_nulls_is_tried_and_saved(
+def test_handling_of_nulls_is_tried_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [[i, None if i < 2 else 20 + i % 9, None if i < 8 else i % 5] for i in range(60)]
+    records = [[i, None if i < 2 else 20 + i % 9, None if i < 8 else i % 5] for i in range(60)]
     columns = ["id integer PRIMARY KEY", "age integer", "visits integer"]
-    url = loaded(tmp_path, "people", columns, given)
+    url = loaded(tmp_path, "people", columns, records)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
         decided(client, id="identifier", age="quasi_identifier", visits="quasi_identifier")
         for nulls in ("merge", "suppress"):
@@ -264,11 +264,11 @@ def test_what_becomes_of_nulls_is_tried_and_saved(
             text = (tmp_path / f"{nulls}.yaml").read_text()
             assert f"nulls: {nulls}\n" in text
             assert ("max_suppression: 0.14\n" in text) == (nulls == "suppress")
-        assert "Released" in said(client.done("run", {}))
+        assert "Released" in text_of(client.done("run", {}))
 
 
 def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the table, its columns and its labels, in pages, pictures, files and the job file."""
+    """Hostile names of the table, columns and labels in pages, pictures, files and the job file."""
     monkeypatch.chdir(tmp_path)
     table = '<b>"; DROP --{{x}} #'
     label = "</code><script>alert(1)</script>{{ 7 * 7 }}\"'&"
@@ -279,9 +279,11 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         HOSTILE[3]: "text",
         HOSTILE[4]: "text",
     }
-    given = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
+    records = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
     quoted = quote(table)
-    url = loaded(tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], given)
+    url = loaded(
+        tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], records
+    )
     with workbench(url, quoted, tmp_path, key=("id",)) as client:
         roles = dict(
             zip(
@@ -297,15 +299,15 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         form = client.form(client.page("job"), "job")
         client.done("job", form | {"report": "yes"})
         client.done("plan", {})
-        assert "Released" in said(client.done("run", {}))
+        assert "Released" in text_of(client.done("run", {}))
         output = client.routes.bench.made.output
         client.page(f"compare?b=r%2F{output}")
         for step in (*STEPS, "report"):
             client.page(step)
-        shown = said(client.page("trees"))
-        # As they are, not as a template or a browser would read them.
-        assert f"{label}0" in shown
-        assert "{{x}}" in shown
+        tree_text = text_of(client.page("trees"))
+        # As plain text, not interpreted by a template or a browser.
+        assert f"{label}0" in tree_text
+        assert "{{x}}" in tree_text
     for answer in client.answers:
         assert "<script>alert" not in answer.body
         assert "<img" not in answer.body
@@ -318,7 +320,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_values_are_planted_where_they_could_be_seen(client: Client) -> None:
-    """The same pages tell what enough rows have."""
+    """The same pages show values that enough rows have."""
     bench = client.routes.bench
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest", born="dates"))

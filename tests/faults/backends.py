@@ -1,4 +1,4 @@
-"""Databases as the campaign sees them: tables made, rows read as text, everything that is there."""
+"""The campaign's view of a database: create tables, read rows as text, snapshot everything."""
 
 from __future__ import annotations
 
@@ -24,53 +24,59 @@ Text = list[tuple[str | None, ...]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that a run can leave behind.
+    """Everything that a run can leave behind.
 
-    ``relations``: kind by (schema, name), with everything that the catalog says of it;
-    ``things``: schemas, types, functions, roles, columns; ``contents``: rows and a digest of each
-    table; ``held``: locks and open transactions of others.
+    ``relations``: kind and catalog definition by (schema, name); ``catalog_objects``: schemas,
+    types, functions, roles, columns; ``contents``: row count and digest of each table; ``locks``:
+    locks and open transactions of other sessions.
     """
 
     relations: dict[tuple[str, str], str]
-    things: frozenset[tuple[str, ...]]
+    catalog_objects: frozenset[tuple[str, ...]]
     contents: dict[tuple[str, str], tuple[str, ...]]
-    held: tuple[str, ...] = ()
+    locks: tuple[str, ...] = ()
 
     def differences(self, other: Snapshot, ignore: Sequence[tuple[str, str]] = ()) -> list[str]:
-        """What is otherwise in ``other``, in words without values."""
-        found = [f"relation {name} is new" for name in other.relations.keys() - self.relations]
-        found += [f"relation {name} is gone" for name in self.relations.keys() - other.relations]
-        found += [
+        """Describe how ``other`` differs, without any values."""
+        differences = [
+            f"relation {name} is new" for name in other.relations.keys() - self.relations
+        ]
+        differences += [
+            f"relation {name} is gone" for name in self.relations.keys() - other.relations
+        ]
+        differences += [
             f"relation {name} changed in the catalog"
             for name in self.relations.keys() & other.relations
             if self.relations[name] != other.relations[name]
         ]
-        found += [f"{thing} is new" for thing in other.things - self.things]
-        found += [f"{thing} is gone" for thing in self.things - other.things]
-        found += [
+        differences += [f"{thing} is new" for thing in other.catalog_objects - self.catalog_objects]
+        differences += [
+            f"{thing} is gone" for thing in self.catalog_objects - other.catalog_objects
+        ]
+        differences += [
             f"rows of {name} changed"
             for name in self.contents.keys() & other.contents
             if self.contents[name] != other.contents[name] and name not in ignore
         ]
-        return sorted(found) + [f"held: {held}" for held in other.held]
+        return sorted(differences) + [f"held: {lock}" for lock in other.locks]
 
 
-class Place(ABC):
-    """A database of its own."""
+class Backend(ABC):
+    """A separate database."""
 
     kind: str
     url: str
 
     @abstractmethod
     def execute(self, *statements: str) -> None:
-        """Run statements, each in a transaction of its own."""
+        """Run statements, each in its own transaction."""
 
     @abstractmethod
     def rows(self, sql: str) -> Rows: ...
 
     @abstractmethod
     def text(self, column: str) -> str:
-        """SQL of a column as text."""
+        """A SQL expression that casts a column to text."""
 
     @abstractmethod
     def columns(self, schema: str, name: str) -> list[tuple[str, str]]:
@@ -86,12 +92,12 @@ class Place(ABC):
         self.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name)}")
 
     def read(self, schema: str, name: str, columns: Sequence[str]) -> Text:
-        """Columns as text, in the order in which the database gives the rows."""
-        wanted = ", ".join(self.text(quote(column)) for column in columns) or "1"
-        return self.rows(f"SELECT {wanted} FROM {self.relation(schema, name)}")
+        """Columns as text, in the order in which the database returns the rows."""
+        selected = ", ".join(self.text(quote(column)) for column in columns) or "1"
+        return self.rows(f"SELECT {selected} FROM {self.relation(schema, name)}")
 
     def load(self, table: Table) -> None:
-        """Make the table in its shape, and fill it."""
+        """Create and fill the table."""
         self.make_schema("app")
         self.make_schema(table.schema)
         stored = table.name if table.shape != "view" else "stored"
@@ -123,7 +129,7 @@ class Place(ABC):
             )
 
     def settle(self) -> None:  # noqa: B027
-        """Wait until what ended is over here, too."""
+        """Wait until the database has noticed that the client ended."""
 
 
 def _inserts(relation: str, columns: Sequence[Column]) -> list[str]:
@@ -135,7 +141,7 @@ def _inserts(relation: str, columns: Sequence[Column]) -> list[str]:
     ]
 
 
-class DuckdbPlace(Place):
+class DuckdbBackend(Backend):
     kind = "duckdb"
 
     def __init__(self, folder: Path, name: str = "place") -> None:
@@ -159,8 +165,8 @@ class DuckdbPlace(Place):
 
     def rows(self, sql: str) -> Rows:
         with self._connection() as connection:
-            found: Rows = connection.execute(sql).fetchall()
-            return found
+            rows: Rows = connection.execute(sql).fetchall()
+            return rows
 
     def text(self, column: str) -> str:
         return f"CAST({column} AS VARCHAR)"
@@ -172,37 +178,39 @@ class DuckdbPlace(Place):
         )
 
     def snapshot(self) -> Snapshot:
-        here = "database_name = current_database() AND NOT internal"
-        found = self.rows(
+        condition = "database_name = current_database() AND NOT internal"
+        entries = self.rows(
             f"SELECT schema_name, table_name, 'table ' || coalesce(comment, '') ||"
             f" temporary FROM duckdb_tables() WHERE NOT internal UNION ALL SELECT schema_name,"
-            f" view_name, 'view ' || coalesce(comment, '') || sql FROM duckdb_views() WHERE {here}"
+            f" view_name, 'view ' || coalesce(comment, '') || sql FROM duckdb_views()"
+            f" WHERE {condition}"
         )
-        relations = {(schema, name): what for schema, name, what in found}
-        things = self.rows(
-            f"SELECT 'schema', schema_name, '' FROM duckdb_schemas() WHERE {here} UNION ALL"
-            f" SELECT 'type', schema_name, type_name FROM duckdb_types() WHERE {here} UNION ALL"
+        relations = {(schema, name): definition for schema, name, definition in entries}
+        catalog_objects = self.rows(
+            f"SELECT 'schema', schema_name, '' FROM duckdb_schemas() WHERE {condition} UNION ALL"
+            f" SELECT 'type', schema_name, type_name FROM duckdb_types() WHERE {condition}"
+            " UNION ALL"
             f" SELECT 'sequence', schema_name, sequence_name FROM duckdb_sequences() UNION ALL"
             f" SELECT 'column', schema_name || '.' || table_name, column_name || ' ' || data_type"
-            f" FROM duckdb_columns() WHERE {here}"
+            f" FROM duckdb_columns() WHERE {condition}"
         )
         contents = {
-            place: tuple(
+            key: tuple(
                 map(
                     str,
                     self.rows(
                         "SELECT count(*), sum(CAST(hash(CAST(x AS VARCHAR)) AS HUGEINT))"
-                        f" FROM {self.relation(*place)} AS x"
+                        f" FROM {self.relation(*key)} AS x"
                     )[0],
                 )
             )
-            for place, what in relations.items()
-            if what.startswith("table")
+            for key, definition in relations.items()
+            if definition.startswith("table")
         }
-        return Snapshot(relations, frozenset(things), contents)
+        return Snapshot(relations, frozenset(catalog_objects), contents)
 
 
-class SqlitePlace(Place):
+class SqliteBackend(Backend):
     kind = "sqlite"
 
     def __init__(self, folder: Path, name: str = "place") -> None:
@@ -224,22 +232,22 @@ class SqlitePlace(Place):
         return quote(f"{schema}_{name}")
 
     def make_schema(self, name: str) -> None:
-        """A schema is a prefix here."""
+        """SQLite has no schemas: the name gets a prefix."""
 
     def text(self, column: str) -> str:
         return f"CAST({column} AS TEXT)"
 
     def columns(self, schema: str, name: str) -> list[tuple[str, str]]:
-        found = self.rows(
+        entries = self.rows(
             f"SELECT name, type FROM pragma_table_info({literal(f'{schema}_{name}')})"
         )
-        return [(column, sql_type.upper()) for column, sql_type in found]
+        return [(column, sql_type.upper()) for column, sql_type in entries]
 
     def snapshot(self) -> Snapshot:
-        found = self.rows("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
-        relations = {("", name): f"{kind} {sql}" for kind, name, sql in found}
+        entries = self.rows("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
+        relations = {("", name): f"{kind} {sql}" for kind, name, sql in entries}
         contents = {}
-        for kind, name, _ in found:
+        for kind, name, _ in entries:
             if kind == "table":
                 rows = sorted(map(repr, self.rows(f"SELECT * FROM {quote(name)}")))
                 contents["", name] = (
@@ -249,7 +257,7 @@ class SqlitePlace(Place):
         return Snapshot(relations, frozenset(), contents)
 
 
-class PostgresqlPlace(Place):
+class PostgresqlBackend(Backend):
     kind = "postgresql"
 
     def __init__(self, server: Server, template: str) -> None:
@@ -269,8 +277,8 @@ class PostgresqlPlace(Place):
 
     def rows(self, sql: str) -> Rows:
         with self.connect() as connection:
-            found: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
-            return found
+            rows: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
+            return rows
 
     def text(self, column: str) -> str:
         return f"{column}::text"
@@ -291,18 +299,18 @@ class PostgresqlPlace(Place):
         with self.connect() as connection:
 
             def rows(sql: str) -> Rows:
-                found: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
-                return found
+                entries: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
+                return entries
 
             relations = {
-                (schema, name): what
-                for schema, name, what in rows(
+                (schema, name): definition
+                for schema, name, definition in rows(
                     "SELECT n.nspname, c.relname, concat_ws(' ', c.relkind, c.relowner::regrole,"
                     " c.relacl, c.reloptions, c.relrowsecurity, obj_description(c.oid, 'pg_class'))"
                     f" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {ours}"
                 )
             }
-            things = rows(
+            catalog_objects = rows(
                 "SELECT 'schema', nspname, concat(nspowner::regrole, ' ', nspacl) FROM pg_namespace"
                 " WHERE nspname NOT LIKE 'pg\\_%' UNION ALL"
                 " SELECT 'type', n.nspname || '.' || typname, '' FROM pg_type t JOIN pg_namespace n"
@@ -320,14 +328,14 @@ class PostgresqlPlace(Place):
                 " AND attnum > 0 AND NOT attisdropped"
             )
             contents = {}
-            for place, what in relations.items():
-                if what[0] in "rpm" and not place[0].startswith("pg_temp"):
-                    [found] = rows(
+            for key, definition in relations.items():
+                if definition[0] in "rpm" and not key[0].startswith("pg_temp"):
+                    [content] = rows(
                         "SELECT count(*)::text, sum(hashtextextended(x::text, 0))::text"
-                        f" FROM {self.relation(*place)} AS x"
+                        f" FROM {self.relation(*key)} AS x"
                     )
-                    contents[place] = found
-            held = rows(
+                    contents[key] = content
+            transactions = rows(
                 "SELECT concat_ws(' ', 'lock', locktype, mode) FROM pg_locks WHERE pid <>"
                 " pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname ="
                 " current_database()) AND pid IN (SELECT pid FROM pg_stat_activity WHERE"
@@ -335,10 +343,12 @@ class PostgresqlPlace(Place):
                 " UNION ALL SELECT concat('session ', state) FROM pg_stat_activity WHERE datname ="
                 " current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in%'"
             )
-        return Snapshot(relations, frozenset(things), contents, tuple(h for (h,) in held))
+        return Snapshot(
+            relations, frozenset(catalog_objects), contents, tuple(h for (h,) in transactions)
+        )
 
     def settle(self) -> None:
-        """Wait until the server is up and nobody else is connected."""
+        """Wait until the server is up and has no other connections."""
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(psycopg.OperationalError):

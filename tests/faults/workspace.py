@@ -1,4 +1,4 @@
-"""Where cases happen: a folder, a PostgreSQL server with and without dbanon's functions."""
+"""The resources of a campaign: a folder, and servers with and without dbanon's functions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sqlalchemy import make_url
 
 from dbanon.doors import install
 from tests.backend_package import copy_package
-from tests.faults.mariadb_place import MariadbPlace
-from tests.faults.places import DuckdbPlace, Place, PostgresqlPlace, SqlitePlace
+from tests.faults.backends import Backend, DuckdbBackend, PostgresqlBackend, SqliteBackend
+from tests.faults.mariadb_backend import MariadbBackend
 from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
 from tests.object_server import served
@@ -27,69 +27,71 @@ ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 @cache
 def documented_errors() -> Mapping[str, tuple[int, str]]:
-    """Exit code and SQLSTATE by code, as docs/errors.md has them."""
+    """Exit code and SQLSTATE by code, parsed from docs/errors.md."""
     lines = re.findall(r"^\| `(\w+)` \| (\d+) \| (\w{5}) \|", ERRORS.read_text("utf-8"), re.M)
     return {code: (int(exit_code), sqlstate) for code, exit_code, sqlstate in lines}
 
 
-class Yard:
-    """Makes places, and removes them."""
+class Workspace:
+    """Creates databases and removes them."""
 
     def __init__(self, folder: Path, server: Server, installed: str) -> None:
         self.folder, self.server, self.installed = folder, server, installed
-        self._made = 0
+        self._count = 0
         self._others = ExitStack()
         self._mariadb: MariadbServer | None = None
         self._bucket: str | None = None
 
     @property
     def mariadb(self) -> MariadbServer:
-        """A server of MariaDB, started when it is first asked for."""
+        """A MariaDB server, started on first use."""
         if self._mariadb is None:
             self._mariadb = self._others.enter_context(throwaway_mariadb())
         return self._mariadb
 
     def objects(self) -> str:
-        """The bucket of an object store, to which the environment leads once it was asked for."""
+        """The bucket of an object store, started on first use; sets the environment to reach it."""
         if self._bucket is None:
-            # It tells each request.
+            # It logs each request.
             logging.getLogger("werkzeug").setLevel(logging.ERROR)
             self._bucket = self._others.enter_context(served())
         return self._bucket
 
     def close(self) -> None:
-        """End the servers that it started."""
+        """Stop the servers."""
         self._others.close()
 
     @contextmanager
-    def place(self, kind: str, functions: bool = True) -> Iterator[Place]:
-        """An empty database; with ``functions`` dbanon is installed in one of PostgreSQL."""
-        self._made += 1
+    def backend(self, kind: str, functions: bool = True) -> Iterator[Backend]:
+        """An empty database; with ``functions``, dbanon is installed in it (PostgreSQL only)."""
+        self._count += 1
         if kind == "mariadb":
-            on_mariadb = MariadbPlace(self.mariadb)
+            mariadb = MariadbBackend(self.mariadb)
             try:
-                yield on_mariadb
+                yield mariadb
             finally:
-                on_mariadb.close()
+                mariadb.close()
             return
         if kind == "postgresql":
-            place = PostgresqlPlace(self.server, self.installed if functions else "template1")
+            postgresql = PostgresqlBackend(
+                self.server, self.installed if functions else "template1"
+            )
             try:
-                yield place
+                yield postgresql
             finally:
-                place.close()
+                postgresql.close()
             return
-        folder = self.folder / f"place {self._made}"
+        folder = self.folder / f"place {self._count}"
         folder.mkdir()
         try:
-            yield DuckdbPlace(folder) if kind == "duckdb" else SqlitePlace(folder)
+            yield DuckdbBackend(folder) if kind == "duckdb" else SqliteBackend(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def yard(package: Path | None = None) -> Iterator[Yard]:
-    """A yard with a server of its own; ``package`` is a copy of dbanon that the server may read."""
+def open_workspace(package: Path | None = None) -> Iterator[Workspace]:
+    """A workspace with its own server; ``package`` is a copy of dbanon that the server may read."""
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="dbanon-faults-", dir=memory()))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -98,14 +100,14 @@ def yard(package: Path | None = None) -> Iterator[Yard]:
         server = stack.enter_context(throwaway_server(fsync=False, kind="local"))
         url = server.create_database("faults_installed")
         install.install(url, python_paths=[str(package)])
-        made = Yard(folder, server, str(make_url(url).database))
-        stack.callback(made.close)
-        yield made
+        workspace = Workspace(folder, server, str(make_url(url).database))
+        stack.callback(workspace.close)
+        yield workspace
 
 
 @contextmanager
 def package_copy() -> Iterator[Path]:
-    """A directory from which the server's Python imports dbanon and numpy."""
+    """A directory from which the server's Python can import dbanon and numpy."""
     base = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
     base.chmod(0o755)
     try:

@@ -1,26 +1,26 @@
-"""A MariaDB server as the campaign sees it."""
+"""The campaign's view of a MariaDB server."""
 
 from __future__ import annotations
 
 import time
 
 from dbanon.run.open import open_store
-from tests.faults.places import Place, Rows, Snapshot
+from tests.faults.backends import Backend, Rows, Snapshot
 from tests.faults.tables import literal, quote
 from tests.mariadb_server import MariadbServer, digest_of
 
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
 
 
-class MariadbPlace(Place):
-    """All databases of a server, which are dropped when it is made and closed."""
+class MariadbBackend(Backend):
+    """All databases of a server; they are dropped when the object is created and closed."""
 
     kind = "mariadb"
 
     def __init__(self, server: MariadbServer) -> None:
         self.server = server
         self.close()
-        # As most servers have it: 'a', 'A' and 'ä' are one text.
+        # The common default, in which 'a', 'A' and 'ä' are equal.
         server.execute("CREATE DATABASE app CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
         self.url = server.url("app")
 
@@ -40,29 +40,34 @@ class MariadbPlace(Place):
         )
 
     def snapshot(self) -> Snapshot:
-        found = self.rows(
+        tables = self.rows(
             "SELECT table_schema, table_name, concat_ws(' ', table_type, engine, table_comment)"
             f" FROM information_schema.tables WHERE table_schema NOT IN {_SYSTEM}"
         )
-        relations = {(schema, name): what for schema, name, what in found}
-        things = self.rows(
+        relations = {(schema, name): definition for schema, name, definition in tables}
+        catalog_objects = self.rows(
             "SELECT 'schema', schema_name, '' FROM information_schema.schemata WHERE schema_name"
             f" NOT IN {_SYSTEM} UNION ALL SELECT 'column', concat(table_schema, '.', table_name),"
             " concat(column_name, ' ', column_type) FROM information_schema.columns WHERE"
             f" table_schema NOT IN {_SYSTEM}"
         )
         contents = {}
-        for place in relations:
-            rows = sorted(map(repr, self.rows(f"SELECT * FROM {self.relation(*place)}")))
-            contents[place] = (str(len(rows)), digest_of(rows))
-        held = self.rows(
+        for name_parts in relations:
+            rows = sorted(map(repr, self.rows(f"SELECT * FROM {self.relation(*name_parts)}")))
+            contents[name_parts] = (str(len(rows)), digest_of(rows))
+        transactions = self.rows(
             "SELECT concat('session ', command) FROM information_schema.processlist WHERE id <>"
             " connection_id() AND user = 'root'"
         )
-        return Snapshot(relations, frozenset(things), contents, tuple(one for (one,) in held))
+        return Snapshot(
+            relations,
+            frozenset(catalog_objects),
+            contents,
+            tuple(transaction for (transaction,) in transactions),
+        )
 
     def settle(self) -> None:
-        """Wait until nobody else is connected; then the next writer looks what was left."""
+        """Wait until there are no other connections; only then can the next writer clean up."""
         deadline = time.monotonic() + 60
         while self.rows(
             "SELECT 1 FROM information_schema.processlist WHERE id <> connection_id()"
@@ -75,7 +80,7 @@ class MariadbPlace(Place):
             pass
 
     def sessions(self) -> list[int]:
-        """The connections of others."""
+        """Identifiers of the other connections."""
         return [
             number
             for (number,) in self.rows(
@@ -85,4 +90,4 @@ class MariadbPlace(Place):
         ]
 
     def close(self) -> None:
-        self.server.execute(*(f"DROP DATABASE {quote(one)}" for one in self.server.schemas()))
+        self.server.execute(*(f"DROP DATABASE {quote(schema)}" for schema in self.server.schemas()))
