@@ -12,7 +12,7 @@ import dbanon
 from dbanon.doors import install
 from dbanon.errors import InsufficientRights, LedgerNotTrusted
 from tests.postgres_server import Server, conninfo
-from tests.stores.chain_cases import GIVEN, Chained, Months, load
+from tests.stores.chain_cases import OPTIONS, Chained, Months, load
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 pytestmark = pytest.mark.postgresql
@@ -24,7 +24,7 @@ def owned(pg_server: Server, pg_url: str, tmp_path: Path) -> tuple[PostgresqlDat
     install.install(pg_url, sql_only=True)
     database = PostgresqlDatabase(pg_url)
     load(database, Months(n=20).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     return database, chained
 
@@ -65,7 +65,7 @@ def test_only_the_owner_sees_a_chain(
             dbanon.show_chain(url, "patients")
         with pytest.raises(InsufficientRights):
             dbanon.anonymize(
-                url, table="people", output="public.mine", **GIVEN | {"chain": chained.chain()}
+                url, table="people", output="public.mine", **OPTIONS | {"chain": chained.chain()}
             )
         with pytest.raises(InsufficientRights):
             dbanon.create_chain(
@@ -99,10 +99,10 @@ def test_a_role_that_was_let_in_goes_on(
         f"GRANT SELECT, INSERT, DELETE, TRUNCATE ON {ledger_tables} TO publisher",
     )
     install.install(pg_url, sql_only=True)
-    arguments = GIVEN | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
+    arguments = OPTIONS | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
     report = dbanon.anonymize(url, **arguments)
     assert report.arguments["chain"]["sequence"] == 2
-    assert chained.shown().releases[-1]["confirmed"]
+    assert chained.show().releases[-1]["confirmed"]
 
 
 # Statements that attach something to a table, and those that remove it.
@@ -164,7 +164,7 @@ def test_no_ledger_of_somebody_else_is_read(
     )
     source = DuckdbDatabase(tmp_path / "source.duckdb")
     load(source, Months(n=20).now)
-    chained = Chained.made(source, tmp_path)
+    chained = Chained.create(source, tmp_path)
     with pytest.raises(LedgerNotTrusted):
         chained.release(target=pg_url, output="public.people_released")
     assert database.rows("SELECT is_called FROM dbanon.called") == [(False,)]

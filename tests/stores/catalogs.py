@@ -10,7 +10,7 @@ _opened: list[Any] = []
 
 
 def load_catalog(name: str) -> Any:
-    """A catalog by its name; ``close_catalogs`` closes it."""
+    """Open the named catalog; ``close_catalogs`` closes it."""
     from pyiceberg import catalog
 
     _opened.append(catalog.load_catalog(name))

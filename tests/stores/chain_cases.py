@@ -18,7 +18,7 @@ COLUMNS = {
     "id": "integer", "age": "integer", "income": "integer", "site": "text", "ill": "text",
     "cost": "decimal",
 }  # fmt: skip
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "income"],
     "sensitive": ["ill"],
     "k": 3,
@@ -77,15 +77,15 @@ class Months:
 
     def pass_on(self) -> None:
         """A month: some leave, some come back, some change, some come."""
-        for one in list(self.out):
+        for person in list(self.out):
             if self.rng.random() < self.come_back:
-                self.now[one] = self.out.pop(one)
-        for one in list(self.now):
+                self.now[person] = self.out.pop(person)
+        for person in list(self.now):
             if self.rng.random() < self.leave:
-                self.out[one] = self.now.pop(one)
-        for one, values in self.now.items():
+                self.out[person] = self.now.pop(person)
+        for person, values in self.now.items():
             if self.rng.random() < self.change:
-                self.now[one] = (*values[:3], str(self.rng.choice(ILLNESSES)), values[4])
+                self.now[person] = (*values[:3], str(self.rng.choice(ILLNESSES)), values[4])
         self._come(self.join)
 
 
@@ -103,22 +103,22 @@ class Chained:
     name: str = "patients"
 
     @classmethod
-    def made(cls, database: Database, directory: Path, **rules: Any) -> Chained:
+    def create(cls, database: Database, directory: Path, **rules: Any) -> Chained:
         """A new chain, with ``changes: show``, that lets all in, where nothing else is said."""
         key = directory / "chain.key"
-        told: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
-        told |= {"min_newcomers": 0, "max_wait": 0}
-        dbanon.create_chain(database.url, "patients", key_out=key, **(told | rules))
+        options: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
+        options |= {"min_newcomers": 0, "max_wait": 0}
+        dbanon.create_chain(database.url, "patients", key_out=key, **(options | rules))
         return cls(database, key)
 
     def chain(self, **more: Any) -> dbanon.Chain:
         return dbanon.Chain(self.name, key=f"file:{self.key}", **more)
 
     def release(self, **more: Any) -> dbanon.Report:
-        given = GIVEN | {"chain": self.chain()} | more
-        return self.database.anonymize(**given)
+        options = OPTIONS | {"chain": self.chain()} | more
+        return self.database.anonymize(**options)
 
-    def shown(self) -> Any:
+    def show(self) -> Any:
         return dbanon.show_chain(self.database.url, self.name)
 
     def cells(self) -> dict[Any, tuple[int, int | None]]:
@@ -134,7 +134,7 @@ class Chained:
     def history(self, persons: Sequence[Any]) -> dict[Any, tuple[int, int | None]]:
         """The history of each of these persons who has one."""
         cells = self.cells()
-        return {one: cells[tag] for one, tag in self.tags(persons).items() if tag in cells}
+        return {person: cells[tag] for person, tag in self.tags(persons).items() if tag in cells}
 
     def tags(self, persons: Sequence[Any]) -> dict[Any, bytes]:
         """The tag of each of these persons."""
@@ -144,5 +144,5 @@ class Chained:
         secret = read_key(f"file:{self.key}")
         with open_store(self.database.url).session(write=False) as session:
             chain = chain_state.find(session, self.name)
-        tags = chain.tags(secret, [str(one) for one in persons])
+        tags = chain.tags(secret, [str(person) for person in persons])
         return dict(zip(persons, tags, strict=True))

@@ -1,4 +1,6 @@
-"""A chain of the product over a random world, from outside: tables, calls, what stands after."""
+"""A chain of the product over a random world, seen from outside: tables, calls, and the state
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.stores.databases import Database, inserts
 
 NAME = "people"
 # Another table of the same persons, and what each is released with.
-MORE, KEPT = "others", ("kept", "noted")
+MORE, KEPT_COLUMNS = "others", ("kept", "noted")
 # More rows than any person of a world has.
 MANY = 99
 # What a report has of its run, and of nothing else.
@@ -40,18 +42,20 @@ class ChainRun:
         self.key.with_name(f"{self.key.name}.last").unlink(missing_ok=True)
 
     def create(self, **more: Any) -> None:
-        """The table, with nobody in it, and the chain."""
+        """Creates an empty table and its chain."""
         types = self.database.types
-        whose = types["bigint"]
+        person_type = types["bigint"]
         for number, table in enumerate(self.tables):
             self.database.load(
                 table,
                 {
-                    "person": whose if self.world.rules.several else f"{whose} PRIMARY KEY",
+                    "person": person_type
+                    if self.world.rules.several
+                    else f"{person_type} PRIMARY KEY",
                     "stratum": types["text"],
                     "q0": types["double"],
                     "q1": types["double"],
-                    KEPT[number]: types["bigint"],
+                    KEPT_COLUMNS[number]: types["bigint"],
                 },
                 [],
             )
@@ -78,9 +82,9 @@ class ChainRun:
         """Put into the table what the source says now."""
         for number, table in enumerate(self.tables):
             rows = [
-                (person, f"stratum {row.stratum}", *row.qi, kept)
+                (person, f"stratum {row.stratum}", *row.qi, kept_value)
                 for person, row in sorted(source.items())
-                for part, kept in self._rows_of(row)
+                for part, kept_value in self._rows_of(row)
                 if part == number
             ]
             self.database.execute(f"DELETE FROM {table}")
@@ -89,8 +93,8 @@ class ChainRun:
 
     def _rows_of(self, row: Row) -> tuple[tuple[int, Any], ...]:
         """What a person's rows keep, each with the number of its table."""
-        kept: tuple[tuple[int, Any], ...] = row.kept if self.world.rules.several else ()
-        return kept or ((0, row.kept),)
+        kept_values: tuple[tuple[int, Any], ...] = row.kept if self.world.rules.several else ()
+        return kept_values or ((0, row.kept),)
 
     def turn(self, row: Any, again: int) -> bytes:
         """When a row's turn is, of many of a person: as the product has it."""
@@ -98,19 +102,21 @@ class ChainRun:
             f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
         )
         part, value = row
-        told = [f"{len(str(value))}:{value}" if part == i else "-" for i in range(len(self.tables))]
-        said = f"{part}{''.join(told)}#{again}"
-        return tag_of(bytes.fromhex(self.key.read_text()), identity, said)
+        encoded_parts = [
+            f"{len(str(value))}:{value}" if part == i else "-" for i in range(len(self.tables))
+        ]
+        encoded_row = f"{part}{''.join(encoded_parts)}#{again}"
+        return tag_of(bytes.fromhex(self.key.read_text()), identity, encoded_row)
 
     def release(self, **more: Any) -> dbanon.Report:
         """The next release."""
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "table": NAME,
             "output": "release.people",
             "if_exists": "replace",
             "quasi_identifiers": ["q0", "q1"],
             "by": ["stratum"],
-            **self._kept(),
+            **self._role_options(),
             "nulls": "category",
             "k": self.world.rules.k,
             "entity": "person",
@@ -119,28 +125,28 @@ class ChainRun:
                 key=f"file:{self.key}",
                 accept_turnover=True,
                 outputs=dict.fromkeys(self.tables[1:], "release.more"),
-                kept={table: [KEPT[1]] for table in self.tables[1:]},
+                kept={table: [KEPT_COLUMNS[1]] for table in self.tables[1:]},
             ),
         }
-        return dbanon.anonymize(self.database.url, **(given | more))
+        return dbanon.anonymize(self.database.url, **(options | more))
 
-    def _kept(self) -> dict[str, Any]:
+    def _role_options(self) -> dict[str, Any]:
         models = [dbanon.Model(kind, "kept", level) for kind, level in self.world.rules.models]
         return {"sensitive": ["kept"], "models": models} if models else {"keep": ["kept"]}
 
     def rows(self) -> Counter[Any]:
         """The release as it can be read, as a multiset."""
-        several, found = self.world.rules.several, Counter[Any]()
+        several, rows = self.world.rules.several, Counter[Any]()
         for number, name in enumerate(("release.people", "release.more")[: len(self.tables)]):
-            found += Counter(
-                ((stratum, *map(_rounded, values)), (number, kept) if several else kept)
-                for stratum, *values, kept in self.database.rows(
-                    f"SELECT stratum, q0, q1, {KEPT[number]} FROM {self.database.relation(name)}"
+            rows += Counter(
+                ((stratum, *map(_rounded, values)), (number, kept_value) if several else kept_value)
+                for stratum, *values, kept_value in self.database.rows(
+                    f"SELECT stratum, q0, q1, {KEPT_COLUMNS[number]} FROM {self.database.relation(name)}"
                 )
             )
-        return found
+        return rows
 
-    def noted(self) -> list[Any]:
+    def recorded_state(self) -> list[Any]:
         """What the ledger says of the releases, and the chain of its own."""
         columns = [name for name, *_ in RELEASE_COLUMNS if name not in OF_THE_RUN | OF_THE_LEDGER]
         of_chain = f"SELECT counts FROM {self._table('chain_release')} ORDER BY sequence"
@@ -159,10 +165,10 @@ class ChainRun:
     def members(self) -> dict[Person, tuple[int, int | None]]:
         """Cell and leaving of each person, found by the tag that RFC 2104 gives with the key."""
         tagged = {tag: person for person, tag in self._tags().items()}
-        found = self.database.rows(
+        members = self.database.rows(
             f"SELECT tag, cell, left_at_release FROM {self._table('chain_member')}"
         )
-        return {tagged[bytes(tag)]: (cell, left) for tag, cell, left in found}
+        return {tagged[bytes(tag)]: (cell, left) for tag, cell, left in members}
 
     def by_tag(self, persons: Collection[Person]) -> list[Person]:
         """Persons in the order of their tags."""
@@ -181,8 +187,8 @@ class ChainRun:
 
 def tag_of(key: bytes, identity: str, entity: str) -> bytes:
     """The tag of a person, by Python's own hashes."""
-    own = hmac.new(key, f"dbanon tags 1\x1f{identity}".encode(), hashlib.sha256).digest()
-    return hashlib.sha256(own + entity.encode()).digest()[:16]
+    derived_key = hmac.new(key, f"dbanon tags 1\x1f{identity}".encode(), hashlib.sha256).digest()
+    return hashlib.sha256(derived_key + entity.encode()).digest()[:16]
 
 
 def combined(rows: list[Row]) -> tuple[Any, ...]:
@@ -192,7 +198,7 @@ def combined(rows: list[Row]) -> tuple[Any, ...]:
     return f"stratum {rows[0].stratum}", *means
 
 
-def told(report: dbanon.Report) -> dict[str, Any]:
+def published_counts(report: dbanon.Report) -> dict[str, Any]:
     """What a report says of the data."""
     return {name: value for name, value in report.to_dict().items() if name not in OF_THE_RUN}
 

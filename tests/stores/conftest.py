@@ -64,19 +64,19 @@ def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
     Nothing holds the catalog's file open once a test is over, without the garbage collector.
     """
-    found = tmp_path / "warehouse"
-    found.mkdir()
+    folder = tmp_path / "warehouse"
+    folder.mkdir()
     for name, value in (
         ("TYPE", "sql"),
         ("URI", f"sqlite:///{tmp_path}/catalog.db"),
-        ("WAREHOUSE", f"file://{found}"),
+        ("WAREHOUSE", f"file://{folder}"),
     ):
         monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
     # It reads them when it is imported.
     from pyiceberg.utils.config import Config
 
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    yield found
+    yield folder
     close_catalogs()
     assert not open_files(tmp_path / "catalog.db")
 
@@ -135,28 +135,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mark = item.get_closest_marker("in_turn")
         if mark is None or "database" not in getattr(item, "callspec", _NOTHING).params:
             continue
-        found = item.callspec  # type: ignore[attr-defined]
-        case = found.id.split("-")
-        case.remove(found.params["database"])
+        callspec = item.callspec  # type: ignore[attr-defined]
+        case = callspec.id.split("-")
+        case.remove(callspec.params["database"])
         function = item.nodeid.partition("[")[0]
         group = str(item.path) if mark.kwargs.get("of") == "file" else function
         groups.setdefault(group, {}).setdefault((function, *case), []).append(item)
     left_out = set()
     for cases in groups.values():
-        for place, on_each in enumerate(cases.values()):
-            if place:
+        for index, on_each in enumerate(cases.values()):
+            if index:
                 left_out.update(on_each)
-                left_out.discard(_in_turn(on_each, place))
+                left_out.discard(_in_turn(on_each, index))
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
 
 
-def _in_turn(on_each: list[pytest.Item], place: int) -> pytest.Item:
+def _in_turn(on_each: list[pytest.Item], index: int) -> pytest.Item:
     """The test on the database whose turn it is."""
     by_name = {item.callspec.params["database"]: item for item in on_each}  # type: ignore[attr-defined]
-    found = by_name.get(TURNS[place % len(TURNS)])
-    return found or on_each[place % len(on_each)]
+    item = by_name.get(TURNS[index % len(TURNS)])
+    return item or on_each[index % len(on_each)]
 
 
 @pytest.fixture(scope="session")
@@ -191,7 +191,7 @@ def mariadb(mariadb_server: MariadbServer) -> Iterator[MariadbDatabase]:
     refused: list[str] = []
     connect = Connection.connect
 
-    def noted(connection: Connection[Any], sock: Any = None) -> None:
+    def record_refusal(connection: Connection[Any], sock: Any = None) -> None:
         try:
             connect(connection, sock)
         except BaseException as error:
@@ -199,7 +199,7 @@ def mariadb(mariadb_server: MariadbServer) -> Iterator[MariadbDatabase]:
             raise
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "connect", noted)
+        patch.setattr(Connection, "connect", record_refusal)
         yield database
     # PyMySQL closes no socket of a connection that is refused, as by a server that was killed.
     if refused:
@@ -220,8 +220,8 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[s
         if name == "mariadb":
             on_mariadb: MariadbDatabase = request.getfixturevalue("mariadb")
             return on_mariadb
-        found: PostgresqlDatabase = request.getfixturevalue("postgresql")
-        return found
+        on_postgresql: PostgresqlDatabase = request.getfixturevalue("postgresql")
+        return on_postgresql
 
     return make
 
@@ -246,6 +246,6 @@ def sqlite_file(tmp_path: Path) -> SqliteDatabase:
 
 @pytest.fixture
 def no_temporary_file(tmp_path: Path) -> Iterator[None]:
-    """After the test no file of an export stands there that has not got its name."""
+    """Asserts that the test leaves no temporary export file behind."""
     yield
     assert list(tmp_path.rglob(".dbanon-*")) == []

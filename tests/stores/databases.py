@@ -111,11 +111,11 @@ class Database(ABC):
             releases = self.ledger_rows("release")
         return relations, releases
 
-    def anonymize(self, **given: Any) -> dbanon.Report:
+    def anonymize(self, **overrides: Any) -> dbanon.Report:
         """``dbanon.anonymize`` with defaults for what a test does not care about."""
         arguments: dict[str, Any] = {"table": "people", "output": "release.people", "k": 3}
-        database = given.pop("database", self.url)
-        return dbanon.anonymize(database, **(arguments | given))
+        database = overrides.pop("database", self.url)
+        return dbanon.anonymize(database, **(arguments | overrides))
 
 
 def inserts(table: str, rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -145,29 +145,29 @@ class DuckdbDatabase(Database):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.url = f"duckdb:///{path}"
-        with kept_duckdb.kept(path):
+        with kept_duckdb.connection_to(path):
             pass
 
     def execute(self, *statements: str) -> None:
-        with kept_duckdb.kept(self.path) as connection:
+        with kept_duckdb.connection_to(self.path) as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def load(self, table: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
-        given = list(rows)
-        if len(given) < MANY:
-            super().load(table, columns, given)
+        row_list = list(rows)
+        if len(row_list) < MANY:
+            super().load(table, columns, row_list)
             return
         super().load(table, columns, [])
-        by_column = enumerate(zip(*given, strict=True))
-        texts = {str(place): list(map(plain_text, values)) for place, values in by_column}
-        with kept_duckdb.kept(self.path) as connection:
+        by_column = enumerate(zip(*row_list, strict=True))
+        texts = {str(index): list(map(plain_text, values)) for index, values in by_column}
+        with kept_duckdb.connection_to(self.path) as connection:
             connection.register("given", pa.table(texts))
             connection.execute(f"INSERT INTO {self.relation(table)} FROM given")
             connection.unregister("given")
 
     def rows(self, sql: str) -> Rows:
-        with kept_duckdb.kept(self.path) as connection:
+        with kept_duckdb.connection_to(self.path) as connection:
             return connection.execute(sql).fetchall()
 
     def ledger_rows(self, table: str) -> Rows:
@@ -270,8 +270,8 @@ class PostgresqlDatabase(Database):
 
     def rows(self, sql: str) -> Rows:
         with pooled(conninfo(self.url)) as connection:
-            found: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
-            return found
+            rows: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
+            return rows
 
     def relations(self) -> set[tuple[str, str]]:
         return set(
@@ -325,8 +325,8 @@ class MariadbDatabase(Database):
         )
 
     def state(self) -> tuple[Any, ...]:
-        # The ledger is made before a release is written, and stays: it says what was refused.
-        own = {
+        # The ledger is created before a release is written, and stays: it records refusals.
+        ledger_tables = {
             "publication",
             "lock_secret",
             "run",
@@ -349,7 +349,11 @@ class MariadbDatabase(Database):
         }
         relations = self.relations()
         releases = self.ledger_rows("release") if ("dbanon", "release") in relations else []
-        return {one for one in relations if one[0] != "dbanon" or one[1] not in own}, releases
+        return {
+            relation
+            for relation in relations
+            if relation[0] != "dbanon" or relation[1] not in ledger_tables
+        }, releases
 
 
 def make_ledger_older(database: Database) -> None:

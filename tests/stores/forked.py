@@ -46,13 +46,13 @@ _CONTEXT.set_forkserver_preload(
 )
 
 # Sends "moment" and waits for leave to go on, again and again, and at last "done".
-Told = Callable[[Connection, dict[str, Any]], None]
+Work = Callable[[Connection, dict[str, Any]], None]
 
 
 @contextmanager
-def client(work: Told, given: dict[str, Any]) -> Iterator[tuple[Any, Connection]]:
+def client(work: Work, options: dict[str, Any]) -> Iterator[tuple[Any, Connection]]:
     mine, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=work, args=(theirs, given))
+    process = _CONTEXT.Process(target=work, args=(theirs, options))
     process.start()
     theirs.close()
     try:
@@ -67,8 +67,8 @@ def client(work: Told, given: dict[str, Any]) -> Iterator[tuple[Any, Connection]
             kept_duckdb.keep_files()
 
 
-def count_moments(work: Told, given: dict[str, Any]) -> int:
-    with client(work, given) as (_, channel):
+def count_moments(work: Work, options: dict[str, Any]) -> int:
+    with client(work, options) as (_, channel):
         count = 0
         while channel.recv() == "moment":
             count += 1
@@ -76,8 +76,8 @@ def count_moments(work: Told, given: dict[str, Any]) -> int:
     return count
 
 
-def kill_at(work: Told, moment: int, given: dict[str, Any]) -> None:
-    with client(work, given) as (process, channel):
+def kill_at(work: Work, moment: int, options: dict[str, Any]) -> None:
+    with client(work, options) as (process, channel):
         for _ in range(moment):
             assert channel.recv() == "moment"
             channel.send(None)
@@ -88,11 +88,15 @@ def kill_at(work: Told, moment: int, given: dict[str, Any]) -> None:
 
 
 class Command:
-    """A script in a forked process, as `subprocess.Popen` has it with pipes for text.
+    """A script in a forked process, with the interface of `subprocess.Popen` and pipes for text.
 
     Parameters
+
     ----------
-    script, words : what is run, as by ``python -c``, in the working directory of now.
+
+    script, words : the script and its arguments, as for ``python -c``, run in the current
+    directory.
+
     env : the environment.
     """
 
@@ -131,16 +135,16 @@ class Command:
         Raises TimeoutError where it has not.
         """
         with ThreadPoolExecutor(2) as both:
-            told = [both.submit(end.read) for end in (self.stdout, self.stderr)]
+            outputs = [both.submit(end.read) for end in (self.stdout, self.stderr)]
             self._process.join(timeout)
             late = self.returncode is None
             if late:
                 self.kill()
         if late:
-            raise TimeoutError(f"It runs on after {timeout} s: {told[1].result()}")
+            raise TimeoutError(f"It runs on after {timeout} s: {outputs[1].result()}")
         self.stdout.close()
         self.stderr.close()
-        return told[0].result(), told[1].result()
+        return outputs[0].result(), outputs[1].result()
 
     def __enter__(self) -> Command:
         return self

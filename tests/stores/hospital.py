@@ -16,7 +16,7 @@ PATIENTS, COME_AND_GO = 240, 8
 FIRST_DAY = date(2026, 1, 1)
 ADMISSION_COLUMNS = ("Patienten-Nr", "Name", "Versicherung", "Geburtsdatum", "Geschlecht", "PLZ",
                      "Aufnahme", "Diagnose", "Kosten", "Beleg")  # fmt: skip
-# What stands where somebody knew nothing; in other places nothing stands.
+# Placeholders where the value was unknown; elsewhere the field is empty.
 UNKNOWN = ("k.A.", "unbekannt")
 # The costs of the first month stay below a thousand: their widths and marks say nothing of more.
 FIRST_COSTS, LATER_COST = (60_000, 95_010), 195_010
@@ -64,15 +64,15 @@ class Hospital:
 
     def _admit(self, count: int) -> None:
         for _ in range(count):
-            place = len(self.ever)
-            name = f"{self.random.choice(_LAST_NAMES)}, {self.random.choice(_FIRST_NAMES)} {place}."
+            index = len(self.ever)
+            name = f"{self.random.choice(_LAST_NAMES)}, {self.random.choice(_FIRST_NAMES)} {index}."
             patient = Patient(
-                number=4_710_000_000 + 7919 * place,
+                number=4_710_000_000 + 7919 * index,
                 name=name,
                 insurance=f"{self.random.choice('ABKX')}{self.random.randrange(10**8, 10**9)}",
                 born=date(1930, 1, 1) + timedelta(days=self.random.randrange(365 * 75)),
                 sex=self.random.choice("mw"),
-                postcode=None if place % 12 == 5 else self.random.choice(_POSTCODES),
+                postcode=None if index % 12 == 5 else self.random.choice(_POSTCODES),
             )
             self.ever.append(patient)
             self.present.append(patient)
@@ -104,8 +104,8 @@ class Hospital:
         text = io.StringIO()
         writer = csv.writer(text, delimiter=";", lineterminator="\r\n")
         writer.writerow(ADMISSION_COLUMNS)
-        for place, patient in enumerate(self.present):
-            postcode = patient.postcode or (*UNKNOWN, "")[place % 3]
+        for index, patient in enumerate(self.present):
+            postcode = patient.postcode or (*UNKNOWN, "")[index % 3]
             cost, receipt = self._row(patient)
             writer.writerow(
                 [patient.number, patient.name, patient.insurance, f" {patient.born:%d.%m.%Y} ",
@@ -125,19 +125,19 @@ class Hospital:
 
     def stays(self) -> bytes:
         """This month's Parquet file: one in four patients has two stays."""
-        whose = [*self.present, *self.present[::4]]
-        rows = [self._row(patient) for patient in whose]
+        admitted = [*self.present, *self.present[::4]]
+        rows = [self._row(patient) for patient in admitted]
         costs = [cost for cost, _ in rows]
         # As writers do that take the narrowest type.
         widest = max(len(cost.as_tuple().digits) for cost in costs)
         table = pa.table(
             {
-                "patient_no": [patient.number for patient in whose],
-                "full_name": [patient.name for patient in whose],
-                "birth_date": [patient.born for patient in whose],
-                "days": [self.random.randrange(1, 30) for _ in whose],
+                "patient_no": [patient.number for patient in admitted],
+                "full_name": [patient.name for patient in admitted],
+                "birth_date": [patient.born for patient in admitted],
+                "days": [self.random.randrange(1, 30) for _ in admitted],
                 "cost": pa.array(costs, pa.decimal128(widest, 2)),
-                "ward": [self.random.choice(_WARDS) for _ in whose],
+                "ward": [self.random.choice(_WARDS) for _ in admitted],
                 "receipt": [receipt for _, receipt in rows],
             }
         )

@@ -55,6 +55,6 @@ def call(*words: Any, **environment: str) -> Result:
     return done
 
 
-def told(done: Result) -> Any:
+def job_results(done: Result) -> Any:
     """The jobs of a command's JSON result."""
     return json.loads(done.stdout)["jobs"]

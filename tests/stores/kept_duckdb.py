@@ -1,6 +1,7 @@
-"""DuckDB files that stay open between the looks of a test: to open one takes 15 ms, a statement 1.
+"""DuckDB files that stay open between the queries of a test: opening one takes 15 ms, a statement
+1.
 
-A file that is open is nobody else's: it is closed before anything else touches it, before it is
+No other process can use an open file. It is closed before anything else touches it, before it is
 opened in another way, and before another process starts: from then on the test opens it each time.
 """
 
@@ -22,17 +23,17 @@ _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpty"}
 _LISTS = {"os.listdir", "os.scandir"}
 _FILES = {"open", "os.remove", "os.rename", "os.chmod", "shutil.copyfile", "shutil.move"}
 
-_kept: dict[str, duckdb.DuckDBPyConnection] = {}
+_open_connections: dict[str, duckdb.DuckDBPyConnection] = {}
 _looked_at: set[str] = set()
-_alone = False
+_exclusive = False
 _connect = duckdb.connect
 _start = BaseProcess.start
 
 
 @contextmanager
-def kept(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def connection_to(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to the file."""
-    if _alone or threading.current_thread() is not threading.main_thread():
+    if _exclusive or threading.current_thread() is not threading.main_thread():
         with _connect(str(path)) as connection:
             yield connection
         return
@@ -45,10 +46,10 @@ def kept(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _open(name: str) -> duckdb.DuckDBPyConnection:
-    found = _kept.get(name)
-    if found is None:
-        found = _kept[name] = _connect(name)
-    return found
+    connection = _open_connections.get(name)
+    if connection is None:
+        connection = _open_connections[name] = _connect(name)
+    return connection
 
 
 def keep_files() -> None:
@@ -56,34 +57,34 @@ def keep_files() -> None:
     global _alone
     close_kept()
     _looked_at.clear()
-    _alone = False
+    _exclusive = False
 
 
 def close_kept() -> None:
     """Close all files."""
-    while _kept:
-        _kept.popitem()[1].close()
+    while _open_connections:
+        _open_connections.popitem()[1].close()
 
 
-def _opened(database: Any = ":memory:", read_only: bool = False, *rest: Any, **how: Any) -> Any:
-    if read_only or rest or how:
-        if str(database) in _kept:
+def _opened(database: Any = ":memory:", read_only: bool = False, *args: Any, **how: Any) -> Any:
+    if read_only or args or how:
+        if str(database) in _open_connections:
             close_kept()
     elif (
         str(database) in _looked_at
-        and not _alone
+        and not _exclusive
         and threading.current_thread() is threading.main_thread()
     ):
         # It was closed for what opens it in another way, and stays open from now on.
         _open(str(database))
-    return _connect(database, read_only, *rest, **how)
+    return _connect(database, read_only, *args, **how)
 
 
 def _before(event: str, arguments: tuple[Any, ...]) -> None:
     # Of a process that ends nothing is left of this module but the hook.
     if event in (_PROCESSES or ()):
         _let_go()
-    elif _kept and (
+    elif _open_connections and (
         (event in _FILES and _is_kept(arguments)) or (event in _LISTS and _holds_kept(arguments[0]))
     ):
         close_kept()
@@ -97,7 +98,7 @@ def _started(process: BaseProcess) -> None:
 
 def _let_go() -> None:
     global _alone
-    _alone = True
+    _exclusive = True
     close_kept()
 
 
@@ -110,14 +111,14 @@ def _is_kept(arguments: tuple[Any, ...]) -> bool:
         return False
     # Without the end that DuckDB gives to what it has not yet written into the file.
     return any(
-        isinstance(name, (str, Path)) and str(name).removesuffix(".wal") in _kept
+        isinstance(name, (str, Path)) and str(name).removesuffix(".wal") in _open_connections
         for name in arguments[:2]
     )
 
 
 def _holds_kept(folder: object) -> bool:
-    # What DuckDB has not yet written into a file stands beside it.
-    return any(str(folder) == str(Path(name).parent) for name in _kept)
+    # DuckDB keeps changes that are not yet in the file in a second file next to it.
+    return any(str(folder) == str(Path(name).parent) for name in _open_connections)
 
 
 duckdb.connect = _opened

@@ -23,11 +23,11 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "illness": ("text", [f"illness {int(_RNG.integers(0, 20))}" for _ in range(N)]),
     "sex": ("text", [str(_RNG.choice(["f", "m"])) for _ in range(N)]),
     "visits": ("integer", [int(_RNG.integers(1, 9)) for _ in range(N)]),
-    "household": ("integer", [int(place) // 6 for place in _RNG.permutation(N)]),
+    "household": ("integer", [int(index) // 6 for index in _RNG.permutation(N)]),
 }
 CODINGS = ("age_code", "half_code", "some_code", "decade")
 ORDINARY = ("illness", "sex", "visits")
-ASKED: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "k": K, "method": "mdav"}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "k": K, "method": "mdav"}
 
 
 def load(database: Database) -> None:

@@ -15,10 +15,10 @@ def counted(
 ) -> list[Counts]:
     names = ", ".join(columns)
     classes: dict[Any, Counts] = defaultdict(dict)
-    for *key, found, size in rows(
+    for *key, sensitive_value, size in rows(
         f"SELECT {names}, {value}, count(*) FROM {relation} GROUP BY {names}, {value}"
     ):
-        classes[tuple(key)][found] = size
+        classes[tuple(key)][sensitive_value] = size
     return list(classes.values())
 
 
@@ -63,10 +63,11 @@ def reached(kind: str, classes: list[Counts], order: list[Any] | None = None, l:
 
 
 def moved_by_paths(classes: list[Counts], paths: dict[Any, list[str]]) -> float:
-    """Hierarchical t-closeness; ``paths`` are the labels from each leaf to the root, as many each.
+    """Hierarchical t-closeness; ``paths`` are the labels from each leaf to the root, all of equal
+    length.
 
-    What a group of a level holds too much of one value fills what it holds too little of another;
-    only what is left goes a level up.
+    Within a group of one level, surpluses of some values fill the deficits of others; only the
+    remainder moves up a level.
     """
     table: Counts = Counter()
     for counts in classes:
@@ -74,8 +75,8 @@ def moved_by_paths(classes: list[Counts], paths: dict[Any, list[str]]) -> float:
     height = len(next(iter(paths.values()))) - 1
     worst = 0.0
     for counts in classes:
-        found = shares(counts)
-        group = {paths[v][0]: found.get(v, 0) - share for v, share in shares(table).items()}
+        class_shares = shares(counts)
+        group = {paths[v][0]: class_shares.get(v, 0) - share for v, share in shares(table).items()}
         cost = 0.0
         for level in range(1, height + 1):
             parents = {path[level - 1]: path[level] for path in paths.values()}
@@ -98,8 +99,8 @@ def shares(counts: Counts) -> dict[Any, float]:
 
 def in_order(values: set[Any]) -> list[Any]:
     """Numbers by size, texts by code point, NULL last."""
-    known = sorted(value for value in values if value is not None)
-    return known + [None] * (None in values)
+    non_null = sorted(value for value in values if value is not None)
+    return non_null + [None] * (None in values)
 
 
 def values_of(classes: list[Counts]) -> set[Any]:

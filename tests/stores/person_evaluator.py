@@ -16,19 +16,21 @@ Class = dict[Any, set[Any]]
 
 def shares_of(classes: Sequence[Class]) -> dict[Any, float]:
     """The share of the persons who have each value."""
-    holders = Counter(value for one in classes for values in one.values() for value in values)
+    holders = Counter(
+        value for members in classes for values in members.values() for value in values
+    )
     persons = sum(map(len, classes))
     return {value: count / persons for value, count in holders.items()}
 
 
-def least_diverse(one: Class) -> list[int]:
+def least_diverse(members: Class) -> list[int]:
     """Persons by value, each with one of theirs, the most frequent values first; as numbers say."""
-    left, found = len(one), []
-    holders = Counter(value for values in one.values() for value in values)
+    left, shares = len(members), []
+    holders = Counter(value for values in members.values() for value in values)
     for _, count in holders.most_common():
-        found.append(min(count, left))
-        left -= found[-1]
-    return [count for count in found if count]
+        shares.append(min(count, left))
+        left -= shares[-1]
+    return [count for count in shares if count]
 
 
 def diversity(kind: str, counts: Sequence[int], l: int = 2) -> float:  # noqa: E741
@@ -40,17 +42,19 @@ def diversity(kind: str, counts: Sequence[int], l: int = 2) -> float:  # noqa: E
         return exp(-sum(count / n * log(count / n) for count in falling))
     if kind == "alpha_k":
         return falling[0] / n
-    rest = sum(falling[l - 1 :])
-    return falling[0] / rest if rest else inf
+    tail = sum(falling[l - 1 :])
+    return falling[0] / tail if tail else inf
 
 
-def choices(one: Class) -> list[list[int]]:
+def choices(members: Class) -> list[list[int]]:
     """Every choice of one value a person, counted."""
-    return [list(Counter(chosen).values()) for chosen in product(*one.values())]
+    return [list(Counter(chosen).values()) for chosen in product(*members.values())]
 
 
 def flow(over: dict[Any, float], far: dict[tuple[Any, Any], float]) -> float:
-    """The least cost to move what is over to where it is short, None of it left: shortest paths."""
+    """The minimum cost of moving each surplus to a deficit, by shortest paths until no surplus
+    remains.
+    """
     nodes = list(over)
     arcs = {(a, b): far[a, b] for a in nodes for b in nodes if a != b}
     flowing: dict[tuple[Any, Any], float] = dict.fromkeys(arcs, 0.0)
@@ -67,22 +71,26 @@ def flow(over: dict[Any, float], far: dict[tuple[Any, Any], float]) -> float:
         end = min((node for node in nodes if over[node] < -1e-13), key=lambda node: cost[node])
         path, node = [], end
         while node != start:
-            a, b, way = before[node]
-            path.append((a, b, way))
-            node = a if way == 1 else b
-        much = min([most, -over[end], *(flowing[a, b] for a, b, way in path if way == -1)])
-        for a, b, way in path:
-            flowing[a, b] += way * much
+            a, b, direction = before[node]
+            path.append((a, b, direction))
+            node = a if direction == 1 else b
+        much = min(
+            [most, -over[end], *(flowing[a, b] for a, b, direction in path if direction == -1)]
+        )
+        for a, b, direction in path:
+            flowing[a, b] += direction * much
         total += much * cost[end]
         over[start] -= much
         over[end] += much
     return total
 
 
-def moved(one: Class, table: dict[Any, float], far: dict[tuple[Any, Any], float]) -> float:
+def moved(members: Class, table: dict[Any, float], far: dict[tuple[Any, Any], float]) -> float:
     """t of a class: what it costs to make its shares the table's; "none" is 1 from each value."""
-    own = shares_of([one])
-    over: dict[Any, float] = {value: own.get(value, 0) - share for value, share in table.items()}
+    class_shares = shares_of([members])
+    over: dict[Any, float] = {
+        value: class_shares.get(value, 0) - share for value, share in table.items()
+    }
     over["none"] = -sum(over.values())
     far = far | {pair: 1.0 for value in table for pair in ((value, "none"), ("none", value))}
     return flow(over, far)
@@ -97,13 +105,17 @@ def reached(
     """The level that all classes keep to; ``far`` is the distance of t-closeness."""
     table = shares_of(classes)
     if kind == "t_closeness":
-        return max(moved(one, table, far) for one in classes)
-    own = [shares_of([one]) for one in classes]
+        return max(moved(members, table, far) for members in classes)
+    shares_by_class = [shares_of([members]) for members in classes]
     if kind == "beta_likeness":
-        return max(share / table[v] - 1 for found in own for v, share in found.items())
+        return max(
+            share / table[v] - 1 for shares in shares_by_class for v, share in shares.items()
+        )
     if kind == "delta_disclosure":
-        return max(abs(log(share / table[v])) for found in own for v, share in found.items())
-    levels = [diversity(kind, least_diverse(one), l) for one in classes]
+        return max(
+            abs(log(share / table[v])) for shares in shares_by_class for v, share in shares.items()
+        )
+    levels = [diversity(kind, least_diverse(members), l) for members in classes]
     return min(levels) if kind in ("distinct_l", "entropy_l") else max(levels)
 
 

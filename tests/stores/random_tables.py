@@ -42,7 +42,9 @@ def _with_nulls(values: Sequence[Any], name: str, rng: np.random.Generator) -> l
     if name in ("record_id", "email"):
         return list(values)
     missing = rng.random(len(values)) < rng.choice(_SHARES)
-    return [None if gone else value for value, gone in zip(values, missing, strict=True)]
+    return [
+        None if is_missing else value for value, is_missing in zip(values, missing, strict=True)
+    ]
 
 
 def _null_together(values: list[list[Any]], rng: np.random.Generator) -> None:

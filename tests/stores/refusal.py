@@ -27,14 +27,14 @@ EXIT_CODES = {
 
 
 def refuse(
-    database: Database, error: type[errors.DbanonError], said: str = "", /, **given: Any
+    database: Database, error: type[errors.DbanonError], message: str = "", /, **options: Any
 ) -> errors.DbanonError:
     """Run, expect the error, and check that it is of its family and nothing was left behind."""
     before = database.state()
     with pytest.raises(error) as caught:
-        database.anonymize(**({"quasi_identifiers": ["age", "height"]} | given))
+        database.anonymize(**({"quasi_identifiers": ["age", "height"]} | options))
     assert type(caught.value) is error
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.exit_code == next(
         code for family, code in EXIT_CODES.items() if issubclass(error, family)
     )

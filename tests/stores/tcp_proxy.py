@@ -52,7 +52,7 @@ class Cut:
 
 
 class TcpProxy:
-    """Listens on a port of its own, and passes on what comes to a server."""
+    """Listens on its own port and forwards all data to a server."""
 
     def __init__(self, host: str, port: int, cut: Cut | None = None) -> None:
         self._server, self.cut = (host, port), cut
@@ -82,7 +82,7 @@ class TcpProxy:
             for end in self._open:
                 _shut(end)
                 end.close()
-        # What was kept back now goes nowhere.
+        # Data that was held back is dropped now.
         self._forward.set()
 
     def url(self, url: str) -> str:

@@ -29,8 +29,8 @@ ADMIN = Path(__file__).resolve().parents[2] / "examples" / "admin"
 def hospital(request: pytest.FixtureRequest, make_database: object) -> Database:
     """Two tables that the rules fit, one with a new column, one without quasi-identifiers."""
     assert callable(make_database)
-    found: Database = make_database(request.param)
-    text, integer = found.types["text"], found.types["integer"]
+    database: Database = make_database(request.param)
+    text, integer = database.types["text"], database.types["integer"]
     people = {
         "patient_id": integer,
         "full_name": text,
@@ -39,21 +39,21 @@ def hospital(request: pytest.FixtureRequest, make_database: object) -> Database:
         "diagnosis": text,
     }
     patients = [[i, f"name {i}", 20 + i // 5, i // 5 * 1000 + i % 5, "flu"] for i in range(60)]
-    found.load("app.patient", people, patients)
+    database.load("app.patient", people, patients)
     stays = [[i, f"region {i % 3}", i % 7, f"ward {i % 2}"] for i in range(60)]
     stay = {"stay_id": integer, "region": text, "age": integer, "ward": text}
-    found.load('app.Sta"y s', stay, stays)
-    found.load("app.visitor", {"age": integer, "badge": integer}, [[i, i] for i in range(9)])
-    found.load("app.word", {"ward": text}, [["a"], ["b"]])
+    database.load('app.Sta"y s', stay, stays)
+    database.load("app.visitor", {"age": integer, "badge": integer}, [[i, i] for i in range(9)])
+    database.load("app.word", {"ward": text}, [["a"], ["b"]])
     # The scripts run with warnings as errors.
-    found.make_schema("release")
-    return found
+    database.make_schema("release")
+    return database
 
 
-def command(words: Sequence[object], **given: Any) -> subprocess.CompletedProcess[str]:
+def command(words: Sequence[object], **options: Any) -> subprocess.CompletedProcess[str]:
     """A command of dbanon that a script starts, in this process."""
     program, *more = map(str, words)
-    assert (Path(program).name, given) == (
+    assert (Path(program).name, options) == (
         "dbanon",
         {"stdout": subprocess.PIPE, "text": True, "check": False},
     )
@@ -106,21 +106,21 @@ def started(hospital: Database) -> Any:
 
 def release_all(hospital: Database, run: Any = call) -> subprocess.CompletedProcess[str]:
     rules = ADMIN / "rules.yaml"
-    found = run("release_schema", hospital.url, "--schema", "app", "--rules", rules)
-    assert isinstance(found, subprocess.CompletedProcess)
-    return found
+    completed = run("release_schema", hospital.url, "--schema", "app", "--rules", rules)
+    assert isinstance(completed, subprocess.CompletedProcess)
+    return completed
 
 
 def test_every_table_of_a_schema_by_its_rules(hospital: Database) -> None:
     for run in (started(hospital), call):
         done = release_all(hospital, run)
         assert done.returncode == 6, done.stderr
-        told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-        assert told["patient"].startswith("60 rows, k = ")
-        assert told['Sta"y s'].startswith("60 rows, k = ")
-        assert told["visitor"] == "not released: no rule for badge"
-        assert told["word"] == "not released: no quasi-identifier among its columns"
-    released = {one.output: one.k_achieved for one in dbanon.releases(hospital.url)}
+        printed = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+        assert printed["patient"].startswith("60 rows, k = ")
+        assert printed['Sta"y s'].startswith("60 rows, k = ")
+        assert printed["visitor"] == "not released: no rule for badge"
+        assert printed["word"] == "not released: no quasi-identifier among its columns"
+    released = {release.output: release.k_achieved for release in dbanon.releases(hospital.url)}
     assert set(released) == {"release.patient", 'release."Sta""y s"'}
     assert all(k >= 5 for k in released.values())
     hospital.execute("DROP TABLE app.visitor", "DROP TABLE app.word")
@@ -141,7 +141,11 @@ def test_an_audit_finds_what_was_changed(hospital: Database) -> None:
     hospital.execute(f"UPDATE {table} SET diagnosis = 'gout'")
     done = started(hospital)("audit_ledger", hospital.url)
     assert done.returncode == 6
-    [line] = [one for one in done.stdout.splitlines() if one.startswith("release.patient: current")]
+    [line] = [
+        printed_line
+        for printed_line in done.stdout.splitlines()
+        if printed_line.startswith("release.patient: current")
+    ]
     assert line.endswith("verified: release_changed")
     assert "4 releases, 1 not as released" in done.stderr
 
@@ -177,9 +181,9 @@ def test_a_release_a_month(hospital: Database, tmp_path: Path) -> None:
         "UPDATE app.patients SET age = patient_id * 37 % 61, income = patient_id * 79 % 997,"
         " height = patient_id * 7919 % 1009, weight = patient_id * 613 % 881"
     )
-    told = monthly()
-    assert "1000 rows" in told
-    assert "look at the data" in told
+    output = monthly()
+    assert "1000 rows" in output
+    assert "look at the data" in output
     assert len(dbanon.releases(hospital.url)) == 2
     file.write_text(file.read_text().replace("k: 5", "k: 5000"))
     hospital.execute(f"UPDATE {hospital.ledger()} SET created_at = TIMESTAMP '2020-01-01 00:00:00'")

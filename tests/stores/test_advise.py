@@ -26,7 +26,7 @@ pytestmark = pytest.mark.in_turn(of="file")
 
 RNG = np.random.default_rng(7)
 N = 240
-# One planted row: nothing of it may be told, nor any other value.
+# One planted row: neither it nor any other value may appear in the output.
 RARE = (731_731, "qzrare person", 97.31, 737_373, "qzrare", "qzrare illness", "qzrare note it is")
 TRACES = re.compile(r"73173|73737|97\.3|qz", re.IGNORECASE)
 COLUMNS = ("id", "full_name", "weight", "income", "region", "illness", "note")
@@ -52,7 +52,7 @@ ROLES = {
     "note": "not_copied",
 }
 QUICK: dict[str, Any] = {"k": [3, 4, 5, 6]}
-# Refinements take most of the time: where what is said of rows is tested, one curve is enough.
+# Refinements take most of the time, so tests about the wording for rows try one curve only.
 ONE_CURVE: dict[str, Any] = {"methods": ["mdav"], "k": [3, 5]}
 # With the planted row, and with rare values of every column.
 FEW = ROWS[-120:]
@@ -81,11 +81,11 @@ def timeless(advice: Any) -> dict[str, Any]:
         plain["start"].pop(name, None)
     for column in plain["columns"]:
         del column["type"]
-    for one in [
+    for section in [
         *plain["sweep"]["points"],
         *map(plain["recommendation"].get, ("point", "runner_up")),
     ]:
-        del one["seconds"]
+        del section["seconds"]
     return dict(plain)
 
 
@@ -97,21 +97,21 @@ def advice_for_a_frame() -> Any:
 def test_it_is_the_same_everywhere(database: Database) -> None:
     load(database)
     before = database.state()
-    found = dbanon.advise(database.url, "people", k=[3, 5])
+    advice = dbanon.advise(database.url, "people", k=[3, 5])
     assert database.state() == before
-    assert {one.column.name: one.role.role for one in found.columns} == ROLES
-    assert found.columns[0].role.reason == "key"
-    assert found.proposed
-    assert found.rows == N
+    assert {column.column.name: column.role.role for column in advice.columns} == ROLES
+    assert advice.columns[0].role.reason == "key"
+    assert advice.proposed
+    assert advice.rows == N
     of_frame = advice_for_a_frame()
     # Floats of a frame are no decimals, nor does a frame declare a key.
     assert of_frame.columns[0].role.reason == "name"
-    mine, theirs = timeless(found), timeless(of_frame)
+    mine, theirs = timeless(advice), timeless(of_frame)
     mine["columns"][0] = theirs["columns"][0] = None
-    for one in (mine, theirs):
-        del one["sweep"]["points"], one["recommendation"]
+    for result in (mine, theirs):
+        del result["sweep"]["points"], result["recommendation"]
     assert mine == theirs
-    assert found.recommendation.point.curve == of_frame.recommendation.point.curve
+    assert advice.recommendation.point.curve == of_frame.recommendation.point.curve
 
 
 @pytest.mark.parametrize("form", ["polars", "arrow", "dict", "rows"])
@@ -128,16 +128,16 @@ def test_every_table_in_hand_is_advised_alike(form: str) -> None:
 
 def test_numbers_are_swept_as_numbers(database: Database) -> None:
     load(database)
-    found = dbanon.advise(database.url, "people", quasi_identifiers=["weight", "income"], **QUICK)
-    assert (found.sweep.measure, found.proposed) == ("sse_loss", False)
-    assert {p.curve for p in found.sweep.points} == {"mdav", "mdav+fast", "cbfs_mhm+fast"}
-    roles = {one.column.name: one.role for one in found.columns}
+    advice = dbanon.advise(database.url, "people", quasi_identifiers=["weight", "income"], **QUICK)
+    assert (advice.sweep.measure, advice.proposed) == ("sse_loss", False)
+    assert {p.curve for p in advice.sweep.points} == {"mdav", "mdav+fast", "cbfs_mhm+fast"}
+    roles = {column.column.name: column.role for column in advice.columns}
     assert roles["region"].reason == "not_named"
-    for point in found.sweep.points:
+    for point in advice.sweep.points:
         assert 0 < point.risk <= 1 / point.k
-    # What was tried is what a run makes.
-    best = found.recommendation.point
-    report = dbanon.anonymize(database.url, **found.start)
+    # The sweep measures the same release that a run makes.
+    best = advice.recommendation.point
+    report = dbanon.anonymize(database.url, **advice.start)
     assert report.k_achieved >= best.k
     assert report.internal.information_loss == pytest.approx(best.loss, rel=1e-9)
 
@@ -145,31 +145,31 @@ def test_numbers_are_swept_as_numbers(database: Database) -> None:
 def test_named_columns_that_have_nulls(database: Database) -> None:
     rows = [(*row[:3], None if at % 9 == 0 else row[3], *row[4:]) for at, row in enumerate(ROWS)]
     load(database, rows)
-    asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE}
-    found = dbanon.advise(database.url, "people", **asked)
+    options: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE}
+    advice = dbanon.advise(database.url, "people", **options)
     # Each pattern of NULLs has its classes.
-    assert (found.start["nulls"], "max_suppression" in found.start) == ("category", False)
-    assert found.columns[3].nulls.to_dict() == {"rows": "27", "share": 0.1125}
-    assert dbanon.anonymize(database.url, **found.start).suppressed == 0
+    assert (advice.start["nulls"], "max_suppression" in advice.start) == ("category", False)
+    assert advice.columns[3].nulls.to_dict() == {"rows": "27", "share": 0.1125}
+    assert dbanon.anonymize(database.url, **advice.start).suppressed == 0
 
 
 def test_patterns_of_nulls_that_few_rows_have(database: Database) -> None:
     rows = [(*row[:2], None if at in (5, 6) else row[2], *row[3:]) for at, row in enumerate(ROWS)]
     load(database, rows)
-    asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE}
-    found = dbanon.advise(database.url, "people", **asked)
-    # They are withheld, and no more is told than that there are few.
-    assert {str(point.suppressed) for point in found.sweep.points} == {"1..4"}
-    assert (found.start["nulls"], found.start["max_suppression"]) == ("suppress", 0.01)
-    assert found.columns[2].nulls.to_dict() == {"rows": "1..4", "share": None}
-    report = dbanon.anonymize(database.url, **found.start)
+    options: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE}
+    advice = dbanon.advise(database.url, "people", **options)
+    # These rows are withheld. The output only says that there are few.
+    assert {str(point.suppressed) for point in advice.sweep.points} == {"1..4"}
+    assert (advice.start["nulls"], advice.start["max_suppression"]) == ("suppress", 0.01)
+    assert advice.columns[2].nulls.to_dict() == {"rows": "1..4", "share": None}
+    report = dbanon.anonymize(database.url, **advice.start)
     assert report.suppressed == 2
     assert report.internal.information_loss == pytest.approx(
-        found.recommendation.point.loss, rel=1e-9
+        advice.recommendation.point.loss, rel=1e-9
     )
 
 
-def said(work: Callable[[], Any]) -> str:
+def all_output(work: Callable[[], Any]) -> str:
     """All that a call says, whether it fails or not."""
     try:
         return json.dumps(work().to_dict(), ensure_ascii=False)
@@ -197,11 +197,11 @@ CALLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_no_value_is_told(database: Database, name: str) -> None:
     load(database, FEW)
-    asked = {"k": [3, 4], **CALLS[name]}
-    trees = asked.get("hierarchies", {})
-    texts = [said(lambda: dbanon.advise(database.url, "people", **asked))]
+    options = {"k": [3, 4], **CALLS[name]}
+    trees = options.get("hierarchies", {})
+    texts = [all_output(lambda: dbanon.advise(database.url, "people", **options))]
     frame = pd.DataFrame(FEW, columns=list(COLUMNS))
-    texts.append(said(lambda: dbanon.advise(frame, **asked)))
+    texts.append(all_output(lambda: dbanon.advise(frame, **options)))
     for form in ("table", "json"):
         arguments = [
             "advise",
@@ -211,15 +211,15 @@ def test_no_value_is_told(database: Database, name: str) -> None:
             "--format",
             form,
             "--k",
-            ",".join(map(str, asked["k"])),
+            ",".join(map(str, options["k"])),
             "--print-sql",
         ]
-        for column in asked.get("quasi_identifiers", ()):
+        for column in options.get("quasi_identifiers", ()):
             arguments += ["-q", column]
         for option in ("sample", "max_risk", "memory_limit"):
-            if option in asked:
-                arguments += ["--" + option.replace("_", "-"), str(asked[option])]
-        for method in asked.get("methods", ()):
+            if option in options:
+                arguments += ["--" + option.replace("_", "-"), str(options[option])]
+        for method in options.get("methods", ()):
             arguments += ["--methods", method]
         for column, tree in trees.items():
             arguments += ["--hierarchy", f"{column}={json.dumps(tree)}"]
@@ -235,9 +235,9 @@ def test_no_value_is_told(database: Database, name: str) -> None:
 def test_what_cannot_be_advised(database: Database) -> None:
     load(database)
 
-    def refused(table: str = "people", **asked: Any) -> str:
+    def refused(table: str = "people", **options: Any) -> str:
         with pytest.raises(dbanon.DbanonError) as error:
-            dbanon.advise(database.url, table, **{**QUICK, **asked})
+            dbanon.advise(database.url, table, **{**QUICK, **options})
         return error.value.code
 
     database.load("empty", {"a": "integer"}, [])
@@ -253,46 +253,46 @@ def test_what_cannot_be_advised(database: Database) -> None:
     assert refused(methods=["mdave"]) == "unknown_method"
     assert refused(quasi_identifiers=["a"], sensitive=["a"]) == "invalid_parameter"
     assert refused(quasi_identifiers=["agee"]) == "column_not_found"
-    found = dbanon.advise(database.url, "seen", key=["id"], k=[3])
-    assert found.start["key"] == ["id"]
+    advice = dbanon.advise(database.url, "seen", key=["id"], k=[3])
+    assert advice.start["key"] == ["id"]
 
 
 def test_a_method_that_takes_no_such_columns_is_left_out(sqlite_file: SqliteDatabase) -> None:
     database = sqlite_file
     load(database)
-    found = dbanon.advise(
+    advice = dbanon.advise(
         database.url, "people", methods=["mdav", "gaa_cp", "individual_ranking"], k=[3, 4]
     )
-    assert {p.curve for p in found.sweep.points} == {"gaa_cp"}
-    assert [(one.curve, one.code) for one in found.sweep.left_out] == [
+    assert {p.curve for p in advice.sweep.points} == {"gaa_cp"}
+    assert [(curve.curve, curve.code) for curve in advice.sweep.left_out] == [
         ("mdav", "unsupported_type"),
         ("individual_ranking", "invalid_parameter"),
     ]
-    assert any("mdav was left out: Column" in note for note in found.sweep.notes())
+    assert any("mdav was left out: Column" in note for note in advice.sweep.notes())
 
 
 def test_the_time_limit_ends_the_sweep_after_one_release(sqlite_file: SqliteDatabase) -> None:
     database = sqlite_file
     load(database)
-    found = dbanon.advise(database.url, "people", time_limit=1e-9)
-    assert len(found.sweep.points) == 1
+    advice = dbanon.advise(database.url, "people", time_limit=1e-9)
+    assert len(advice.sweep.points) == 1
     # Of those that bends are looked for in the largest k, without refinement.
-    assert (found.sweep.points[0].curve, found.sweep.points[0].k) == ("gaa_cp", 10)
-    assert found.sweep.untried == 19
-    assert any("the most expensive ones: 19" in note for note in found.sweep.notes())
+    assert (advice.sweep.points[0].curve, advice.sweep.points[0].k) == ("gaa_cp", 10)
+    assert advice.sweep.untried == 19
+    assert any("the most expensive ones: 19" in note for note in advice.sweep.notes())
     # One release says nothing of others: nothing is recommended of it, and there is no start.
-    assert (found.recommendation, dict(found.start)) == (None, {})
-    assert found.to_dict()["recommendation"] is None
-    [(label, told)] = found.recommended()
-    assert (label, told.split(":")[0]) == ("release", "none")
-    assert "only one release was tried, gaa_cp with k = 10" in told
-    told = CliRunner().invoke(
+    assert (advice.recommendation, dict(advice.start)) == (None, {})
+    assert advice.to_dict()["recommendation"] is None
+    [(label, text)] = advice.recommended()
+    assert (label, text.split(":")[0]) == ("release", "none")
+    assert "only one release was tried, gaa_cp with k = 10" in text
+    text = CliRunner().invoke(
         main,
         ["advise", database.url, "--table", "people", "--time-limit", "1e-9"],
         env={"COLUMNS": "200"},
     )
-    assert (told.exit_code, "only one release was tried" in told.stdout) == (0, True)
-    assert "dbanon anonymize" not in told.stdout
+    assert (text.exit_code, "only one release was tried" in text.stdout) == (0, True)
+    assert "dbanon anonymize" not in text.stdout
 
 
 def test_a_suggestion_that_withholds_much_says_so_first() -> None:
@@ -302,12 +302,12 @@ def test_a_suggestion_that_withholds_much_says_so_first() -> None:
         for at, row in enumerate(ROWS)
     ]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE, "k": [3, 5]}
-    told = dict(dbanon.advise(frame, nulls="suppress", **asked).recommended())
-    assert told["release"].startswith("withholds 10 % of the rows; of the others ")
-    assert told["runner-up"].startswith("withholds 10 % of the rows; of the others ")
-    told = dict(dbanon.advise(frame, **asked).recommended())
-    assert "withholds" not in told["release"]
+    options: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE, "k": [3, 5]}
+    recommendations = dict(dbanon.advise(frame, nulls="suppress", **options).recommended())
+    assert recommendations["release"].startswith("withholds 10 % of the rows; of the others ")
+    assert recommendations["runner-up"].startswith("withholds 10 % of the rows; of the others ")
+    recommendations = dict(dbanon.advise(frame, **options).recommended())
+    assert "withholds" not in recommendations["release"]
 
 
 def test_the_sweep_of_50_000_rows_tries_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,37 +316,37 @@ def test_the_sweep_of_50_000_rows_tries_several(monkeypatch: pytest.MonkeyPatch)
     And in less than that: of all rows not one k would be there after it.
     """
     monkeypatch.setattr("dbanon.run.sweep.SPENT", 0.4)
-    drawn = np.random.default_rng(3).integers(0, 5_000, (50_000, 4))
-    frame = pd.DataFrame(drawn, columns=list("abcd"))
-    found = dbanon.advise(frame, quasi_identifiers=list("abcd"))
-    assert (found.sweep.rows, found.sweep.of) == (2_000, 50_000)
-    assert {p.k for p in found.sweep.points if p.curve == "mdav"} >= set(range(3, 11))
+    values = np.random.default_rng(3).integers(0, 5_000, (50_000, 4))
+    frame = pd.DataFrame(values, columns=list("abcd"))
+    advice = dbanon.advise(frame, quasi_identifiers=list("abcd"))
+    assert (advice.sweep.rows, advice.sweep.of) == (2_000, 50_000)
+    assert {p.k for p in advice.sweep.points if p.curve == "mdav"} >= set(range(3, 11))
 
 
 def test_a_sample_has_whole_persons() -> None:
     """A row of each person would lose less than all their rows do."""
-    drawn = np.random.default_rng(4)
-    person = drawn.permutation(np.repeat(np.arange(400), 5))
-    frame = pd.DataFrame({"patient_id": person, "a": drawn.normal(size=2_000)})
-    frame["b"] = drawn.normal(size=2_000)
-    asked: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "methods": ["mdav"], "k": [3, 5]}
-    some, every = (dbanon.advise(frame, sample=n, **asked) for n in (500, 2_000))
+    rng = np.random.default_rng(4)
+    person = rng.permutation(np.repeat(np.arange(400), 5))
+    frame = pd.DataFrame({"patient_id": person, "a": rng.normal(size=2_000)})
+    frame["b"] = rng.normal(size=2_000)
+    options: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "methods": ["mdav"], "k": [3, 5]}
+    some, every = (dbanon.advise(frame, sample=n, **options) for n in (500, 2_000))
     assert (some.sweep.rows, every.sweep.rows) == (500, 2_000)
-    for one, other in zip(some.sweep.points, every.sweep.points, strict=True):
-        assert one.loss == pytest.approx(other.loss, abs=0.1)
+    for point, other in zip(some.sweep.points, every.sweep.points, strict=True):
+        assert point.loss == pytest.approx(other.loss, abs=0.1)
 
 
 def test_a_sample_is_drawn_by_the_seed_and_said(database: Database) -> None:
     load(database)
-    asked = {"quasi_identifiers": ["weight", "income"], "sample": 120, **ONE_CURVE}
-    one, same, other = (
-        dbanon.advise(database.url, "people", seed=seed, **asked) for seed in (1, 1, 2)
+    options = {"quasi_identifiers": ["weight", "income"], "sample": 120, **ONE_CURVE}
+    first, same, other = (
+        dbanon.advise(database.url, "people", seed=seed, **options) for seed in (1, 1, 2)
     )
-    assert timeless(one) == timeless(same) != timeless(other)
-    assert (one.sweep.rows, one.sweep.of, one.sweep.sampled) == (120, N, True)
-    point = one.sweep.points[0]
+    assert timeless(first) == timeless(same) != timeless(other)
+    assert (first.sweep.rows, first.sweep.of, first.sweep.sampled) == (120, N, True)
+    point = first.sweep.points[0]
     assert point.estimate == pytest.approx(point.loss * (120 / N) ** (2 / 2))
-    assert any("120 of 240 rows" in note for note in one.sweep.notes())
+    assert any("120 of 240 rows" in note for note in first.sweep.notes())
 
 
 def test_the_command_that_is_printed_runs(database: Database) -> None:
@@ -370,25 +370,25 @@ def test_the_rule_of_a_paper_is_named_and_not_followed() -> None:
     """k >= sqrt(n), the next whole number: 15^2 is below 240, 16^2 above."""
     frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
     advice = dbanon.advise(frame, quasi_identifiers=["weight", "income"], **ONE_CURVE)
-    told = dict(advice.recommended())["Liu and Li"]
-    assert told.startswith("k >= sqrt(n), here 16, ")
-    assert "nothing private" in told
-    assert ("recommended", "Liu and Li", told, {}) in list(advice.table_rows())
+    text = dict(advice.recommended())["Liu and Li"]
+    assert text.startswith("k >= sqrt(n), here 16, ")
+    assert "nothing private" in text
+    assert ("recommended", "Liu and Li", text, {}) in list(advice.table_rows())
     assert advice.recommendation.point.k < 16
 
 
 def test_the_arguments_for_a_frame_are_taken() -> None:
     frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
-    found = dbanon.advise(frame, **QUICK)
-    released, report = dbanon.anonymize_frame(frame, **found.start)
-    assert report.k_achieved >= found.recommendation.point.k
-    assert list(released.columns) == [*found.quasi_identifiers, "illness"]
+    advice = dbanon.advise(frame, **QUICK)
+    released, report = dbanon.anonymize_frame(frame, **advice.start)
+    assert report.k_achieved >= advice.recommendation.point.k
+    assert list(released.columns) == [*advice.quasi_identifiers, "illness"]
 
 
 def test_a_frame_has_no_table_and_a_database_has_one(database: Database) -> None:
-    for given in ((database.url,), (pd.DataFrame({"a": [1]}), "people")):
+    for arguments in ((database.url,), (pd.DataFrame({"a": [1]}), "people")):
         with pytest.raises(dbanon.DbanonError) as refused:
-            dbanon.advise(*given)
+            dbanon.advise(*arguments)
         assert refused.value.code == "invalid_parameter"
 
 

@@ -26,7 +26,7 @@ def advised(database: Database, *more: str, **how: Any) -> Result:
 
 
 def declared(database: Database) -> dict[str, str | None]:
-    return {one.column: one.role for one in dbanon.rules(database.url, table(database))}
+    return {rule.column: rule.role for rule in dbanon.rules(database.url, table(database))}
 
 
 def test_proposals_become_rules_after_a_yes(people: Database) -> None:
@@ -35,11 +35,14 @@ def test_proposals_become_rules_after_a_yes(people: Database) -> None:
     assert set(declared(people).values()) == {None}
     done = advised(people, "--declare", input="y\n")
     assert done.exit_code == 0, done.output
-    found = dbanon.advise(people.url, table(people), k=[3]).rules
-    plain = {name: rule if isinstance(rule, str) else rule["role"] for name, rule in found.items()}
+    proposed_rules = dbanon.advise(people.url, table(people), k=[3]).rules
+    plain = {
+        name: rule if isinstance(rule, str) else rule["role"]
+        for name, rule in proposed_rules.items()
+    }
     assert {name: role for name, role in declared(people).items() if role} == plain
     assert "identifier" in plain.values()
-    # Nobody is asked where there is nothing to declare.
+    # No confirmation is requested if there is nothing to declare.
     assert "to be declared: none" in advised(people, "--declare").stderr
 
 
@@ -80,6 +83,6 @@ def test_identifiers_of_a_small_table_are_declared_as_such(database: Database) -
     line = ["advise", database.url, "--table", "visits", "--k", "3", "--declare", "--yes"]
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
-    rules = {one.column: one.role for one in dbanon.rules(database.url, "visits")}
-    found = {name for name, role in rules.items() if role in ("identifier", "entity")}
-    assert found == set(IDENTIFIERS)
+    rules = {rule.column: rule.role for rule in dbanon.rules(database.url, "visits")}
+    identifying = {name for name, role in rules.items() if role in ("identifier", "entity")}
+    assert identifying == set(IDENTIFIERS)

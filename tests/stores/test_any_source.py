@@ -40,14 +40,14 @@ from dbanon.run.open import open_source
 from dbanon.stores import origins, origins_sql
 from tests.stores import warehouse
 
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "quasi_identifiers": ["age", "income"],
     "k": 5,
     "keep": ["ill", "id"],
     "output": "release.people",
 }
-DRAWN = {**GIVEN, "kept_columns": "client"}
+CLIENT_OPTIONS = {**OPTIONS, "kept_columns": "client"}
 FRAME = pd.DataFrame(
     {
         "id": range(60),
@@ -68,9 +68,9 @@ def released(target: str, query: str = "FROM release.people") -> list[tuple[Any,
         return connection.execute(query).fetchall()
 
 
-def refused(source: Any, target: str, **given: Any) -> DbanonError:
+def refused(source: Any, target: str, **overrides: Any) -> DbanonError:
     with pytest.raises(DbanonError) as raised:
-        dbanon.anonymize(source, **{**DRAWN, **given}, target=target)
+        dbanon.anonymize(source, **{**CLIENT_OPTIONS, **overrides}, target=target)
     with duckdb.connect(target.removeprefix("duckdb:///")) as connection:
         query = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'release'"
         assert connection.execute(query).fetchall() == []
@@ -78,25 +78,25 @@ def refused(source: Any, target: str, **given: Any) -> DbanonError:
 
 
 def test_another_dialect_is_drawn_with_leave(tmp_path: Path, target: str) -> None:
-    url = warehouse.made(tmp_path / "w.db")
+    url = warehouse.create_warehouse(tmp_path / "w.db")
     phases: list[tuple[str, float]] = []
-    kept = ["size", "born", "seen", "ok", "ill", "id"]
+    columns = ["size", "born", "seen", "ok", "ill", "id"]
     report = dbanon.anonymize(
         url,
-        **{**DRAWN, "keep": kept},
+        **{**CLIENT_OPTIONS, "keep": columns},
         entity="who",
         target=target,
         chunk_rows=20,
-        progress=lambda *told: phases.append(told),
+        progress=lambda *event: phases.append(event),
     )
     assert (report.rows_in, report.rows_out) == (60, 60)
     assert [share for phase, share in phases if phase == "draw"] == [0, 0, 20 / 60, 40 / 60, 1]
     assert report.arguments["kept_columns"] == "client"
     how = "one statement in a transaction of level SERIALIZABLE, rows counted before and after"
     assert report.arguments["drawn"] == {"rows": 60, "how": how}
-    told = f"60 left their database for this program: {how}"
-    assert ("original rows", told) in report.pairs()
-    # Names alone of what is not named.
+    notice = f"60 left their database for this program: {how}"
+    assert ("original rows", notice) in report.pairs()
+    # For columns that are not requested, only the names.
     assert set(report.not_copied) == {"who", "diary", "photo"}
     [row] = released(target, "SELECT size, born, seen, ok, ill FROM release.people WHERE id = 1")
     assert row == (Decimal("1.5"), date(1951, 1, 2), datetime(2024, 5, 6, 7, 8, 1), True, None)
@@ -105,41 +105,41 @@ def test_another_dialect_is_drawn_with_leave(tmp_path: Path, target: str) -> Non
 
 
 def test_no_more_is_asked_for_than_is_named(tmp_path: Path, target: str) -> None:
-    engine = sqlalchemy.create_engine(warehouse.made(tmp_path / "w.db"))
+    engine = sqlalchemy.create_engine(warehouse.create_warehouse(tmp_path / "w.db"))
     statements: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
-    dbanon.anonymize(engine, **DRAWN, target=target)
-    asked = [one for one in statements if one.startswith("SELECT people")]
-    assert len(asked) == 1
-    assert "diary" not in asked[0]
+    event.listen(engine, "before_cursor_execute", lambda *event: statements.append(event[2]))
+    dbanon.anonymize(engine, **CLIENT_OPTIONS, target=target)
+    selects = [statement for statement in statements if statement.startswith("SELECT people")]
+    assert len(selects) == 1
+    assert "diary" not in selects[0]
     engine.dispose()
 
 
 def test_without_leave_or_place_nothing_is_drawn(
     tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = warehouse.made(tmp_path / "w.db")
+    url = warehouse.create_warehouse(tmp_path / "w.db")
     monkeypatch.setattr(origins_sql.SqlOrigin, "flow", None)
     for source in (url, iter([FRAME])):
         with pytest.raises(InvalidParameter, match="There is no store") as raised:
-            dbanon.anonymize(source, **GIVEN, target=target)
+            dbanon.anonymize(source, **OPTIONS, target=target)
         assert 'kept_columns="client"' in str(raised.value)
     with pytest.raises(InvalidParameter, match="where the release should go"):
-        dbanon.anonymize(url, **DRAWN)
+        dbanon.anonymize(url, **CLIENT_OPTIONS)
     with pytest.raises(InvalidParameter, match="where"):
-        dbanon.anonymize(url, **DRAWN, target=target, where="age > 3")
+        dbanon.anonymize(url, **CLIENT_OPTIONS, target=target, where="age > 3")
     # Other doors draw nothing.
     with pytest.raises(InvalidParameter, match="no store for warehouse"):
         dbanon.verify(url, "people", quasi_identifiers=["age"], k=2)
     # What a store knows keeps to its own rules.
     FRAME.to_csv(tmp_path / "people.csv", index=False)
     with pytest.raises(InvalidParameter, match="travel through the client"):
-        dbanon.anonymize(f"file:{tmp_path}/people.csv", **DRAWN, target=target)
+        dbanon.anonymize(f"file:{tmp_path}/people.csv", **CLIENT_OPTIONS, target=target)
     assert refused("nowhere://host/x", target).code == MissingDependency.code
 
 
 def test_the_command_line_and_a_job(tmp_path: Path, target: str) -> None:
-    url = warehouse.made(tmp_path / "w.db")
+    url = warehouse.create_warehouse(tmp_path / "w.db")
     words = ["--table", "people", "-q", "age", "--k", "5", "--output", "release.people"]
     more = ["--target", target, "--kept-columns", "client"]
     for command in ("plan", "anonymize"):
@@ -173,11 +173,11 @@ def streams() -> Iterator[Any]:
 
 @pytest.mark.parametrize("make", [*streams()])
 def test_streams_and_frames(make: Callable[[], Any], target: str) -> None:
-    report = dbanon.anonymize(make(), **DRAWN, target=target)
+    report = dbanon.anonymize(make(), **CLIENT_OPTIONS, target=target)
     assert report.rows_out == 60
     assert report.arguments["drawn"] == {"rows": 60, "how": "a stream, of which nobody counted"}
-    found = released(target, "SELECT id, ill FROM release.people ORDER BY id")
-    assert found == list(FRAME[["id", "ill"]].itertuples(index=False, name=None))
+    rows = released(target, "SELECT id, ill FROM release.people ORDER BY id")
+    assert rows == list(FRAME[["id", "ill"]].itertuples(index=False, name=None))
 
 
 def test_a_connection_of_adbc_is_left_as_it_was(target: str) -> None:
@@ -187,7 +187,7 @@ def test_a_connection_of_adbc_is_left_as_it_was(target: str) -> None:
         connection.commit()
         with connection.cursor() as cursor:
             cursor.execute("UPDATE people SET ill = 'cough' WHERE id = 0")
-        report = dbanon.anonymize(connection, **DRAWN, target=target)
+        report = dbanon.anonymize(connection, **CLIENT_OPTIONS, target=target)
         assert report.arguments["drawn"]["how"].startswith("one statement on the caller's")
         assert released(target, "SELECT ill FROM release.people WHERE id = 0") == [("cough",)]
         # Neither committed nor rolled back.
@@ -203,7 +203,7 @@ def test_a_connection_of_adbc_is_left_as_it_was(target: str) -> None:
 def test_a_connection_of_duckdb_in_memory_needs_no_leave(target: str) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE people AS FROM FRAME")
-        report = dbanon.anonymize(connection, **GIVEN, target=target)
+        report = dbanon.anonymize(connection, **OPTIONS, target=target)
     assert "drawn" not in report.arguments
     assert len(released(target)) == 60
 
@@ -211,18 +211,18 @@ def test_a_connection_of_duckdb_in_memory_needs_no_leave(target: str) -> None:
 # -- sources that lie, stall, end early, raise --------------------------------------------------
 
 
-def liar(monkeypatch: pytest.MonkeyPatch, before: int, given: int, after: int) -> None:
+def liar(monkeypatch: pytest.MonkeyPatch, before: int, during: int, after: int) -> None:
     real = origins_sql.SqlOrigin.flow
 
     @contextmanager
-    def flow(self: Any, *asked: Any) -> Iterator[origins.Flow]:
-        with real(self, *asked) as found:
+    def flow(self: Any, *args: Any) -> Iterator[origins.Flow]:
+        with real(self, *args) as flow_read:
 
             def batches() -> Iterator[pa.RecordBatch]:
-                for batch in found.batches:
-                    yield batch[:given]
+                for batch in flow_read.batches:
+                    yield batch[:during]
 
-            yield origins.Flow(found.columns, batches(), found.how, before, lambda: after)
+            yield origins.Flow(flow_read.columns, batches(), flow_read.how, before, lambda: after)
 
     monkeypatch.setattr(origins_sql.SqlOrigin, "flow", flow)
 
@@ -232,7 +232,7 @@ def test_rows_are_counted_before_and_after(
     tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, int, int]
 ) -> None:
     liar(monkeypatch, *counts)
-    error = refused(warehouse.made(tmp_path / "w.db"), target)
+    error = refused(warehouse.create_warehouse(tmp_path / "w.db"), target)
     assert isinstance(error, SourceChanged)
     assert all(str(count) in error.message for count in counts)
 
@@ -247,7 +247,7 @@ def test_a_source_that_raises_midway(target: str) -> None:
     assert isinstance(error, DatabaseFailure)
     assert (error.detail, "Jane" in str(error)) == ("ValueError", False)
     with pytest.raises(KeyboardInterrupt):
-        dbanon.anonymize(breaking(KeyboardInterrupt()), **DRAWN, target=target)  # type: ignore[arg-type]
+        dbanon.anonymize(breaking(KeyboardInterrupt()), **CLIENT_OPTIONS, target=target)  # type: ignore[arg-type]
 
 
 def test_a_stream_is_read_once(target: str) -> None:
@@ -291,7 +291,7 @@ def test_a_limit_of_time_in_another_thread(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "kind", "told"),
+    ("second", "kind", "message"),
     [
         (FRAME.assign(age="Jane Roe"), UnsupportedType, 'Column "age" holds a value'),
         (FRAME.assign(id=0.5), UnsupportedType, 'Column "id" holds a value'),
@@ -299,18 +299,18 @@ def test_a_limit_of_time_in_another_thread(target: str) -> None:
     ],
 )
 def test_frames_that_do_not_fit_the_first(
-    target: str, second: pd.DataFrame, kind: type[DbanonError], told: str
+    target: str, second: pd.DataFrame, kind: type[DbanonError], message: str
 ) -> None:
     error = refused(iter([FRAME, second]), target)
     assert isinstance(error, kind)
-    assert told in error.message
+    assert message in error.message
     assert "Jane" not in str(error)
 
 
 def test_types_that_are_not_known(tmp_path: Path, target: str) -> None:
     nothing = FRAME.assign(ill=None)
     assert 'Column "ill" is NULL in all of' in refused(iter([nothing, FRAME]), target).message
-    url = warehouse.made(tmp_path / "w.db")
+    url = warehouse.create_warehouse(tmp_path / "w.db")
     error = refused(url, target, keep=["photo"])
     assert isinstance(error, UnsupportedType)
     assert error.message == 'Column "photo" has a type that cannot be drawn: BLOB.'
@@ -326,7 +326,9 @@ def test_types_that_are_not_known(tmp_path: Path, target: str) -> None:
 
 
 def test_an_empty_table_and_memory(tmp_path: Path, target: str) -> None:
-    assert refused(warehouse.made(tmp_path / "w.db", 0), target).code == "too_few_records"
+    assert (
+        refused(warehouse.create_warehouse(tmp_path / "w.db", 0), target).code == "too_few_records"
+    )
     long = pd.DataFrame({"age": range(4000), "ill": [f"{i}" * 2000 for i in range(4000)]})
-    given = {"quasi_identifiers": ["age"], "keep": ["ill"], "memory_limit": 8_000_000}
-    assert isinstance(refused(iter([long] * 4), target, **given), MemoryLimit)
+    options = {"quasi_identifiers": ["age"], "keep": ["ill"], "memory_limit": 8_000_000}
+    assert isinstance(refused(iter([long] * 4), target, **options), MemoryLimit)

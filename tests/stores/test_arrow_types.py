@@ -122,33 +122,33 @@ AS_TEXT = {"inet", "binary", "time", "fine time", "duration", "interval", "list"
 COPIED["export"] = COPIED["stream"] | AS_TEXT
 
 
-def of_frame(table: pa.Table, tmp_path: Path, **asked: Any) -> list[Any]:
-    released, _ = dbanon.anonymize_frame(table, **asked)
+def of_frame(table: pa.Table, tmp_path: Path, **options: Any) -> list[Any]:
+    released, _ = dbanon.anonymize_frame(table, **options)
     values: list[Any] = released["x"].to_pylist()
     return values
 
 
-def of_stream(table: pa.Table, tmp_path: Path, **asked: Any) -> list[Any]:
+def of_stream(table: pa.Table, tmp_path: Path, **options: Any) -> list[Any]:
     """Drawn, and copied into a database of another engine's file."""
-    place = tmp_path / "released.duckdb"
+    target_path = tmp_path / "released.duckdb"
     dbanon.anonymize(
         table,
         table="people",
         output="out",
-        target=f"duckdb:///{place}",
+        target=f"duckdb:///{target_path}",
         kept_columns="client",
-        **asked,
+        **options,
     )
-    with duckdb.connect(str(place)) as connection:
+    with duckdb.connect(str(target_path)) as connection:
         return [value for (value,) in connection.execute("SELECT x FROM out").fetchall()]
 
 
-def of_export(table: pa.Table, tmp_path: Path, **asked: Any) -> list[Any]:
-    place = tmp_path / "released.parquet"
+def of_export(table: pa.Table, tmp_path: Path, **options: Any) -> list[Any]:
+    export_path = tmp_path / "released.parquet"
     dbanon.anonymize(
-        table, table="people", output="out", exports=[place], kept_columns="client", **asked
+        table, table="people", output="out", exports=[export_path], kept_columns="client", **options
     )
-    values: list[Any] = parquet.read_table(place)["x"].to_pylist()
+    values: list[Any] = parquet.read_table(export_path)["x"].to_pylist()
     return values
 
 
@@ -178,13 +178,13 @@ def test_kept_columns(door: str, name: str, tmp_path: Path) -> None:
     if name not in COPIED[door]:
         refused_by_name(call)
         return
-    found, expected = call(), ARRAYS[name].to_pylist()
+    values, expected = call(), ARRAYS[name].to_pylist()
     if name == "numeric":
         expected = DECIMALS
     if door == "export" and name in AS_TEXT:
-        assert len(found) == N
+        assert len(values) == N
         return
-    assert sorted(map(comparable, found)) == sorted(map(comparable, expected))
+    assert sorted(map(comparable, values)) == sorted(map(comparable, expected))
 
 
 def comparable(value: Any) -> str:
@@ -207,8 +207,8 @@ def test_quasi_identifiers(door: str, name: str, tmp_path: Path) -> None:
         refused_by_name(call)
         return
     # The classes of equal steps are of five values in turn, whatever these are.
-    found = sorted(map(str, call()))
-    assert [found.count(value) for value in sorted(set(found))] == [5] * 4
+    values = sorted(map(str, call()))
+    assert [values.count(value) for value in sorted(set(values))] == [5] * 4
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")

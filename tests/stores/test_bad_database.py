@@ -31,13 +31,13 @@ from tests.stores.refusal import anonymize, refuse
 pytestmark = pytest.mark.own_backends
 
 
-def as_role(database: PostgresqlDatabase, url: str, said: str, /, **given: Any) -> None:
+def as_role(database: PostgresqlDatabase, url: str, message: str, /, **options: Any) -> None:
     before = database.state()
     with pytest.raises(errors.InsufficientRights) as caught:
-        database.anonymize(**({"database": url, "quasi_identifiers": ["age"]} | given))
-    assert said in str(caught.value)
+        database.anonymize(**({"database": url, "quasi_identifiers": ["age"]} | options))
+    assert message in str(caught.value)
     assert caught.value.exit_code == 5
-    arguments = {"table": "people", "output": "release.people", "k": 3, **given}
+    arguments = {"table": "people", "output": "release.people", "k": 3, **options}
     with pytest.raises(errors.InsufficientRights) as planned:
         dbanon.plan(url, **({"quasi_identifiers": ["age"]} | arguments))
     assert planned.value.to_dict() == caught.value.to_dict()
@@ -256,8 +256,8 @@ def test_a_connection_lost_midway(postgresql: PostgresqlDatabase, phase: str) ->
     postgresql.anonymize(quasi_identifiers=["age"])
 
 
-@pytest.mark.parametrize("way", ["made since", "being made"])
-def test_another_makes_the_schema_meanwhile(postgresql: PostgresqlDatabase, way: str) -> None:
+@pytest.mark.parametrize("moment", ["made since", "being made"])
+def test_another_makes_the_schema_meanwhile(postgresql: PostgresqlDatabase, moment: str) -> None:
     """After the snapshot, which does not show it; or at the same time, where the index waits."""
     load_people(postgresql)
     other = psycopg.connect(conninfo(postgresql.url))
@@ -266,7 +266,7 @@ def test_another_makes_the_schema_meanwhile(postgresql: PostgresqlDatabase, way:
     def meanwhile(phase: str, share: float) -> None:
         if (phase, share) == ("write", 0.0):
             other.execute("CREATE SCHEMA release")
-            (other.commit if way == "made since" else timer.start)()
+            (other.commit if moment == "made since" else timer.start)()
 
     with other, pytest.raises(errors.SourceChanged, match='the schema "release" meanwhile'):
         postgresql.anonymize(quasi_identifiers=["age"], progress=meanwhile)

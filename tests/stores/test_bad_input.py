@@ -85,8 +85,8 @@ def test_bad_input(database: Database, case: str) -> None:
         "UPDATE people SET twice = 'a' || (id % 20), same = id % 20,"
         " hole = CASE WHEN id > 1 THEN id END",
     )
-    error, said, given = CASES[case]
-    refuse(database, error, said, **given)
+    error, message, options = CASES[case]
+    refuse(database, error, message, **options)
 
 
 @pytest.mark.parametrize("rows", [0, 1])

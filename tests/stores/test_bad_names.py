@@ -75,9 +75,9 @@ def test_halves_of_characters_are_refused_before_anything_is_read(
     # As the command line has bytes that are no UTF-8.
     load_people(database)
     half = "age \udcff.csv"
-    given: dict[str, Any] = {"quasi_identifiers": ["age"]}
-    given |= {option: half if option in ("table", "output", "where") else [half]}
-    refuse(database, errors.InvalidParameter, **given)
+    options: dict[str, Any] = {"quasi_identifiers": ["age"]}
+    options |= {option: half if option in ("table", "output", "where") else [half]}
+    refuse(database, errors.InvalidParameter, **options)
 
 
 # No engine decides of plain names.
@@ -105,9 +105,9 @@ def test_awkward_names_of_tables(database: Database, name: str) -> None:
         view = {"output": f"v_{output}"[:49], "output_kind": "view"}
         ways += [{"if_exists": "replace"}, view, view | {"if_exists": "replace"}]
     for how in ways:
-        given: dict[str, Any] = {"output": output} | how
-        given["output"] = f"{quote('Out ? %')}.{quote(given['output'])}"
-        report = database.anonymize(table=source, quasi_identifiers=["x"], keep=["kept"], **given)
+        options: dict[str, Any] = {"output": output} | how
+        options["output"] = f"{quote('Out ? %')}.{quote(options['output'])}"
+        report = database.anonymize(table=source, quasi_identifiers=["x"], keep=["kept"], **options)
         assert report.rows_out == 9
 
 
@@ -134,14 +134,14 @@ def test_awkward_names_travel(
 
 def test_names_that_are_too_long(postgresql: PostgresqlDatabase) -> None:
     load_people(postgresql)
-    for given in (
+    for options in (
         {"table": "x" * 64},
         {"table": f"{'x' * 64}.people"},
         {"output": f"{'é' * 32}.people"},
         {"output": f"release.{'é' * 32}"},
         {"output": f"release.{'x' * 64}", "output_kind": "view"},
     ):
-        refuse(postgresql, errors.NameTooLong, "64 bytes long", **given)
+        refuse(postgresql, errors.NameTooLong, "64 bytes long", **options)
 
 
 def test_an_output_may_have_the_longest_name_there_is(postgresql: PostgresqlDatabase) -> None:
@@ -187,18 +187,18 @@ def test_bounds_of_a_long_name(database: Database) -> None:
     name = "x" * 60
     rows = [(i, i % 7) for i in range(12)]
     database.load("people", {"id": "integer PRIMARY KEY", name: "integer"}, rows)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": [name],
         "k": 3,
         "method": "gaa_cp",
         "intervals": "bounds",
     }
     if database.name != "postgresql":
-        assert database.anonymize(**given).k_achieved >= 3
+        assert database.anonymize(**options).k_achieved >= 3
         return
     before = database.state()
     with pytest.raises(errors.NameTooLong, match="x_low"):
-        database.anonymize(**given)
+        database.anonymize(**options)
     assert database.state() == before
 
 

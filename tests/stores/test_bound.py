@@ -37,15 +37,15 @@ def frame_of(database: Database) -> pd.DataFrame:
 def test_a_table_has_the_bound_of_its_rows(database: Database) -> None:
     load_people(database)
     before = database.state()
-    found = dbanon.certificate(database.url, 4, **TABLE)
-    given = ["--table", "people", "--quasi-identifiers", "age", "-q", "income", "--k", "4"]
-    told = CliRunner().invoke(main, ["bound", database.url, *given, "--format", "json"])
-    assert told.exit_code == 0
+    certificate = dbanon.certificate(database.url, 4, **TABLE)
+    words = ["--table", "people", "--quasi-identifiers", "age", "-q", "income", "--k", "4"]
+    completed = CliRunner().invoke(main, ["bound", database.url, *words, "--format", "json"])
+    assert completed.exit_code == 0
     assert database.state() == before
     frame = frame_of(database)
-    assert found.share == pytest.approx(dbanon.lower_bound(frame, 4), rel=1e-4)
-    plain = json.loads(told.stdout)
-    assert plain["lower_bound"] == pytest.approx(found.share, rel=1e-4)
+    assert certificate.share == pytest.approx(dbanon.lower_bound(frame, 4), rel=1e-4)
+    plain = json.loads(completed.stdout)
+    assert plain["lower_bound"] == pytest.approx(certificate.share, rel=1e-4)
     assert (plain["records"], plain["k"], plain["method"]) == (40, 4, "classes")
     assert 0 < plain["simple_bound"] < plain["lower_bound"]
     assert set(plain) == {
@@ -59,16 +59,16 @@ def test_a_table_has_the_bound_of_its_rows(database: Database) -> None:
         "seconds",
     }
     report = database.anonymize(**TABLE, k=4, refine="thorough", refine_iterations=1000)
-    assert report.internal.information_loss_before_rounding >= found.share
+    assert report.internal.information_loss_before_rounding >= certificate.share
 
 
 def test_people_read_it(database: Database) -> None:
     load_people(database)
-    given = ["--table", "people", "--quasi-identifiers", "age,income", "--k", "9"]
-    told = CliRunner().invoke(main, ["bound", database.url, *given], env={"COLUMNS": "200"})
-    assert told.exit_code == 0
-    assert "at least" in told.stdout
-    assert "pairs" in told.stdout
+    words = ["--table", "people", "--quasi-identifiers", "age,income", "--k", "9"]
+    completed = CliRunner().invoke(main, ["bound", database.url, *words], env={"COLUMNS": "200"})
+    assert completed.exit_code == 0
+    assert "at least" in completed.stdout
+    assert "pairs" in completed.stdout
 
 
 @pytest.mark.in_turn
@@ -98,11 +98,11 @@ def test_a_file_of_rows_is_a_table(tmp_path: Path) -> None:
     frame = pd.DataFrame({"age": range(20, 50), "income": [i * i % 17 for i in range(30)]})
     frame.to_csv(tmp_path / "people.csv", index=False)
     url = f"file:{tmp_path / 'people.csv'}"
-    given = ["--table", "people", "--quasi-identifiers", "age,income", "--k", "3"]
-    told = CliRunner().invoke(main, ["bound", url, *given, "--format", "json"])
-    assert told.exit_code == 0
+    words = ["--table", "people", "--quasi-identifiers", "age,income", "--k", "3"]
+    completed = CliRunner().invoke(main, ["bound", url, *words, "--format", "json"])
+    assert completed.exit_code == 0
     expected = dbanon.lower_bound(frame, 3)
-    assert json.loads(told.stdout)["lower_bound"] == pytest.approx(expected, rel=1e-4)
+    assert json.loads(completed.stdout)["lower_bound"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_ranks_and_what_a_frame_may_not_be() -> None:
@@ -124,23 +124,25 @@ def test_ranks_and_what_a_frame_may_not_be() -> None:
 def test_a_release_says_how_near_it_is_to_the_least_loss(database: Database) -> None:
     load_people(database)
     report = database.anonymize(**TABLE, k=4, refine="fast", certificate=30)
-    told = report.arguments["certificate"]
+    certificate = report.arguments["certificate"]
     bound = dbanon.lower_bound(frame_of(database), 4)
-    assert told["limit"] == 30
-    assert (told["method"], told["records"]) == ("classes", 40)
+    assert certificate["limit"] == 30
+    assert (certificate["method"], certificate["records"]) == ("classes", 40)
     exact = report.internal.certificate
     assert exact["lower_bound"] == pytest.approx(bound, rel=1e-4)
     assert exact["above"] == pytest.approx(
         report.internal.information_loss / exact["lower_bound"] - 1
     )
     # Readers see the ratio, upwards in hundredths, and no bound of the originals.
-    assert exact["above"] <= told["above"] < exact["above"] + 0.0101
-    assert (told["lower_bound"], told["simple_bound"]) == (None, None)
-    assert f"at most {100 * told['above']:.2f} % above the least possible loss" in str(report)
+    assert exact["above"] <= certificate["above"] < exact["above"] + 0.0101
+    assert (certificate["lower_bound"], certificate["simple_bound"]) == (None, None)
+    assert f"at most {100 * certificate['above']:.2f} % above the least possible loss" in str(
+        report
+    )
     assert "certificate" in report.seconds
     # The ledger has it, too.
-    kept = dbanon.show(database.url, "release.people")
-    assert kept["arguments"]["certificate"] == told
+    entry = dbanon.show(database.url, "release.people")
+    assert entry["arguments"]["certificate"] == certificate
 
 
 def test_without_being_asked_nothing_is_bounded(database: Database) -> None:
@@ -162,10 +164,10 @@ def test_a_release_that_cannot_be_bounded_stands_and_says_why(database: Database
 def test_withheld_rows_are_no_part_of_the_bound(database: Database) -> None:
     load_people(database)
     database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id = 1")
-    given = {"nulls": "suppress", "max_suppression": 0.1}
-    report = database.anonymize(**TABLE, k=4, certificate=30, **given)
-    told = report.arguments["certificate"]
-    assert told["records"] == 39
+    suppression = {"nulls": "suppress", "max_suppression": 0.1}
+    report = database.anonymize(**TABLE, k=4, certificate=30, **suppression)
+    certificate = report.arguments["certificate"]
+    assert certificate["records"] == 39
     exact = report.internal.certificate
     assert 0 < exact["lower_bound"] <= report.internal.information_loss_before_rounding
 

@@ -56,22 +56,22 @@ MONTHS = {"wait": 5}
 def _state(database: PostgresqlDatabase) -> tuple[Any, ...]:
     """The state of the chain, each cell by the tags of its members."""
     members = database.rows("SELECT cell, tag, left_at_release, missed FROM dbanon.chain_member")
-    whose: dict[int, list[bytes]] = {}
+    tags_by_cell: dict[int, list[bytes]] = {}
     for cell, tag, _, _ in members:
-        whose.setdefault(cell, []).append(bytes(tag))
-    named = {cell: tuple(sorted(tags)) for cell, tags in whose.items()}
+        tags_by_cell.setdefault(cell, []).append(bytes(tag))
+    named = {cell: tuple(sorted(tags)) for cell, tags in tags_by_cell.items()}
     cells = database.rows("SELECT cell, state, since_release, loose FROM dbanon.chain_cell")
     [(rows,)] = database.rows(
         "SELECT relname FROM pg_class WHERE relname LIKE 'chain\\_row\\_%' AND relkind = 'r'"
     )
-    shown = database.rows(f"SELECT * FROM dbanon.{rows}")
-    told = database.rows("SELECT counts FROM dbanon.chain_release ORDER BY sequence")
+    published_rows = database.rows(f"SELECT * FROM dbanon.{rows}")
+    counts = database.rows("SELECT counts FROM dbanon.chain_release ORDER BY sequence")
     return (
         sorted((bytes(tag), named[cell], left, missed) for cell, tag, left, missed in members),
         sorted((named[cell], *more) for cell, *more in cells),
-        Counter((named[cell], *more) for cell, *more in shown),
+        Counter((named[cell], *more) for cell, *more in published_rows),
         sorted(database.rows("SELECT tag, since_release FROM dbanon.chain_waiting")),
-        told,
+        counts,
     )
 
 
@@ -86,9 +86,9 @@ def _year(
     """The chain's identity and key, and state and release after each month; ``like`` another."""
     directory.mkdir()
     # Rows change, and persons come back.
-    months, found = Months(seed=4, n=60, leave=0.1, join=8, change=0.1, come_back=0.4), []
+    months, states = Months(seed=4, n=60, leave=0.1, join=8, change=0.1, come_back=0.4), []
     load(database, months.now)
-    chained = Chained.made(database, directory, **rules)
+    chained = Chained.create(database, directory, **rules)
     if like is not None:
         identity, check, key = like
         database.execute(
@@ -100,13 +100,13 @@ def _year(
         load(database, months.now)
         database.execute(*TABLES[table])
         chained.release(by=["site"] if table == "no key" else [])
-        found.append((_state(database), released(database)))
+        states.append((_state(database), released(database)))
         months.pass_on()
-    [kept] = database.rows("SELECT identity, encode(key_check, 'hex') FROM dbanon.chain")
+    [chain_row] = database.rows("SELECT identity, encode(key_check, 'hex') FROM dbanon.chain")
     database.execute(
         "DROP TABLE people", "DROP SCHEMA dbanon CASCADE", "DROP SCHEMA release CASCADE"
     )
-    return (*kept, chained.key.read_text()), found
+    return (*chain_row, chained.key.read_text()), states
 
 
 @pytest.mark.parametrize(("table", "rules"), CASES)
@@ -120,20 +120,20 @@ def test_a_year_is_the_same(
     fetched: list[str] = []
     fetch = PsycopgSession.fetch
 
-    def told(self: PsycopgSession, columns: Any, rows: str) -> Any:
+    def fetch_and_record(self: PsycopgSession, columns: Any, rows: str) -> Any:
         fetched.append(rows)
         return fetch(self, columns, rows)
 
-    monkeypatch.setattr(PsycopgSession, "fetch", told)
+    monkeypatch.setattr(PsycopgSession, "fetch", fetch_and_record)
     n = 3 if table != "no key" else MONTHS.get(rules, 4)
-    made, by_arrays = _year(postgresql, tmp_path / "one", table, RULES[rules], None, n)
+    chain_row, by_arrays = _year(postgresql, tmp_path / "one", table, RULES[rules], None, n)
     assert bool(fetched) == (table != "a key of text")
     fetched.clear()
     monkeypatch.setattr(PsycopgSession, "brings_arrays", False)
-    _, by_statements = _year(postgresql, tmp_path / "other", table, RULES[rules], made, n)
+    _, by_statements = _year(postgresql, tmp_path / "other", table, RULES[rules], chain_row, n)
     assert not fetched
-    for month, (one, other) in enumerate(zip(by_arrays, by_statements, strict=True), 1):
-        assert one == other, month
+    for month, (from_arrays, other) in enumerate(zip(by_arrays, by_statements, strict=True), 1):
+        assert from_arrays == other, month
 
 
 def test_a_limit_of_memory_holds(
@@ -141,25 +141,25 @@ def test_a_limit_of_memory_holds(
 ) -> None:
     months, fetched = Months(n=300), []
     load(postgresql, months.now)
-    chained = Chained.made(postgresql, tmp_path)
+    chained = Chained.create(postgresql, tmp_path)
     chained.release()
     fetch = PsycopgSession.fetch
 
-    def told(self: PsycopgSession, columns: Any, rows: str) -> Any:
+    def fetch_and_record(self: PsycopgSession, columns: Any, rows: str) -> Any:
         fetched.append(rows)
         return fetch(self, columns, rows)
 
-    monkeypatch.setattr(PsycopgSession, "fetch", told)
+    monkeypatch.setattr(PsycopgSession, "fetch", fetch_and_record)
     months.pass_on()
     load(postgresql, months.now)
     # Enough for newcomers and for all who are in the source, and not for all who ever were.
     assert len(months.now) < 300
     chained.release(memory_limit=200 * len(months.now))
     assert not fetched
-    known = len(chained.cells())
-    chained.release(memory_limit=200 * known - 1)
+    n_cells = len(chained.cells())
+    chained.release(memory_limit=200 * n_cells - 1)
     assert not fetched
-    chained.release(memory_limit=200 * known)
+    chained.release(memory_limit=200 * n_cells)
     assert fetched
 
 
@@ -174,7 +174,7 @@ def test_refusals_are_the_same(
 ) -> None:
     load(postgresql, Months(n=20).now)
     monkeypatch.setattr(PsycopgSession, "brings_arrays", arrays)
-    chained = Chained.made(postgresql, tmp_path)
+    chained = Chained.create(postgresql, tmp_path)
     if later:
         chained.release()
     postgresql.execute("INSERT INTO people SELECT * FROM people WHERE id IN (3, 4)")
@@ -192,18 +192,18 @@ def test_rows_of_equal_values_stand_together_and_those_of_a_cell_do_not(
     # Two combinations, each of many cells; what a row says last, says whose it is.
     who = {i: (40, 1000 + i % 2 * 5000, "a", "flu", i / 4) for i in range(240)}
     load(postgresql, who)
-    chained = Chained.made(postgresql, tmp_path)
+    chained = Chained.create(postgresql, tmp_path)
     orders = []
     for _ in range(2):
         chained.release(keep=["cost"])
         rows = postgresql.rows("SELECT income, 4 * cost FROM release.people ORDER BY ctid")
         cells = chained.history(list(who))
         incomes = [income for income, _ in rows]
-        assert sum(one != other for one, other in pairwise(incomes)) == 1
+        assert sum(income != other for income, other in pairwise(incomes)) == 1
         orders.append([cells[int(person)] for _, person in rows])
         # Of 239 pairs two or three, where the order says nothing; 160 if cells stood together.
-        beside = sum(one == other for one, other in pairwise(orders[-1]))
-        assert beside < 30
+        equal_pairs = sum(order == other for order, other in pairwise(orders[-1]))
+        assert equal_pairs < 30
         ranks = [cell for cell, _ in orders[-1][:120]]
         assert ranks != sorted(ranks)
     assert orders[0] != orders[1]
@@ -229,10 +229,13 @@ def test_a_view_with_a_key_that_is_stated(
     for _ in range(2):
         # Only of the first release are all keys looked at.
         view(places.replace("> 3", "> 0") if chained is None else places)
-        chained = chained or Chained.made(postgresql, tmp_path, table="seen")
+        chained = chained or Chained.create(postgresql, tmp_path, table="seen")
         assert chained.release(table="seen", key=[key]).rows_out == len(months.now)
-        kept = Counter(ill for _, _, _, ill, _ in months.now.values())
-        assert Counter(ill for (ill,) in postgresql.rows("SELECT ill FROM release.people")) == kept
+        expected_counts = Counter(ill for _, _, _, ill, _ in months.now.values())
+        assert (
+            Counter(ill for (ill,) in postgresql.rows("SELECT ill FROM release.people"))
+            == expected_counts
+        )
         months.pass_on()
     assert chained is not None
     view("nullif(id, 5) AS id, id AS place")
@@ -247,7 +250,7 @@ def test_a_column_named_as_that_of_a_row_key(
     for _ in range(2):
         load(postgresql, months.now)
         postgresql.execute("ALTER TABLE people RENAME income TO dbanon_key0")
-        chained = chained or Chained.made(postgresql, tmp_path)
+        chained = chained or Chained.create(postgresql, tmp_path)
         report = chained.release(quasi_identifiers=["age", "dbanon_key0"])
         assert report.rows_in == len(months.now)
         months.pass_on()

@@ -1,8 +1,8 @@
-"""A chain whose client dies at any step: what was once readable is never forgotten.
+"""A chain whose client dies at any step: whatever was once readable is never forgotten.
 
-Between two runs persons come and go, each run but the last is killed, and whatever can be read
-after each is kept. All that was ever readable then has to be one chain: every joint history shared
-by k, every difference of k or none.
+Persons come and go between two runs, each run but the last is killed, and everything readable after
+a run is recorded. All that was ever readable then has to form one chain: k persons share every
+joint history, and every difference affects none or at least k.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FULL = os.environ.get("CHAINS") == "full"
 KILLS = 24 if FULL else 4
 # A client on SQLite takes a quarter of the time.
 Source = DuckdbDatabase if FULL or CAMPAIGN else SqliteDatabase
-Shown = dict[int, tuple[Any, ...]]
+ReadableRows = dict[int, tuple[Any, ...]]
 
 
 class Clinic:
@@ -45,7 +45,7 @@ class Clinic:
         self.chance = random.Random(3)
         self.inside = set(range(PERSONS))
         self.following = PERSONS
-        self.seen: list[Shown] = []
+        self.seen: list[ReadableRows] = []
         types = database.types
         database.load(
             "people",
@@ -79,37 +79,39 @@ class Clinic:
 
     def month(self) -> None:
         """Some leave, as many join, and some are back."""
-        gone = self.chance.sample(sorted(self.inside), 5)
+        leaving = self.chance.sample(sorted(self.inside), 5)
         back = self.chance.sample(sorted(set(range(self.following)) - self.inside or {0}), 1)
         joined = range(self.following, self.following + 6)
         self.following += 6
-        self.inside = self.inside - set(gone) | set(back) | set(joined)
+        self.inside = self.inside - set(leaving) | set(back) | set(joined)
         self.fill()
 
     def look(self, rows: list[tuple[Any, ...]] | None) -> None:
         """Keep what can be read now, unless it is what could be read before."""
         if rows is None:
             return
-        shown = {int(who): tuple(values) for who, *values in rows}
-        assert len(shown) == len(rows)
-        if not self.seen or self.seen[-1] != shown:
-            self.seen.append(shown)
+        readable_rows = {int(who): tuple(values) for who, *values in rows}
+        assert len(readable_rows) == len(rows)
+        if not self.seen or self.seen[-1] != readable_rows:
+            self.seen.append(readable_rows)
 
     def require_one_chain(self) -> None:
         """Histories and differences of all that could ever be read."""
-        ever = {person for shown in self.seen for person in shown}
-        joint = Counter(tuple(shown.get(person) for shown in self.seen) for person in ever)
+        ever = {person for readable_rows in self.seen for person in readable_rows}
+        joint = Counter(
+            tuple(readable_rows.get(person) for readable_rows in self.seen) for person in ever
+        )
         assert min(joint.values()) >= K
         for earlier, later in pairwise(self.seen):
-            for one, other in ((earlier, later), (later, earlier)):
+            for before, other in ((earlier, later), (later, earlier)):
                 came = Counter(
-                    values for person, values in one.items() if other.get(person) != values
+                    values for person, values in before.items() if other.get(person) != values
                 )
                 assert all(count >= K for count in came.values())
 
     def sequence(self) -> int:
-        [(found,)] = self.database.rows(f"SELECT sequence FROM {self.database.ledger('chain')}")
-        return int(found)
+        [(sequence,)] = self.database.rows(f"SELECT sequence FROM {self.database.ledger('chain')}")
+        return int(sequence)
 
 
 def readable(database: Database) -> list[tuple[Any, ...]] | None:
@@ -157,10 +159,11 @@ def test_a_killed_release_in_another_database_is_never_forgotten(
     make_database: Any, target: str, tmp_path: Path
 ) -> None:
     source = Source(tmp_path / "source.db")
-    there: Database = make_database(target)
-    clinic = Clinic(source, tmp_path, target=there.url)
-    campaign(clinic, there)
-    # What was committed to the state before it could be read counts, read or not.
+    target_database: Database = make_database(target)
+    clinic = Clinic(source, tmp_path, target=target_database.url)
+    campaign(clinic, target_database)
+    # A state that was committed before its rows became readable counts, whether anyone read it or
+    # not.
     assert clinic.sequence() >= len(clinic.seen)
 
 
@@ -202,20 +205,20 @@ def test_two_runs_at_once_are_one_after_the_other_or_one_is_refused(
     clinic.month()
     ended: list[Any] = []
 
-    def one() -> None:
+    def release_once() -> None:
         try:
             ended.append(dbanon.anonymize(**clinic.given))
         except DbanonError as error:
             ended.append(error)
 
-    threads = [threading.Thread(target=one) for _ in range(2)]
+    threads = [threading.Thread(target=release_once) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    published = [found for found in ended if isinstance(found, dbanon.Report)]
+    published = [outcome for outcome in ended if isinstance(outcome, dbanon.Report)]
     assert published
-    assert all(found.exit_code in (4, 7) for found in ended if found not in published)
+    assert all(outcome.exit_code in (4, 7) for outcome in ended if outcome not in published)
     assert clinic.sequence() == 1 + len(published)
     clinic.look(readable(database))
     clinic.month()
@@ -225,7 +228,9 @@ def test_two_runs_at_once_are_one_after_the_other_or_one_is_refused(
 
 
 def test_releases_outside_of_a_chain_are_not_one(tmp_path: Path) -> None:
-    """What is asked of all that was readable is more than independent releases have."""
+    """The check on everything that was readable is stricter than what independent releases
+    satisfy.
+    """
     database = SqliteDatabase(tmp_path / "source.db")
     clinic = Clinic(database, tmp_path)
     for _ in range(2):
@@ -239,23 +244,23 @@ def test_releases_outside_of_a_chain_are_not_one(tmp_path: Path) -> None:
 def test_a_forgotten_release_is_noticed_here(tmp_path: Path) -> None:
     """The campaign fails where a state is set back, and nothing else remembers the release."""
     source = SqliteDatabase(tmp_path / "source.db")
-    there = SqliteDatabase(tmp_path / "there.db")
-    clinic = Clinic(source, tmp_path, target=there.url)
+    target_database = SqliteDatabase(tmp_path / "there.db")
+    clinic = Clinic(source, tmp_path, target=target_database.url)
     dbanon.anonymize(**clinic.given)
-    clinic.look(readable(there))
+    clinic.look(readable(target_database))
     clinic.month()
     shutil.copy2(source.path, tmp_path / "old.db")
     dbanon.anonymize(**clinic.given)
-    clinic.look(readable(there))
+    clinic.look(readable(target_database))
     shutil.copy2(tmp_path / "old.db", source.path)
     # Enough newcomers for classes in which those of the forgotten release are apart.
     for _ in range(3):
         clinic.month()
     with pytest.raises(ChainBehind):
         dbanon.anonymize(**clinic.given)
-    there.execute(f"UPDATE {there.ledger()} SET chain_sequence = 1")
+    target_database.execute(f"UPDATE {target_database.ledger()} SET chain_sequence = 1")
     clinic.key.with_name("people.key.last").unlink()
     dbanon.anonymize(**clinic.given)
-    clinic.look(readable(there))
+    clinic.look(readable(target_database))
     with pytest.raises(AssertionError):
         clinic.require_one_chain()

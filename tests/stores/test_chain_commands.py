@@ -35,8 +35,8 @@ class Clerk:
         self.database, self.key, self.said = database, folder / "patients.key", ""
 
     def call(self, *arguments: str, stdin: str | None = None) -> Result:
-        given = [*arguments, "--print-sql", "--format", "json", "--log-format", "json"]
-        done = CliRunner().invoke(main, given, input=stdin)
+        words = [*arguments, "--print-sql", "--format", "json", "--log-format", "json"]
+        done = CliRunner().invoke(main, words, input=stdin)
         self.said += done.stdout + done.stderr
         return done
 
@@ -77,20 +77,20 @@ class Clerk:
         self.said += log.text
 
     def require_nothing_said(self, persons: Any) -> None:
-        """No key, no tag and nobody's id, in no output and in nothing that runners read."""
+        """No key, tag or person identifier in any output or in anything that job runners read."""
         tags = [bytes(tag).hex() for (tag,) in self.database.rows(
             f"SELECT tag FROM {self.database.ledger('chain_member')}"
         )]  # fmt: skip
         assert tags
-        noted = "".join(
+        log_text = "".join(
             str(self.database.ledger_rows(table)) for table in ("release", "release_column", "run")
         )
         key = self.key.read_text().strip()
-        for text in (self.said, noted):
+        for text in (self.said, log_text):
             lower = text.lower()
             assert not [secret for secret in (key, *tags) if secret in lower]
             assert repr(bytes.fromhex(key))[2:-1] not in text
-            assert not {str(one) for one in persons} & set(re.findall(r"\d{7}", text))
+            assert not {str(person) for person in persons} & set(re.findall(r"\d{7}", text))
             assert not ({*ILLNESSES} - {"none"}) & {*re.findall(r"\w+", lower)}
 
 
@@ -106,7 +106,7 @@ def world() -> Months:
     return months
 
 
-def told(done: Result, code: int = 0) -> Any:
+def result_of(done: Result, code: int = 0) -> Any:
     """What a command printed, after it ended as it should."""
     assert done.exit_code == code, done.output
     return json.loads(done.stdout) if code == 0 else None
@@ -123,28 +123,28 @@ def test_more_exposed_than_is_allowed(clerk: Clerk) -> None:
     refused = clerk.release("--max-exposed", "0")
     assert (refused.exit_code, "chain_exposed" in refused.output) == (3, True)
     assert clerk.state() == before
-    assert told(clerk.release())["arguments"]["chain"]["exposed"] > 0
-    assert told(clerk.chain("measure", *clerk.with_key()))["exposed"] > 0
+    assert result_of(clerk.release())["arguments"]["chain"]["exposed"] > 0
+    assert result_of(clerk.chain("measure", *clerk.with_key()))["exposed"] > 0
     clerk.require_nothing_said({*months.now, *months.out})
 
 
 def test_a_year_by_commands(clerk: Clerk) -> None:
     months = world()
     load(clerk.database, months.now)
-    assert told(clerk.create())["state"] == "new"
+    assert result_of(clerk.create())["state"] == "new"
     for number in (1, 2, 3):
         load(clerk.database, months.now)
-        report = told(clerk.release("--accept-turnover"))
+        report = result_of(clerk.release("--accept-turnover"))
         assert report["arguments"]["chain"]["sequence"] == number
         months.pass_on()
-    [listed] = told(clerk.call("chain", "list", clerk.database.url))
+    [listed] = result_of(clerk.call("chain", "list", clerk.database.url))
     assert (listed["name"], listed["sequence"], listed["k"]) == ("patients", 3, 3)
-    assert len(told(clerk.chain("show"))["releases"]) == 3
-    assert told(clerk.chain("measure", *clerk.with_key()))["exposed"] == 0
-    gone = f"{FIRST_ID + 1}\n"
-    done = clerk.chain("withdraw", *clerk.with_key(), "--entity-from-stdin", stdin=gone)
-    assert told(done) == {"classes": 1}
-    assert told(clerk.chain("close"))["state"] == "closed"
+    assert len(result_of(clerk.chain("show"))["releases"]) == 3
+    assert result_of(clerk.chain("measure", *clerk.with_key()))["exposed"] == 0
+    entity_line = f"{FIRST_ID + 1}\n"
+    done = clerk.chain("withdraw", *clerk.with_key(), "--entity-from-stdin", stdin=entity_line)
+    assert result_of(done) == {"classes": 1}
+    assert result_of(clerk.chain("close"))["state"] == "closed"
     assert clerk.release().exit_code == 2
     clerk.require_nothing_said({*months.now, *months.out})
 
@@ -155,24 +155,24 @@ def test_what_models_hold_back_and_the_next_chain_say(
 ) -> None:
     """Plans, newcomers whom models keep out, cells that they hold, and what two chains expose."""
     clerk, server = Clerk(postgresql, tmp_path), pg_server
-    held = ("--model", "ill=distinct_l:2", "--accept-turnover")
+    model_words = ("--model", "ill=distinct_l:2", "--accept-turnover")
     months = world()
     load(clerk.database, months.now)
     with clerk.logged_by(server):
         assert clerk.create("--max-wait", "0").exit_code == 0
-        assert clerk.release(*held).exit_code == 0
+        assert clerk.release(*model_words).exit_code == 0
     months.pass_on()
     # With one value for all, cells would break the model, and so would the newcomers.
-    load(clerk.database, {one: (*v[:3], "flu", v[4]) for one, v in months.now.items()})
+    load(clerk.database, {person: (*v[:3], "flu", v[4]) for person, v in months.now.items()})
     with clerk.logged_by(server):
-        assert told(clerk.plan(*held))["chain"]["coming"]["came"] == 6
-        report = told(clerk.release(*held))
+        assert result_of(clerk.plan(*model_words))["chain"]["coming"]["came"] == 6
+        report = result_of(clerk.release(*model_words))
         assert report["arguments"]["chain"]["refused"] == 6
-        assert told(clerk.chain("show"))["releases"][-1]["unfit"] > 0
-        assert told(clerk.chain("close"))["state"] == "closed"
+        assert result_of(clerk.chain("show"))["releases"][-1]["unfit"] > 0
+        assert result_of(clerk.chain("close"))["state"] == "closed"
         assert clerk.next("--new-chain-from", "patients", *clerk.with_key()).exit_code == 0
         assert clerk.release("--max-exposed", "0", chain="next").exit_code == 3
-        assert told(clerk.release(chain="next"))["arguments"]["chain"]["pair_exposed"] > 0
+        assert result_of(clerk.release(chain="next"))["arguments"]["chain"]["pair_exposed"] > 0
     clerk.require_nothing_said({*months.now, *months.out})
 
 

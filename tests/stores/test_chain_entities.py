@@ -1,4 +1,4 @@
-"""Whose a row of a chain is: tags, keys, and that nothing of them is told."""
+"""How chains identify persons: tags and keys, and that neither is ever revealed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _checked_as_before(database: Database, key: bytes) -> None:
 def test_tags(database: Database, tmp_path: Path, earlier: bool) -> None:
     who = {f"P{i}é": values for i, values in Months(n=6).now.items()}
     load(database, who, "text")
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     key = read_key(f"file:{chained.key}")
     if earlier:
         _checked_as_before(database, key)
@@ -52,14 +52,14 @@ def test_tags(database: Database, tmp_path: Path, earlier: bool) -> None:
     [(identity,)] = database.rows(
         f"SELECT CAST(identity AS VARCHAR(36)) FROM {database.ledger('chain')}"
     )
-    own = hmac.new(key, f"dbanon tags 1\x1f{identity}".encode(), hashlib.sha256).digest()
-    for one in who:
+    derived_key = hmac.new(key, f"dbanon tags 1\x1f{identity}".encode(), hashlib.sha256).digest()
+    for entity in who:
         # RFC 2104, or one hash under a key of the chain's own.
-        tag = hmac.new(key, f"{identity}\x1f{one}".encode(), hashlib.sha256).digest()
+        tag = hmac.new(key, f"{identity}\x1f{entity}".encode(), hashlib.sha256).digest()
         if not earlier:
-            tag = hashlib.sha256(own + one.encode()).digest()
+            tag = hashlib.sha256(derived_key + entity.encode()).digest()
         assert tag[:16] in chained.cells()
-    # Whoever is known by them is no newcomer with the next release.
+    # A person known by a tag is no newcomer in the next release.
     assert chained.release().rows_out == len(chained.cells()) == len(who)
 
 
@@ -70,7 +70,7 @@ def test_ids_have_one_text(database: Database, tmp_path: Path, who: str) -> None
     texts = {"uuid": "00000000-0000-0000-0000-00000000000{}", "text": "x{}", "bigint": "{}"}
     persons = {texts[who].format(i): v for i, v in Months(n=9).now.items()}
     load(database, persons, who)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     assert set(chained.history(list(persons))) == set(persons)
     del persons[texts[who].format(3)]
@@ -80,10 +80,10 @@ def test_ids_have_one_text(database: Database, tmp_path: Path, who: str) -> None
 
 def test_keys(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(database, Months(n=9).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     assert stat.S_IMODE(chained.key.stat().st_mode) == 0o600
     with pytest.raises(OutputExists):
-        Chained.made(database, tmp_path)
+        Chained.create(database, tmp_path)
     with pytest.raises(ChainExists):
         dbanon.create_chain(database.url, "patients", table="people", entity="id",
                             changes="show", key_out=tmp_path / "other.key")  # fmt: skip
@@ -112,7 +112,7 @@ def test_keys(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_persons_have_one_row(database: Database, tmp_path: Path) -> None:
     persons = Months(n=9).now
     load(database, persons)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     database.execute("INSERT INTO people SELECT * FROM people WHERE id = 3")
     with pytest.raises(ChainEntityRows, match="one row"):
@@ -121,18 +121,18 @@ def test_persons_have_one_row(database: Database, tmp_path: Path) -> None:
     database.execute("UPDATE people SET id = NULL WHERE id = 3")
     with pytest.raises(NullInEntity):
         chained.release()
-    assert chained.shown().sequence == 1
+    assert chained.show().sequence == 1
 
 
 def test_ids_of_another_form_are_seen(database: Database, tmp_path: Path) -> None:
     persons = Months(n=40).now
     load(database, persons)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
-    load(database, {one + 1000: values for one, values in persons.items()})
+    load(database, {person + 1000: values for person, values in persons.items()})
     with pytest.raises(ChainTurnover, match="40 of 40 members"):
         chained.release()
-    assert chained.shown().sequence == 1
+    assert chained.show().sequence == 1
     chained.release(chain=chained.chain(accept_turnover=True))
     assert chained.smallest() >= 3
 
@@ -142,30 +142,30 @@ def test_ids_that_are_equal_without_being_so(database: Database, tmp_path: Path)
             "postgresql": "char(9)"}[database.name]  # fmt: skip
     load(database, {f"p{i}": v for i, v in Months(n=9).now.items()}, kind)
     with pytest.raises((ChainEntityRows, UnsupportedType)):
-        Chained.made(database, tmp_path)
+        Chained.create(database, tmp_path)
     load(database, {i / 2: v for i, v in Months(n=9).now.items()}, "double")
     with pytest.raises(UnsupportedType):
-        Chained.made(database, tmp_path)
+        Chained.create(database, tmp_path)
     assert not (tmp_path / "chain.key").exists()
 
 
 def test_nothing_of_a_person_is_told(
     database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No entity, tag or key in SQL text, ledger, reports or what is shown."""
+    """No entity, tag or key in SQL text, ledger, reports or displayed chains."""
     persons = {f"secret-{i}": v for i, v in Months(n=9).now.items()}
     load(database, persons, "text")
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     statements: list[str] = []
     report = chained.release(on_sql=statements.append)
     load(database, dict(list(persons.items())[1:]), "text")
     chained.release(on_sql=statements.append)
     key = chained.key.read_text().strip()
     tags = [tag.hex() for tag in chained.cells()]
-    told = [*statements, str(report), json.dumps(report.to_dict()), str(chained.shown())]
-    told += [str(row) for table in ("release", "run", "release_column")
+    outputs = [*statements, str(report), json.dumps(report.to_dict()), str(chained.show())]
+    outputs += [str(row) for table in ("release", "run", "release_column")
              for row in database.ledger_rows(table)]  # fmt: skip
-    for text in told:
+    for text in outputs:
         assert "secret-" not in text
         assert key not in text
         assert bytes.fromhex(key).hex() not in text

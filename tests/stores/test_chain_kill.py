@@ -12,7 +12,7 @@ import dbanon
 from dbanon.errors import JobRunning
 from dbanon.run.open import open_store
 from tests.conftest import CAMPAIGN
-from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
+from tests.stores.chain_cases import OPTIONS, Chained, Months, load, released
 from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
@@ -38,14 +38,14 @@ def state(database: Database) -> tuple[Any, ...]:
 
 
 def given_of(chained: Chained) -> dict[str, Any]:
-    return GIVEN | {
+    return OPTIONS | {
         "database": chained.database.url, "table": "people", "output": "release.people",
         "chain": chained.chain(accept_turnover=True),
     }  # fmt: skip
 
 
 def require_whole(earlier: Counter[Any], later: Counter[Any]) -> None:
-    """Between two releases a combination gains and loses nobody, or k."""
+    """Between two releases each combination gains and loses either no person or k persons."""
     sizes = [Counter(row[:2] for row in r.elements()) for r in (earlier, later)]
     for combination in {*sizes[0], *sizes[1]}:
         change = abs(sizes[0][combination] - sizes[1][combination])
@@ -57,22 +57,22 @@ def test_a_killed_run_leaves_state_and_release_as_they_were(
 ) -> None:
     months = Months(n=30)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
-    given = given_of(chained)
-    dbanon.anonymize(**given)
+    chained = Chained.create(database, tmp_path)
+    options = given_of(chained)
+    dbanon.anonymize(**options)
     months.pass_on()
     load(database, months.now)
-    total = count_moments(given)
+    total = count_moments(options)
     months.pass_on()
     load(database, months.now)
     before, rows = state(database), released(database)
     kills = moments_on(database)
     for moment in range(kills):
-        kill_at(moment * (total - 1) // (kills - 1), given)
+        kill_at(moment * (total - 1) // (kills - 1), options)
         settle(database)
         assert state(database) == before
         assert released(database) == rows
-    report = dbanon.anonymize(**given)
+    report = dbanon.anonymize(**options)
     assert report.arguments["chain"]["sequence"] == 3
     require_whole(rows, released(database))
 
@@ -84,12 +84,12 @@ def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path
     other = SqliteDatabase(tmp_path / "elsewhere.db")
     months = Months(n=30)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
-    given = given_of(chained) | {"target": other.url}
-    dbanon.anonymize(**given)
+    chained = Chained.create(database, tmp_path)
+    options = given_of(chained) | {"target": other.url}
+    dbanon.anonymize(**options)
     # Of the same again, so that no run of a month that passed has fewer.
-    total = count_moments(given)
-    shown = [released(other)]
+    total = count_moments(options)
+    releases_read = [released(other)]
     sequences = []
     kills = moments_on(database)
     for moment in range(kills):
@@ -97,28 +97,28 @@ def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path
         load(database, months.now)
         # The later the closer together: the state is committed in the second half of some runs.
         left = ((kills - 1 - moment) / (kills - 1)) ** 2
-        kill_at(int((total - 1) * (1 - left)), given)
+        kill_at(int((total - 1) * (1 - left)), options)
         settle(database)
         [(sequence,)] = database.rows(f"SELECT sequence FROM {database.ledger('chain')}")
         [(arrived,)] = other.rows(f"SELECT max(chain_sequence) FROM {other.ledger()}")
         assert arrived <= sequence
-        known = chained.shown().releases
-        assert [one["sequence"] for one in known] == list(range(1, sequence + 1))
+        chain_releases = chained.show().releases
+        assert [release["sequence"] for release in chain_releases] == list(range(1, sequence + 1))
         sequences.append(sequence)
-        shown.append(released(other))
+        releases_read.append(released(other))
         assert chained.smallest() >= 3
-    report = dbanon.anonymize(**given)
+    report = dbanon.anonymize(**options)
     assert report.arguments["chain"]["sequence"] == sequences[-1] + 1
     # Some were killed before the state was committed, and some after it.
     assert 2 < len(set(sequences)) < kills
-    assert not all(one["confirmed"] for one in chained.shown().releases)
-    for earlier in shown:
+    assert not all(release["confirmed"] for release in chained.show().releases)
+    for earlier in releases_read:
         require_whole(earlier, released(other))
 
 
 def test_two_runs_at_once(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=20).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     with open_store(database.url).job_lock("chain-patients"):
         for call in (
@@ -127,5 +127,5 @@ def test_two_runs_at_once(database: Database, tmp_path: Path) -> None:
         ):
             with pytest.raises(JobRunning):
                 call()
-    assert chained.shown().sequence == 1
+    assert chained.show().sequence == 1
     assert chained.release().arguments["chain"]["sequence"] == 2

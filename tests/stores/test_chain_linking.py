@@ -15,9 +15,9 @@ from dbanon.errors import KeptColumnLinks, LinkingColumnRefused
 from dbanon.release.linkage import LinkingColumn
 from tests.stores.databases import Database
 from tests.stores.linking import CODINGS, COLUMNS, ORDINARY, K, N
-from tests.stores.test_linking_columns import alone, below_k
+from tests.stores.test_linking_columns import below_k, share_alone
 
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "height"], "k": K, "method": "mdav", "entity": "id",
     "if_exists": "replace",
 }  # fmt: skip
@@ -38,13 +38,13 @@ class Chain:
     def __init__(self, database: Database, folder: Path, name: str = "c", **rules: Any) -> None:
         self.database, self.name = database, name
         self.key = f"file:{folder / name}.key"
-        given = {"table": "people", "entity": "id", "changes": "show", **rules}
-        dbanon.create_chain(database.url, name, key_out=folder / f"{name}.key", **given)
+        options = {"table": "people", "entity": "id", "changes": "show", **rules}
+        dbanon.create_chain(database.url, name, key_out=folder / f"{name}.key", **options)
 
     def release(self, **options: Any) -> dbanon.Report:
         chain = {"name": self.name, "key": self.key}
-        given = {"output": f"release.{self.name}", "chain": chain, **ASKED, **options}
-        return self.database.anonymize(**given)
+        arguments = {"output": f"release.{self.name}", "chain": chain, **OPTIONS, **options}
+        return self.database.anonymize(**arguments)
 
     def rows(self, *names: str) -> list[tuple[Any, ...]]:
         output = self.database.relation(f"release.{self.name}")
@@ -56,7 +56,9 @@ def followed(chain: Chain, **options: Any) -> tuple[dbanon.Report, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = chain.release(**options)
-    return report, [str(one.message) for one in caught if one.category is KeptColumnLinks]
+    return report, [
+        str(warning.message) for warning in caught if warning.category is KeptColumnLinks
+    ]
 
 
 @pytest.mark.parametrize("name", CODINGS)
@@ -65,11 +67,11 @@ def test_codings_are_counted_by_what_they_do_to_k(
 ) -> None:
     load(database)
     chain = Chain(database, tmp_path)
-    report, said = followed(chain, keep=[name, *ORDINARY])
+    report, messages = followed(chain, keep=[name, *ORDINARY])
     [finding] = report.linking
     assert finding == LinkingColumn(name, "age", below_k(chain.rows(name)))
     assert finding.share > 0.05
-    assert said == [f"Column {finding.describe(K)}."]
+    assert messages == [f"Column {finding.describe(K)}."]
 
 
 @pytest.mark.parametrize("method", ["mdav", "mondrian"])
@@ -90,10 +92,10 @@ def test_ordinary_columns_link_nothing(database: Database, tmp_path: Path, metho
     load(database)
     chain = Chain(database, tmp_path)
     database.make_schema("release")
-    report, said = followed(
+    report, messages = followed(
         chain, keep=["visits"], sensitive=["illness", "sex"], strict=True, method=method
     )
-    assert (report.linking, said) == ((), [])
+    assert (report.linking, messages) == ((), [])
     assert "linking" not in report.arguments
 
 
@@ -113,11 +115,11 @@ def test_household_numbers_are_counted_at_each_release(database: Database, tmp_p
     load(database)
     chain = Chain(database, tmp_path)
     for month in range(2):
-        report, said = followed(chain, keep=["household"])
-        share = alone(chain.rows("household"))
+        report, messages = followed(chain, keep=["household"])
+        share = share_alone(chain.rows("household"))
         assert report.linking == (LinkingColumn("household", None, share),)
         assert share > 0.5
-        assert len(said) == 1
+        assert len(messages) == 1
         database.execute(f"DELETE FROM {database.relation('people')} WHERE id = {month}")
     assert report.arguments["linking"] == [vars(report.linking[0])]
 

@@ -44,10 +44,10 @@ def row_table(database: Database) -> str:
 
 def shown_rows(chained: Chained) -> dict[int, Counter[Any]]:
     """The illnesses that each class shows, as the state has them."""
-    database, found = chained.database, {}
+    database, counts_by_cell = chained.database, {}
     for cell, ill in database.rows(f"SELECT cell, k0 FROM {row_table(database)}"):
-        found.setdefault(cell, Counter())[ill] += 1
-    return found
+        counts_by_cell.setdefault(cell, Counter())[ill] += 1
+    return counts_by_cell
 
 
 def keeps(counts: Counter[Any], model: Model) -> bool:
@@ -60,8 +60,8 @@ def keeps(counts: Counter[Any], model: Model) -> bool:
         shares = np.array([most, *others]) / size
         return float(np.exp(-(shares * np.log(shares)).sum())) >= model.level - 1e-9
     if model.kind == "recursive_cl":
-        rest = sum(others[model.l - 2 :])
-        return rest > 0 and most / rest < model.level
+        remaining = sum(others[model.l - 2 :])
+        return remaining > 0 and most / remaining < model.level
     return most / size <= model.level + 1e-9
 
 
@@ -70,24 +70,24 @@ def test_a_class_whose_values_would_break_a_model_stays_as_it_was(
 ) -> None:
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release(models=[MODELS[0]])
     first, history = released(database), chained.history(list(months.now))
-    together = [one for one, own in history.items() if own == history[1]]
-    for one in together:
-        months.now[one] = (*months.now[one][:3], "mumps", 0)
+    together = [person for person, cell in history.items() if cell == history[1]]
+    for person in together:
+        months.now[person] = (*months.now[person][:3], "mumps", 0)
     load(database, months.now)
     report = chained.release(models=[MODELS[0]])
     assert released(database) == first
-    [now] = [one for one in chained.shown().releases if one["sequence"] == 2]
+    [now] = [release for release in chained.show().releases if release["sequence"] == 2]
     assert (now["held"], now["unfit"], now["absent"]) == (1, 1, 0)
-    # Readers are not told which values stand for others, nor of how many classes they do.
+    # Readers learn neither which values stand for others nor how many classes have such values.
     assert not {"held", "unfit"} & set(report.arguments["chain"])
     months.now[together[0]] = (*months.now[together[0]][:3], "gout", 0)
     load(database, months.now)
     chained.release(models=[MODELS[0]])
     assert released(database) != first
-    assert chained.shown().releases[-1]["held"] == 0
+    assert chained.show().releases[-1]["held"] == 0
 
 
 @pytest.mark.parametrize("changes", ["show", "hold"])
@@ -97,18 +97,18 @@ def test_every_class_keeps_to_the_model_at_every_moment(
 ) -> None:
     months = Months(n=50, join=9, change=0.15, come_back=0.2)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, changes=changes)
+    chained = Chained.create(database, tmp_path, changes=changes)
     for _ in range(4):
         load(database, months.now)
         report = chained.release(models=[model], chain=chained.chain(accept_turnover=True))
         assert all(keeps(counts, model) for counts in shown_rows(chained).values())
-        [told] = report.arguments["models"]
-        assert told["model"] == model.describe()
+        [recorded] = report.arguments["models"]
+        assert recorded["model"] == model.describe()
         assert f"{model.describe()} in each class; every history" in report.guarantee
         months.pass_on()
     assert chained.smallest() >= 3
     assert "before classes were merged for models" in report.guarantee
-    assert dbanon.verify(database.url, "release.people").models[0].counted == told["counted"]
+    assert dbanon.verify(database.url, "release.people").models[0].counted == recorded["counted"]
 
 
 def test_newcomers_whom_a_model_keeps_out_stay_out_for_good(
@@ -116,22 +116,29 @@ def test_newcomers_whom_a_model_keeps_out_stay_out_for_good(
 ) -> None:
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release(models=[MODELS[0]])
-    alike = {100 + i: (30 + i, 4000, "a", "flu", 0) for i in range(4)}
-    months.now |= alike
+    newcomers = {100 + i: (30 + i, 4000, "a", "flu", 0) for i in range(4)}
+    months.now |= newcomers
     load(database, months.now)
     report = chained.release(models=[MODELS[0]])
     assert (report.rows_out, report.arguments["chain"]["refused"]) == (12, 4)
     assert "4 excluded by models" in report.earlier_releases
     # Others come with whom they would keep to it, and their own values change.
     months.now |= {200 + i: (30 + i, 4000, "a", ("gout", "none")[i % 2], 0) for i in range(4)}
-    months.now |= {one: (*values[:3], "gout", 0) for one, values in list(alike.items())[:2]}
+    months.now |= {
+        person: (*values[:3], "gout", 0) for person, values in list(newcomers.items())[:2]
+    }
     load(database, months.now)
     report = chained.release(models=[MODELS[0]])
-    told = report.arguments["chain"]
-    assert (report.rows_out, told["refused"], told["returned"], told["waiting"]) == (16, 0, 0, 0)
-    assert chained.history(list(alike))[100][1] == 2
+    chain_record = report.arguments["chain"]
+    assert (
+        report.rows_out,
+        chain_record["refused"],
+        chain_record["returned"],
+        chain_record["waiting"],
+    ) == (16, 0, 0, 0)
+    assert chained.history(list(newcomers))[100][1] == 2
     assert chained.smallest() >= 3
 
 
@@ -141,16 +148,16 @@ def test_a_first_release_that_models_refuse_keeps_nothing(
     persons = {i: (20 + i, 2000 + i, "a", ("flu", "gout")[i % 2], 0) for i in range(12)}
     persons |= {20 + i: (20 + i, 2000 + i, "b", "flu", 0) for i in range(4)}
     load(database, persons)
-    chained = Chained.made(database, tmp_path)
-    given: dict[str, Any] = {"by": ["site"], "models": [MODELS[0]]}
+    chained = Chained.create(database, tmp_path)
+    options: dict[str, Any] = {"by": ["site"], "models": [MODELS[0]]}
     with pytest.raises(ModelInfeasible):
-        chained.release(**given)
-    assert (chained.shown().sequence, chained.cells()) == (0, {})
-    given |= {"withhold_failing": True, "max_suppression": 0.25}
-    report = chained.release(**given)
+        chained.release(**options)
+    assert (chained.show().sequence, chained.cells()) == (0, {})
+    options |= {"withhold_failing": True, "max_suppression": 0.25}
+    report = chained.release(**options)
     assert (report.rows_out, report.arguments["chain"]["refused"]) == (12, 4)
     assert report.suppressed == 4
-    assert chained.release(**given).rows_out == 12
+    assert chained.release(**options).rows_out == 12
     assert sum(left == 1 for _, left in chained.cells().values()) == 4
 
 
@@ -160,11 +167,11 @@ def test_nobody_leaves_a_class_in_a_group_where_a_model_is_kept(
     """What would be missing then is what those who left had: all of them the same, maybe."""
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, class_size=12)
+    chained = Chained.create(database, tmp_path, class_size=12)
     chained.release(models=[MODELS[0]])
     first = released(database)
-    for one in range(1, 5):
-        months.now.pop(one)
+    for person in range(1, 5):
+        months.now.pop(person)
     load(database, months.now)
     chained.release(models=[MODELS[0]], chain=chained.chain(accept_turnover=True))
     assert released(database) == first
@@ -181,32 +188,33 @@ def test_a_class_that_breaks_a_model_is_found_by_the_recount(
 ) -> None:
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     if forged == "classes":
         monkeypatch.setattr(
-            "dbanon.partitioning.partition_for.protect", lambda microdata, found, *given: found
+            "dbanon.partitioning.partition_for.protect",
+            lambda microdata, partition, *args: partition,
         )
-        months.now = {one: (*v[:3], "flu", 0) for one, v in months.now.items()}
-        months.now |= {one: (*months.now[one][:3], "gout", 0) for one in range(1, 15)}
-        months.now = {one: (one, one, *v[2:]) for one, v in months.now.items()}
+        months.now = {person: (*v[:3], "flu", 0) for person, v in months.now.items()}
+        months.now |= {person: (*months.now[person][:3], "gout", 0) for person in range(1, 15)}
+        months.now = {person: (person, person, *v[2:]) for person, v in months.now.items()}
         load(database, months.now)
     else:
         chained.release(models=[model])
-        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *given: 0)
-        load(database, {one: (*v[:3], "flu", 0) for one, v in months.now.items()})
-    before = chained.shown().sequence
+        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *args: 0)
+        load(database, {person: (*v[:3], "flu", 0) for person, v in months.now.items()})
+    before = chained.show().sequence
     with pytest.raises(ChainModelBroken) as refused:
         chained.release(models=[model])
     assert (refused.value.exit_code, refused.value.sqlstate) == (3, "ZK006")
     assert "flu" not in str(refused.value)
-    assert chained.shown().sequence == before
+    assert chained.show().sequence == before
 
 
 @pytest.mark.parametrize("model", MODELS, ids=by_kind)
 def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model: Model) -> None:
     """On rows that no run wrote, some of which reach a level exactly; NULL is a value."""
     load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     chance = random.Random(3)
     rows = [
@@ -215,24 +223,24 @@ def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model
         for _ in range(chance.choice((3, 4, 6, 7, 10)))
     ]
     table = row_table(database)
-    said = [f"({cell}, {'NULL' if ill is None else repr(ill)})" for cell, ill in rows]
-    written = f"INSERT INTO {table} (cell, k0) VALUES {', '.join(said)}"
+    tuples = [f"({cell}, {'NULL' if ill is None else repr(ill)})" for cell, ill in rows]
+    written = f"INSERT INTO {table} (cell, k0) VALUES {', '.join(tuples)}"
     database.execute(f"DELETE FROM {table}", written)
-    found: dict[int, Counter[Any]] = {}
+    counts_by_cell: dict[int, Counter[Any]] = {}
     for cell, ill in rows:
-        found.setdefault(cell, Counter())[ill] += 1
+        counts_by_cell.setdefault(cell, Counter())[ill] += 1
     with open_store(database.url).session(write=False) as session:
         chain = chain_state.find(session, "patients")
-        kept = [session.find_source(parse_relation("people")).attribute("ill")]
+        sensitive = [session.find_source(parse_relation("people")).attribute("ill")]
         state = CellState(session, chain, 1, 3)
-        failing = recount.count_failing(state, kept, [model])
-    assert failing == sum(not keeps(counts, model) for counts in found.values())
+        failing = recount.count_failing(state, sensitive, [model])
+    assert failing == sum(not keeps(counts, model) for counts in counts_by_cell.values())
     assert 5 < failing < 95
 
 
 def test_what_a_chain_does_not_keep_is_refused(sqlite_file: SqliteDatabase, tmp_path: Path) -> None:
     load(sqlite_file, Months(n=20).now)
-    chained = Chained.made(sqlite_file, tmp_path)
+    chained = Chained.create(sqlite_file, tmp_path)
     with pytest.raises(InvalidParameter, match="not refined"):
         chained.release(models=[MODELS[0]], refine="fast")
     chained.release(models=[MODELS[0]])
@@ -249,7 +257,7 @@ def test_models_are_kept_where_the_release_goes_elsewhere(
     chained = None
     for _ in range(3):
         load(database, months.now)
-        chained = chained or Chained.made(database, tmp_path)
+        chained = chained or Chained.create(database, tmp_path)
         report = chained.release(target=other.url, models=[MODELS[0]], sensitive=["ill", "cost"])
         months.pass_on()
     classes: dict[Any, set[Any]] = {}

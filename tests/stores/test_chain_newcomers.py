@@ -32,7 +32,7 @@ def joined(chained: Chained, months: Months, count: int, *, apart: bool = False)
         months.next += 1
     load(chained.database, months.now)
     chained.release()
-    return dict(chained.shown().releases[-1])
+    return dict(chained.show().releases[-1])
 
 
 def test_they_are_let_in_at_once_where_that_is_asked_for(
@@ -40,7 +40,7 @@ def test_they_are_let_in_at_once_where_that_is_asked_for(
 ) -> None:
     months = Months(n=12, leave=0, join=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, min_newcomers=None, max_wait=0)
+    chained = Chained.create(database, tmp_path, min_newcomers=None, max_wait=0)
     chained.release()
     assert joined(chained, months, 3)["joined"] == 3
 
@@ -49,16 +49,16 @@ def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Pa
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
     # Where nothing is said: 5 k = 15, for six releases at most.
-    chained = Chained.made(database, tmp_path, min_newcomers=None, max_wait=6)
+    chained = Chained.create(database, tmp_path, min_newcomers=None, max_wait=6)
     chained.release()
     # k - 1 accounts of an attacker's, and one person.
     assert (joined(chained, months, 3)["joined"], joined(chained, months, 0)["waiting"]) == (0, 3)
     enough = joined(chained, months, 12)
     assert (enough["joined"], enough["waiting"]) == (15, 0)
-    # They wait anew, and not for ever.
+    # They wait again, but not indefinitely.
     for _ in range(6):
         assert joined(chained, months, 1)["joined"] == 0
-    # Of who has waited for six releases the class is let in, and here all are of it or of another.
+    # After six releases of waiting a class is admitted, and everyone here belongs to it or another.
     last = joined(chained, months, 0)
     assert (last["joined"] >= 3, last["joined"] + last["waiting"]) == (True, 6)
     assert chained.smallest() >= 3
@@ -69,7 +69,7 @@ def test_newcomers_wait_until_they_are_a_good_class_or_have_waited_for_long(
 ) -> None:
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, max_wait=3)
+    chained = Chained.create(database, tmp_path, max_wait=3)
     chained.release()
     # Four of four corners are no class as good as those of thirty, and three of one place are.
     first = joined(chained, months, 4, apart=True)
@@ -77,11 +77,11 @@ def test_newcomers_wait_until_they_are_a_good_class_or_have_waited_for_long(
     near = joined(chained, months, 3)
     assert (near["joined"], near["waiting"], near["longest"]) == (3, 4, 1)
     assert joined(chained, months, 0)["longest"] == 2
-    # Who has left meanwhile is forgotten.
-    gone = months.now.pop(months.next - 4)
+    # Departed persons who still waited are forgotten.
+    departed = months.now.pop(months.next - 4)
     stays = joined(chained, months, 0)
     assert (stays["joined"], stays["waiting"]) == (3, 0)
-    months.now[months.next - 4] = gone
+    months.now[months.next - 4] = departed
     back = joined(chained, months, 0)
     assert (back["joined"], back["waiting"], back["longest"]) == (0, 1, 0)
     assert chained.smallest() >= 3
@@ -92,20 +92,20 @@ def test_newcomers_wait_until_they_are_a_good_class_or_have_waited_for_long(
 def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: Path) -> None:
     """One of a stratum that never has enough does not make later newcomers long-waiting."""
     months = Months(n=12, leave=0, join=0, change=0)
-    months.now = {one: (*v[:2], "a", *v[3:]) for one, v in months.now.items()}
+    months.now = {person_id: (*v[:2], "a", *v[3:]) for person_id, v in months.now.items()}
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, min_newcomers=9, max_wait=1)
-    given = {"by": ["site"]}
-    chained.release(**given)
+    chained = Chained.create(database, tmp_path, min_newcomers=9, max_wait=1)
+    options = {"by": ["site"]}
+    chained.release(**options)
     months.now[500] = (*person(months.rng)[:2], "b", "flu", 0)
     seen = []
     for month in range(5):
         if month == 2:
-            for one in range(600, 603):
-                months.now[one] = (*person(months.rng)[:2], "a", "flu", 0)
+            for person_id in range(600, 603):
+                months.now[person_id] = (*person(months.rng)[:2], "a", "flu", 0)
         load(database, months.now)
-        chained.release(**given)
-        counted = chained.shown().releases[-1]
+        chained.release(**options)
+        counted = chained.show().releases[-1]
         seen.append((counted["joined"], counted["longest"]))
     # The three come with the third, and wait once.
     assert seen == [(0, 0), (0, 1), (0, 2), (3, 3), (0, 4)]

@@ -21,7 +21,7 @@ def test_no_other_run_takes_the_output_of_a_chain_meanwhile(
     for database in (duckdb_file, postgresql):
         load(database, months.now)
     postgresql.anonymize(quasi_identifiers=NUMERIC, output="release.other")
-    chained = Chained.made(duckdb_file, tmp_path)
+    chained = Chained.create(duckdb_file, tmp_path)
     refused: list[OutputBusy] = []
 
     def run_another(phase: str, share: float) -> None:
@@ -30,8 +30,8 @@ def test_no_other_run_takes_the_output_of_a_chain_meanwhile(
                 postgresql.anonymize(quasi_identifiers=NUMERIC)
             refused.append(caught.value)
 
-    given: dict[str, Any] = {"target": postgresql.url, "progress": run_another}
-    report = chained.release(**given)
+    options: dict[str, Any] = {"target": postgresql.url, "progress": run_another}
+    report = chained.release(**options)
     assert refused[0].exit_code == 4
     assert postgresql.rows("SELECT release_id::text FROM dbanon.release WHERE output_name ="
                            " 'people'") == [(report.release_id,)]  # fmt: skip

@@ -18,7 +18,7 @@ from dbanon.errors import (
     ChainSamePersons,
     InvalidParameter,
 )
-from tests.stores.chain_cases import GIVEN, Chained, Months, load
+from tests.stores.chain_cases import OPTIONS, Chained, Months, load
 from tests.stores.databases import Database
 
 # No engine decides of these.
@@ -29,8 +29,8 @@ OF_NEXT: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
 
 def follow(chained: Chained, **more: Any) -> Chained:
     """The chain of the next year, with the key of the one before."""
-    given = OF_NEXT | {"new_chain_from": "patients", "key": f"file:{chained.key}"} | more
-    dbanon.create_chain(chained.database.url, "next", **given)
+    options = OF_NEXT | {"new_chain_from": "patients", "key": f"file:{chained.key}"} | more
+    dbanon.create_chain(chained.database.url, "next", **options)
     return Chained(chained.database, chained.key, "next")
 
 
@@ -48,13 +48,13 @@ def by_person(chained: Chained, persons: list[int]) -> dict[int, Any]:
 
 def test_more_than_allowed_is_refused_and_nothing_kept(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=40).now)
-    first = Chained.made(database, tmp_path)
+    first = Chained.create(database, tmp_path)
     first.release()
     dbanon.close_chain(database.url, "patients")
     later = follow(first, class_size=7)
     with pytest.raises(ChainExposed):
         later.release(output="release.next", chain=later.chain(max_exposed=0.0))
-    assert later.shown().sequence == 0
+    assert later.show().sequence == 0
     later.release(output="release.next", chain=later.chain(max_exposed=1.0))
 
 
@@ -63,7 +63,7 @@ def test_what_both_expose_is_counted_with_the_first_release(
 ) -> None:
     months = Months(n=50, join=6)
     load(database, months.now)
-    first = Chained.made(database, tmp_path)
+    first = Chained.create(database, tmp_path)
     for _ in range(3):
         load(database, months.now)
         first.release(chain=first.chain(accept_turnover=True))
@@ -76,15 +76,18 @@ def test_what_both_expose_is_counted_with_the_first_release(
     before, now = by_person(first, ever), by_person(later, ever)
     assert set(before) - set(now)
     assert set(now) - set(before)
-    joint = Counter((before.get(one), now.get(one)) for one in {*before, *now})
+    joint = Counter((before.get(person), now.get(person)) for person in {*before, *now})
     exposed = sum(size for size in joint.values() if size < 3)
-    told = report.arguments["chain"]
-    assert (told["pair_exposed"], told["pair_known"]) == (exposed, sum(joint.values()))
+    chain_record = report.arguments["chain"]
+    assert (chain_record["pair_exposed"], chain_record["pair_known"]) == (
+        exposed,
+        sum(joint.values()),
+    )
     assert exposed > 3
     assert f"with the releases of chain patients, of {sum(joint.values())} persons {exposed}" in (
         report.earlier_releases
     )
-    assert later.shown().releases[0]["pair_exposed"] == exposed
+    assert later.show().releases[0]["pair_exposed"] == exposed
     assert "pair_exposed" not in later.release(output="release.next").arguments["chain"]
 
 
@@ -92,21 +95,21 @@ def test_a_second_chain_is_refused_without_a_word_for_it(
     database: Database, tmp_path: Path
 ) -> None:
     load(database, Months(n=20).now)
-    first = Chained.made(database, tmp_path)
-    given = OF_NEXT | {"key_out": tmp_path / "next.key"}
+    first = Chained.create(database, tmp_path)
+    options = OF_NEXT | {"key_out": tmp_path / "next.key"}
     with pytest.raises(ChainSamePersons, match="patients"):
-        dbanon.create_chain(database.url, "next", **given)
+        dbanon.create_chain(database.url, "next", **options)
     assert not (tmp_path / "next.key").exists()
     with pytest.raises(ChainSamePersons, match="still open"):
         follow(first)
     dbanon.close_chain(database.url, "patients")
-    # Nobody has seen a release of it.
-    dbanon.create_chain(database.url, "next", **given)
+    # No release of it has been read yet.
+    dbanon.create_chain(database.url, "next", **options)
     first = Chained(database, tmp_path / "next.key", "next")
     first.release()
     dbanon.close_chain(database.url, "next")
     with pytest.raises(ChainSamePersons, match="next"):
-        dbanon.create_chain(database.url, "third", **given | {"key_out": tmp_path / "third.key"})
+        dbanon.create_chain(database.url, "third", **options | {"key_out": tmp_path / "third.key"})
     with pytest.raises(ChainKeyWrong):
         follow(first)
     with pytest.raises(ChainNotFound):
@@ -123,18 +126,18 @@ def test_a_second_chain_is_refused_without_a_word_for_it(
 
 def test_the_command_follows_a_chain(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=20).now)
-    first = Chained.made(database, tmp_path)
+    first = Chained.create(database, tmp_path)
     first.release()
     dbanon.close_chain(database.url, "patients")
-    given = ["chain", "create", database.url, "next", "--table", "people", "--entity", "id"]
-    given += ["--changes", "show"]
-    refused = CliRunner().invoke(main, [*given, "--key-out", str(tmp_path / "next.key")])
+    words = ["chain", "create", database.url, "next", "--table", "people", "--entity", "id"]
+    words += ["--changes", "show"]
+    refused = CliRunner().invoke(main, [*words, "--key-out", str(tmp_path / "next.key")])
     assert refused.exit_code == 2, refused.output
-    given += ["--new-chain-from", "patients", "--chain-key", f"file:{first.key}"]
-    done = CliRunner().invoke(main, given)
+    words += ["--new-chain-from", "patients", "--chain-key", f"file:{first.key}"]
+    done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     assert "new_chain_from patients" in done.output
-    assert GIVEN["k"] == 3
+    assert OPTIONS["k"] == 3
 
 
 def test_another_closed_chain_is_no_way_around_an_open_one(
@@ -142,11 +145,11 @@ def test_another_closed_chain_is_no_way_around_an_open_one(
 ) -> None:
     """Only chains that are followed, one after the other, are not in the way."""
     load(database, Months(n=20).now)
-    first = Chained.made(database, tmp_path)
+    first = Chained.create(database, tmp_path)
     first.release()
     database.execute("CREATE TABLE others AS SELECT * FROM people")
-    given = OF_NEXT | {"table": "others", "key_out": tmp_path / "others.key"}
-    dbanon.create_chain(database.url, "others", **given)
+    options = OF_NEXT | {"table": "others", "key_out": tmp_path / "others.key"}
+    dbanon.create_chain(database.url, "others", **options)
     dbanon.close_chain(database.url, "others")
     around = {"new_chain_from": "others", "key": f"file:{tmp_path / 'others.key'}"}
     for close in (lambda *_: None, dbanon.close_chain):
@@ -155,5 +158,5 @@ def test_another_closed_chain_is_no_way_around_an_open_one(
             follow(first, **around)
     follow(first)
     dbanon.close_chain(database.url, "next")
-    given = OF_NEXT | {"new_chain_from": "next", "key": f"file:{first.key}"}
-    assert dbanon.create_chain(database.url, "third", **given).state == "new"
+    options = OF_NEXT | {"new_chain_from": "next", "key": f"file:{first.key}"}
+    assert dbanon.create_chain(database.url, "third", **options).state == "new"

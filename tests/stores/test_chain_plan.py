@@ -9,7 +9,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import ChainEntityRows, ChainTurnover
-from tests.stores.chain_cases import GIVEN, Chained, Months, load
+from tests.stores.chain_cases import OPTIONS, Chained, Months, load
 from tests.stores.databases import Database
 
 # No engine decides of these.
@@ -17,16 +17,16 @@ pytestmark = pytest.mark.in_turn(of="file")
 
 
 def planned(chained: Chained, **more: Any) -> Any:
-    given = GIVEN | {"chain": chained.chain(accept_turnover=True), "table": "people"} | more
-    found = dbanon.plan(chained.database.url, output="release.people", **given)
-    assert found.chain is not None
-    return found.chain.coming
+    options = OPTIONS | {"chain": chained.chain(accept_turnover=True), "table": "people"} | more
+    planned_release = dbanon.plan(chained.database.url, output="release.people", **options)
+    assert planned_release.chain is not None
+    return planned_release.chain.coming
 
 
 def test_few_are_told_as_exactly_as_rows_are(database: Database, tmp_path: Path) -> None:
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     months.now.pop(1)
     months.now |= {50: (30, 2000, "a", "flu", 0), 51: (31, 2100, "a", "gout", 0)}
@@ -49,30 +49,32 @@ def test_a_plan_says_what_the_run_comes_to(
 ) -> None:
     months = Months(n=60, join=7, leave=0.1, change=0, come_back=0.3)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, **rules)
-    gone = 0
+    chained = Chained.create(database, tmp_path, **rules)
+    n_gone = 0
     for number in range(1, 5):
         load(database, months.now)
         before = database.state()
         coming = planned(chained)
         assert database.state() == before
         ever = chained.history([*months.now, *months.out]) if number > 1 else {}
-        left = sum(there is None and one in months.out for one, (_, there) in ever.items())
+        left = sum(
+            left_at is None and person in months.out for person, (_, left_at) in ever.items()
+        )
         report = chained.release(chain=chained.chain(accept_turnover=True))
-        told = chained.shown().releases[-1]
-        assert coming.sequence == number == told["sequence"]
+        last_release = chained.show().releases[-1]
+        assert coming.sequence == number == last_release["sequence"]
         assert coming.due is (number % 2 == 1 or "admit_every" not in rules)
         for mine, count in (
-            (coming.came, told["joined"] + told["waiting"]),
+            (coming.came, last_release["joined"] + last_release["waiting"]),
             (coming.left, left),
-            (coming.returned, told["returned"]),
+            (coming.returned, last_release["returned"]),
         ):
             assert mine == count
-        assert coming.cells.get("live", 0) <= told["live"]
+        assert coming.cells.get("live", 0) <= last_release["live"]
         ended = coming.cells.get("gone", 0) + coming.cells.get("withdrawn", 0)
-        gone, before_it = told["gone"] + told["withdrawn"], gone
-        assert ended == gone - before_it
-        assert coming.cells.get("held", 0) == told["held"]
+        n_gone, before_it = last_release["gone"] + last_release["withdrawn"], n_gone
+        assert ended == n_gone - before_it
+        assert coming.cells.get("held", 0) == last_release["held"]
         assert report.arguments["chain"]["returned"] == coming.returned
         months.pass_on()
 
@@ -80,9 +82,9 @@ def test_a_plan_says_what_the_run_comes_to(
 def test_a_plan_refuses_whom_the_run_would_refuse(database: Database, tmp_path: Path) -> None:
     months = Months(n=30, leave=0, join=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
-    load(database, {one + 500: values for one, values in months.now.items()})
+    load(database, {person + 500: values for person, values in months.now.items()})
     with pytest.raises(ChainTurnover):
         planned(chained, chain=chained.chain())
     load(database, months.now)
@@ -96,7 +98,7 @@ def test_of_a_chain_that_measures_persons_are_told_and_no_classes(
 ) -> None:
     months = Months(n=30, join=4)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, mode="measure")
+    chained = Chained.create(database, tmp_path, mode="measure")
     chained.release()
     months.pass_on()
     load(database, months.now)

@@ -47,8 +47,8 @@ def by_name(model: Any) -> str:
 
 def level_of(counts: Counter[Any], table: Counter[Any], model: Model) -> float:
     """By the definitions, on plain numbers."""
-    n, whole = sum(counts.values()), sum(table.values())
-    both = [(counts[ill] / n, table[ill] / whole) for ill in ORDER]
+    n, total = sum(counts.values()), sum(table.values())
+    both = [(counts[ill] / n, table[ill] / total) for ill in ORDER]
     if model.kind == "beta_likeness":
         return max((q - p) / p if p else math.inf for q, p in both if q)
     if model.kind == "delta_disclosure":
@@ -58,11 +58,11 @@ def level_of(counts: Counter[Any], table: Counter[Any], model: Model) -> float:
         sums = [abs(sum(extra[: i + 1])) for i in range(len(extra))]
         return sum(sums) / (len(extra) - 1)
     if model.distance == "equal":
-        return sum(max(one, 0) for one in extra)
+        return sum(max(difference, 0) for difference in extra)
     flu, gout, mumps, none = extra
     inside = min(max(flu, 0) + max(gout, 0), max(-flu, 0) + max(-gout, 0))
     outside = [flu + gout, mumps, none]
-    return inside / 2 + sum(max(one, 0) for one in outside)
+    return inside / 2 + sum(max(difference, 0) for difference in outside)
 
 
 def test_the_table_does_not_go_along(database: Database, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_table_does_not_go_along(database: Database, tmp_path: Path) -> None
     model = Model("t_closeness", "ill", 0.7)
     chained, months = all_well(database, tmp_path, model)
     first = released(database)
-    load(database, {one: (*values[:3], "none", 0) for one, values in months.now.items()})
+    load(database, {person: (*values[:3], "none", 0) for person, values in months.now.items()})
     chained.release(models=[model])
     assert released(database) == first
 
@@ -81,31 +81,33 @@ def test_every_class_keeps_to_the_model_beside_the_first_release(
 ) -> None:
     months = Months(n=50, join=9, change=0.15, come_back=0.2)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, changes="show")
+    chained = Chained.create(database, tmp_path, changes="show")
     table: Counter[Any] = Counter()
     for _ in range(4):
         load(database, months.now)
         report = chained.release(models=[model], chain=chained.chain(accept_turnover=True))
-        shown = shown_rows(chained)
-        table = table or sum(shown.values(), Counter())
-        levels = [level_of(counts, table, model) for counts in shown.values()]
+        counts_by_cell = shown_rows(chained)
+        table = table or sum(counts_by_cell.values(), Counter())
+        levels = [level_of(counts, table, model) for counts in counts_by_cell.values()]
         assert max(levels) <= model.level + 1e-9
-        [told] = report.arguments["models"]
-        assert told["model"] == f"{model.describe()}, beside the chain's first release"
-        assert told["counted"] == pytest.approx(max(levels))
+        [recorded] = report.arguments["models"]
+        assert recorded["model"] == f"{model.describe()}, beside the chain's first release"
+        assert recorded["counted"] == pytest.approx(max(levels))
         months.pass_on()
     assert chained.smallest() >= 3
-    [found] = dbanon.verify(database.url, "release.people").models
-    assert (found.counted, found.recorded) == (None, told["counted"])
-    assert "first release of its chain" in str(found.why_not)
+    [verified] = dbanon.verify(database.url, "release.people").models
+    assert (verified.counted, verified.recorded) == (None, recorded["counted"])
+    assert "first release of its chain" in str(verified.why_not)
 
 
 def all_well(database: Database, tmp_path: Path, model: Model) -> tuple[Chained, Months]:
     """A first release of twelve, of each illness as many but one, ``none``."""
     months = Months(n=12, leave=0, join=0, change=0)
-    months.now = {one: (*values[:3], ORDER[one % 3], 0) for one, values in months.now.items()}
+    months.now = {
+        person: (*values[:3], ORDER[person % 3], 0) for person, values in months.now.items()
+    }
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release(models=[model])
     return chained, months
 
@@ -121,7 +123,7 @@ def test_a_value_that_the_first_release_lacks_holds_its_class(
     load(database, months.now)
     chained.release(models=[model])
     assert released(database) == first
-    [now] = [one for one in chained.shown().releases if one["sequence"] == 2]
+    [now] = [release for release in chained.show().releases if release["sequence"] == 2]
     assert (now["held"], now["unfit"]) == (1, 1)
     # Nor are newcomers with it admitted: all of their stratum stay out.
     months.now |= {100 + i: (30 + i, 4000, "a", ORDER[i % 4], 0) for i in range(4)}
@@ -138,7 +140,7 @@ def test_what_breaks_a_model_is_found_by_the_recount(
     model = Model("t_closeness", "ill", 0.7)
     chained, months = all_well(database, tmp_path, model)
     if forged == "held":
-        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *given: 0)
+        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *args: 0)
     else:
         # The table of now decides in place of the first release's.
         as_it_is = cell_rows.find_failing_cells
@@ -146,19 +148,19 @@ def test_what_breaks_a_model_is_found_by_the_recount(
         monkeypatch.setattr(
             cell_rows,
             "find_failing_cells",
-            lambda *given: as_it_is(*given[:4], replace(given[4], distribution=now)),
+            lambda *args: as_it_is(*args[:4], replace(args[4], distribution=now)),
         )
-    load(database, {one: (*values[:3], "none", 0) for one, values in months.now.items()})
+    load(database, {person: (*values[:3], "none", 0) for person, values in months.now.items()})
     with pytest.raises(ChainModelBroken) as refused:
         chained.release(models=[model])
     assert "none" not in str(refused.value)
-    assert chained.shown().sequence == 1
+    assert chained.show().sequence == 1
 
 
 def test_values_have_their_place_among_those_of_the_first_release() -> None:
     age = Attribute("age", Kind.INTEGER, sql_type="integer")
-    known = ValueFrequencies(np.array([1, 2, 1, 4]), ("2", "10", "30"))
-    ordered = Reference(age, known, None, True)
+    distribution = ValueFrequencies(np.array([1, 2, 1, 4]), ("2", "10", "30"))
+    ordered = Reference(age, distribution, None, True)
     assert ordered.places(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
     assert ordered.table.counts.tolist() == [1, 2, 1, 4]
     # Without an order they have the last place; NULL, too, where the first release had none.
@@ -173,11 +175,13 @@ def test_no_model_asks_for_it_and_nothing_is_remembered(
     sqlite_file: SqliteDatabase, tmp_path: Path
 ) -> None:
     load(sqlite_file, Months(n=20).now)
-    chained = Chained.made(sqlite_file, tmp_path)
+    chained = Chained.create(sqlite_file, tmp_path)
     chained.release(models=[Model("distinct_l", "ill", 2)])
-    [(told,)] = sqlite_file.rows(f"SELECT definition FROM {sqlite_file.ledger('chain_definition')}")
-    assert '"sensitive": {}' in told
-    assert "mumps" not in told
+    [(definition,)] = sqlite_file.rows(
+        f"SELECT definition FROM {sqlite_file.ledger('chain_definition')}"
+    )
+    assert '"sensitive": {}' in definition
+    assert "mumps" not in definition
 
 
 def test_an_instant_is_one_value_in_every_zone(tmp_path: Path) -> None:
@@ -187,31 +191,31 @@ def test_an_instant_is_one_value_in_every_zone(tmp_path: Path) -> None:
     noon = "timestamptz '2024-01-01 12:00:00+00'"
     clinic.execute("ALTER TABLE people ADD COLUMN seen TIMESTAMPTZ")
     clinic.execute(f"UPDATE people SET seen = {noon} + (id % 4) * INTERVAL 1 HOUR")
-    chained = Chained.made(clinic, tmp_path)
-    given = {"sensitive": ["seen"], "models": [Model("beta_likeness", "seen", 5)]}
-    found = []
+    chained = Chained.create(clinic, tmp_path)
+    options = {"sensitive": ["seen"], "models": [Model("beta_likeness", "seen", 5)]}
+    reports = []
     for zone in ("UTC", "Asia/Tokyo"):
         with duckdb.connect(clinic.path) as caller:
             caller.execute(f"SET TimeZone = '{zone}'")
-            found.append(chained.release(database=caller, **given))
-    first, second = (one.arguments["models"][0]["counted"] for one in found)
+            reports.append(chained.release(database=caller, **options))
+    first, second = (report.arguments["models"][0]["counted"] for report in reports)
     assert first == second
-    assert chained.shown().releases[-1]["held"] == 0
+    assert chained.show().releases[-1]["held"] == 0
 
 
 def test_an_option_that_an_older_version_did_not_know_was_not_used(
     sqlite_file: SqliteDatabase, tmp_path: Path
 ) -> None:
     load(sqlite_file, Months(n=20).now)
-    chained = Chained.made(sqlite_file, tmp_path)
+    chained = Chained.create(sqlite_file, tmp_path)
     chained.release()
     table = sqlite_file.ledger("chain_definition")
-    [(told,)] = sqlite_file.rows(f"SELECT definition FROM {table}")
-    older = json.loads(told)
+    [(definition,)] = sqlite_file.rows(f"SELECT definition FROM {table}")
+    older = json.loads(definition)
     del older["sensitive"], older["job"]["also_k"], older["job"]["weights"]
     sqlite_file.execute(f"UPDATE {table} SET definition = '{json.dumps(older)}'")
     with pytest.raises(ChainChanged) as refused:
         chained.release(weights={"age": 2})
     assert refused.value.detail == "Otherwise: weights."
     chained.release()
-    assert chained.shown().sequence == 2
+    assert chained.show().sequence == 2

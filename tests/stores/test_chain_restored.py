@@ -30,7 +30,7 @@ def set_back(database: Database, sequence: int) -> None:
 
 def test_a_backup_is_noticed_beside_the_key(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     for _ in range(2):
         chained.release()
     note = tmp_path / "chain.key.last"
@@ -40,7 +40,7 @@ def test_a_backup_is_noticed_beside_the_key(database: Database, tmp_path: Path) 
     with pytest.raises(ChainBehind, match=r"Release 2 .* beside its key"):
         chained.release()
     note.unlink()
-    # Nobody remembers now.
+    # This is forgotten by now.
     again = chained.release(output="release.again")
     assert again.arguments["chain"]["sequence"] == 2
     assert sorted(path.name for path in tmp_path.glob("chain.key*")) == [
@@ -52,7 +52,7 @@ def test_a_backup_is_noticed_beside_the_key(database: Database, tmp_path: Path) 
 def test_a_backup_is_noticed_by_the_last_export(tmp_path: Path) -> None:
     database = DuckdbDatabase(tmp_path / "source.duckdb")
     load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     file = tmp_path / "people.parquet"
     chained.release(exports=[file])
     shutil.copy2(database.path, tmp_path / "backup")
@@ -61,12 +61,12 @@ def test_a_backup_is_noticed_by_the_last_export(tmp_path: Path) -> None:
     (tmp_path / "chain.key.last").unlink()
     with pytest.raises(ChainBehind, match=r"Release 2 .* people.parquet"):
         chained.release(exports=[file])
-    assert chained.shown().sequence == 1
+    assert chained.show().sequence == 1
 
 
 def test_releases_of_another_role_count(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     for _ in range(2):
         chained.release()
     (tmp_path / "chain.key.last").unlink()
@@ -110,7 +110,7 @@ def test_chains_of_one_key_note_one_after_the_other(tmp_path: Path) -> None:
 def test_a_note_that_cannot_be_written_warns_once_published(tmp_path: Path) -> None:
     database = DuckdbDatabase(tmp_path / "source.duckdb")
     load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     (tmp_path / "chain.key.last").unlink()
     with (
@@ -118,13 +118,13 @@ def test_a_note_that_cannot_be_written_warns_once_published(tmp_path: Path) -> N
         pytest.warns(ReleaseNotNoted, match="chain patients"),
     ):
         chained.release()
-    assert chained.shown().sequence == 2
+    assert chained.show().sequence == 2
     assert not list(tmp_path.glob("chain.key.last*"))
 
 
 def test_a_restored_state_is_behind(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     chained.release()
     database.execute(f"UPDATE {database.ledger('chain')} SET sequence = 1")

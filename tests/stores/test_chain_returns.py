@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dbanon
-from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
+from tests.stores.chain_cases import OPTIONS, Chained, Months, load, released
 from tests.stores.databases import Database
 
 # No engine decides of these.
@@ -24,14 +24,14 @@ class Clinic:
     def __init__(self, database: Database, folder: Path, class_size: int = 6, **rules: Any) -> None:
         self.database = database
         self.months = Months(n=24, leave=0, join=0, change=0)
-        self.months.now = {one: (*v[:4], one) for one, v in self.months.now.items()}
+        self.months.now = {person: (*v[:4], person) for person, v in self.months.now.items()}
         self.fresh = 1000
         load(database, self.months.now)
-        self.chained = Chained.made(database, folder, class_size=class_size, **rules)
+        self.chained = Chained.create(database, folder, class_size=class_size, **rules)
         self.first = self.release()
         history = self.chained.history(list(self.months.now))
-        self.cell = [one for one, found in history.items() if found == history[1]]
-        self.others = [one for one in history if one not in self.cell]
+        self.cell = [cell for cell, person in history.items() if person == history[1]]
+        self.others = [person for person in history if person not in self.cell]
 
     def release(self) -> Counter[Any]:
         load(self.database, self.months.now)
@@ -39,8 +39,8 @@ class Clinic:
         return released(self.database, COLUMNS)
 
     def out(self, *persons: int) -> None:
-        for one in persons:
-            self.months.out[one] = self.months.now.pop(one)
+        for person in persons:
+            self.months.out[person] = self.months.now.pop(person)
 
     def back(self) -> None:
         self.months.now |= self.months.out
@@ -53,14 +53,14 @@ class Clinic:
         self.back()
 
     def change(self, *persons: int) -> None:
-        for one in persons:
+        for person in persons:
             self.fresh += 1
-            self.months.now[one] = (*self.months.now[one][:4], self.fresh)
+            self.months.now[person] = (*self.months.now[person][:4], self.fresh)
 
-    def shown(self, *persons: int) -> list[bool]:
+    def are_current(self, *persons: int) -> list[bool]:
         """Whether the rows of these persons are released as they are now."""
         costs = {int(row[2]) for row in released(self.database, COLUMNS)}
-        return [self.months.now[one][4] in costs for one in persons]
+        return [self.months.now[person][4] in costs for person in persons]
 
 
 @pytest.mark.parametrize("changes", ["show", "hold"])
@@ -68,12 +68,12 @@ def test_a_row_that_alone_stands_as_before_is_not_shown(
     database: Database, tmp_path: Path, changes: str
 ) -> None:
     clinic = Clinic(database, tmp_path, changes=changes)
-    who, *rest = clinic.cell
+    who, *others = clinic.cell
     clinic.misses(who)
-    clinic.change(*rest)
+    clinic.change(*others)
     # She is the only one whose row cannot have changed.
     assert clinic.release() == clinic.first
-    counted = clinic.chained.shown().releases[-1]
+    counted = clinic.chained.show().releases[-1]
     assert (counted["held"], counted["back"]) == (1, 1)
     # Nor a month later: it is her row that was shown, and few can have changed since.
     assert clinic.release() == clinic.first
@@ -82,53 +82,53 @@ def test_a_row_that_alone_stands_as_before_is_not_shown(
 
 def test_a_class_is_shown_anew_where_enough_rows_stood(database: Database, tmp_path: Path) -> None:
     clinic = Clinic(database, tmp_path)
-    who, *rest = clinic.cell
+    who, *others = clinic.cell
     clinic.misses(who)
-    clinic.change(*rest[:2])
-    shown = clinic.release()
-    assert len(clinic.cell) - 2 == sum((shown & clinic.first).values()) - len(clinic.others) >= 3
+    clinic.change(*others[:2])
+    released = clinic.release()
+    assert len(clinic.cell) - 2 == sum((released & clinic.first).values()) - len(clinic.others) >= 3
     # Out once more, as others change: of all that stood while she was out too few would be left.
     clinic.misses(who)
-    clinic.change(*rest[2 : len(rest)])
-    assert clinic.release() == shown
+    clinic.change(*others[2 : len(others)])
+    assert clinic.release() == released
 
 
 def test_the_one_who_never_was_out_is_not_told_by_a_change(
     database: Database, tmp_path: Path
 ) -> None:
-    """All others were out once: nobody else's row can have changed."""
+    """All others were out once, so the changed row can only be this person's."""
     clinic = Clinic(database, tmp_path)
     *some, last = clinic.cell
-    for one in some:
-        clinic.misses(one)
+    for person in some:
+        clinic.misses(person)
     clinic.change(last)
     assert clinic.release() == clinic.first
-    assert clinic.shown(last) == [False]
+    assert clinic.are_current(last) == [False]
 
 
 def test_what_was_held_for_a_return_is_free_when_rows_are_as_shown(
     database: Database, tmp_path: Path
 ) -> None:
     clinic = Clinic(database, tmp_path)
-    who, *rest = clinic.cell
+    who, *others = clinic.cell
     clinic.misses(who)
     for _ in range(2):
         assert clinic.release() == clinic.first
-    clinic.change(who, *rest)
+    clinic.change(who, *others)
     clinic.release()
-    assert all(clinic.shown(who, *rest))
+    assert all(clinic.are_current(who, *others))
 
 
 def test_nobody_leaves_a_class_apart_in_which_somebody_was_back(
     database: Database, tmp_path: Path
 ) -> None:
     clinic = Clinic(database, tmp_path)
-    who, *rest = clinic.cell
+    who, *others = clinic.cell
     clinic.misses(who)
-    clinic.out(*rest[:3])
-    clinic.change(who, *rest[3:])
+    clinic.out(*others[:3])
+    clinic.change(who, *others[3:])
     assert clinic.release() == clinic.first
-    assert clinic.chained.shown().releases[-1]["held"] == 1
+    assert clinic.chained.show().releases[-1]["held"] == 1
 
 
 def test_a_ledger_of_the_version_before_is_brought_up_to_date(
@@ -164,12 +164,16 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         version = database.ledger("alembic_version")
         database.execute(f"UPDATE {version} SET version_num = '0007'")
     chained = clinic.chained
-    given: dict[str, Any] = GIVEN | {"chain": chained.chain(), "sensitive": [], "keep": ["cost"]}
-    planned = dbanon.plan(database.url, table="people", output="release.people", **given)
+    options: dict[str, Any] = OPTIONS | {
+        "chain": chained.chain(),
+        "sensitive": [],
+        "keep": ["cost"],
+    }
+    planned = dbanon.plan(database.url, table="people", output="release.people", **options)
     assert planned is not None
-    who, *rest = clinic.cell
+    who, *others = clinic.cell
     clinic.misses(who)
-    clinic.change(*rest)
+    clinic.change(*others)
     assert clinic.release() == clinic.first
 
 
@@ -178,30 +182,30 @@ def test_who_is_out_several_times_is_not_found_by_what_changed_each_time(
     database: Database, tmp_path: Path, changes: str
 ) -> None:
     clinic = Clinic(database, tmp_path, class_size=8, changes=changes)
-    who, *rest = clinic.cell
-    some, others = rest[:3], rest[3:]
+    who, *members = clinic.cell
+    some, others = members[:3], members[3:]
     clinic.misses(who)
     clinic.change(*some)
-    shown = clinic.release()
-    assert all(clinic.shown(*some))
+    released = clinic.release()
+    assert all(clinic.are_current(*some))
     # Shown as it is, with everybody in: readers do not forget what they saw.
-    assert clinic.release() == shown
+    assert clinic.release() == released
     clinic.misses(who)
     clinic.change(*others)
-    assert clinic.release() == shown
+    assert clinic.release() == released
 
 
 def test_returns_of_others_count_for_themselves(database: Database, tmp_path: Path) -> None:
-    """What changed while somebody else was out can be the row of whoever was in."""
+    """A row that changed while one person was out can belong to anyone who was in."""
     clinic = Clinic(database, tmp_path)
-    first, second, *rest = clinic.cell
+    first, second, *others = clinic.cell
     clinic.misses(first)
-    clinic.change(*rest[:2])
+    clinic.change(*others[:2])
     clinic.release()
     clinic.misses(second)
-    clinic.change(*rest[2:4])
+    clinic.change(*others[2:4])
     clinic.release()
-    assert all(clinic.shown(*rest[:4]))
+    assert all(clinic.are_current(*others[:4]))
     members = database.rows(
         f"SELECT excluded_rows FROM {database.ledger('chain_member')} WHERE excluded_rows > 0"
     )
@@ -213,9 +217,9 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
 ) -> None:
     """Earlier builds forgot how many rows had changed at earlier returns."""
     clinic = Clinic(database, tmp_path)
-    who, *rest = clinic.cell
+    who, *others = clinic.cell
     clinic.misses(who)
-    clinic.change(rest[0])
+    clinic.change(others[0])
     clinic.release()
     member = database.ledger("chain_member")
     [(cell,)] = database.rows(f"SELECT cell FROM {member} WHERE excluded_rows > 0")
@@ -235,9 +239,9 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
         version = database.ledger("alembic_version")
         database.execute(f"UPDATE {version} SET version_num = '0013'")
     # With everybody in all the time it goes on.
-    clinic.change(*rest[:2])
-    shown = clinic.release()
-    assert all(clinic.shown(*rest[:2]))
+    clinic.change(*others[:2])
+    released = clinic.release()
+    assert all(clinic.are_current(*others[:2]))
     clinic.misses(who)
-    clinic.change(rest[2])
-    assert clinic.release() == shown
+    clinic.change(others[2])
+    assert clinic.release() == released

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.in_turn(of="file")
 
 # By person: age, postcode, and a ward and costs for each stay.
 Persons = dict[int, tuple[int, int, list[tuple[str, int]]]]
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "stays",
     "entity": "patient",
     "quasi_identifiers": ["age", "postcode"],
@@ -43,13 +43,15 @@ def persons(n: int = 12, first: int = 0) -> Persons:
     }
 
 
-def load(database: Database, known: Mapping[int, Any]) -> None:
+def load(database: Database, persons_by_id: Mapping[int, Any]) -> None:
     if not any(name == "stays" for _, name in database.relations()):
-        whole = database.types["integer"]
-        columns = {"patient": whole, "age": whole, "postcode": whole,
-                   "ward": database.types["text"], "cost": whole}  # fmt: skip
+        integer = database.types["integer"]
+        columns = {"patient": integer, "age": integer, "postcode": integer,
+                   "ward": database.types["text"], "cost": integer}  # fmt: skip
         database.load("stays", columns, [])
-    rows = [(i, age, code, *stay) for i, (age, code, stays) in known.items() for stay in stays]
+    rows = [
+        (i, age, code, *stay) for i, (age, code, stays) in persons_by_id.items() for stay in stays
+    ]
     database.execute("DELETE FROM stays")
     database.execute(*inserts("stays", rows))
 
@@ -57,32 +59,32 @@ def load(database: Database, known: Mapping[int, Any]) -> None:
 class Stays:
     def __init__(self, database: Database, folder: Path, **rules: Any) -> None:
         self.database, self.key = database, folder / "stays.key"
-        told = {"changes": "hold", "min_newcomers": 0, "max_rows_per_person": 5} | rules
-        self.made = dbanon.create_chain(
-            database.url, "stays", table="stays", entity="patient", key_out=self.key, **told
+        options = {"changes": "hold", "min_newcomers": 0, "max_rows_per_person": 5} | rules
+        self.created = dbanon.create_chain(
+            database.url, "stays", table="stays", entity="patient", key_out=self.key, **options
         )
 
-    def release(self, known: Mapping[int, Any], **more: Any) -> dbanon.Report:
-        load(self.database, known)
+    def release(self, persons_by_id: Mapping[int, Any], **more: Any) -> dbanon.Report:
+        load(self.database, persons_by_id)
         chain = dbanon.Chain("stays", key=f"file:{self.key}", accept_turnover=True)
-        return dbanon.anonymize(self.database.url, **(GIVEN | {"chain": chain} | more))
+        return dbanon.anonymize(self.database.url, **(OPTIONS | {"chain": chain} | more))
 
     def rows(self) -> Counter[tuple[Any, ...]]:
         relation = self.database.relation("released")
         return Counter(self.database.rows(f"SELECT age, postcode, ward, cost FROM {relation}"))
 
 
-def changed(known: Persons, person: int, stays: list[tuple[str, int]]) -> Persons:
-    age, code, _ = known[person]
-    return known | {person: (age, code, stays)}
+def changed(persons_by_id: Persons, person: int, stays: list[tuple[str, int]]) -> Persons:
+    age, code, _ = persons_by_id[person]
+    return persons_by_id | {person: (age, code, stays)}
 
 
 def test_all_rows_of_a_person_stand_under_one_class(database: Database, tmp_path: Path) -> None:
     load(database, persons())
     chained = Stays(database, tmp_path)
     report = chained.release(persons())
-    known = persons()
-    assert report.rows_out == report.rows_in == sum(len(stays) for *_, stays in known.values())
+    patients = persons()
+    assert report.rows_out == report.rows_in == sum(len(stays) for *_, stays in patients.values())
     assert report.arguments["chain"]["persons"] == 12
     assert report.arguments["chain"]["outlying"] == 0
     # Of each class of three there are the rows of all three, and k counts persons.
@@ -91,63 +93,67 @@ def test_all_rows_of_a_person_stand_under_one_class(database: Database, tmp_path
         sizes[age, code] += n
     assert sorted(sizes.values()) == [6, 6, 6, 6]
     assert report.k_achieved == 3
-    [kept] = {tuple(row) for row in database.rows(
+    [counts] = {tuple(row) for row in database.rows(
         f"SELECT count(*), count(DISTINCT tag) FROM {database.ledger('chain_member')}"
     )}  # fmt: skip
-    assert kept == (12, 12)
+    assert counts == (12, 12)
 
 
 def test_a_person_whose_rows_change_is_one_change(database: Database, tmp_path: Path) -> None:
     """However many of her rows do: who knows of her change must not see it alone."""
-    known = persons()
-    load(database, known)
+    patients = persons()
+    load(database, patients)
     chained = Stays(database, tmp_path)
-    chained.release(known)
+    chained.release(patients)
     before = chained.rows()
-    known = changed(known, 2, [("C", 99), ("A", 99), ("B", 99), ("B", 98)])
-    report = chained.release(known)
+    patients = changed(patients, 2, [("C", 99), ("A", 99), ("B", 99), ("B", 98)])
+    report = chained.release(patients)
     assert chained.rows() == before
     assert report.rows_out == sum(before.values())
     # Her two neighbours' as well, and it is shown.
     for neighbour in (0, 1):
-        known = changed(known, neighbour, [("C", 97)])
-    chained.release(known)
-    shown = chained.rows() - before
-    assert sorted(cost for *_, cost in shown.elements()) == [97, 97, 98, 99, 99, 99]
+        patients = changed(patients, neighbour, [("C", 97)])
+    chained.release(patients)
+    new_rows = chained.rows() - before
+    assert sorted(cost for *_, cost in new_rows.elements()) == [97, 97, 98, 99, 99, 99]
 
 
 def test_rows_that_persons_take_from_one_another_are_a_change(
     database: Database, tmp_path: Path
 ) -> None:
     """A cell has the same rows then, and other persons' multisets of them: three differ."""
-    known = persons()
-    load(database, known)
+    patients = persons()
+    load(database, patients)
     chained = Stays(database, tmp_path, changes="show")
-    chained.release(known)
+    chained.release(patients)
     before = chained.rows()
-    stays = [known[i][2] for i in (0, 1, 2)]
-    assert [len(one) for one in stays] == [1, 2, 3]
-    known = changed(changed(known, 0, stays[0] + stays[2][1:2]), 2, stays[2][:1] + stays[2][2:])
-    chained.release(known)
+    stays = [patients[i][2] for i in (0, 1, 2)]
+    assert [len(rows) for rows in stays] == [1, 2, 3]
+    patients = changed(
+        changed(patients, 0, stays[0] + stays[2][1:2]), 2, stays[2][:1] + stays[2][2:]
+    )
+    chained.release(patients)
     assert chained.rows() == before
-    [(told,)] = database.rows(
+    [(recorded,)] = database.rows(
         f"SELECT counts FROM {database.ledger('chain_release')} WHERE sequence = 2"
     )
-    assert '"changed": 2' in (told if isinstance(told, str) else str(told).replace("'", '"'))
+    assert '"changed": 2' in (
+        recorded if isinstance(recorded, str) else str(recorded).replace("'", '"')
+    )
 
 
 def test_of_many_rows_some_are_shown_and_the_same_ones(database: Database, tmp_path: Path) -> None:
-    known = changed(persons(), 4, [("A", cost) for cost in range(40)])
-    load(database, known)
+    patients = changed(persons(), 4, [("A", cost) for cost in range(40)])
+    load(database, patients)
     chained = Stays(database, tmp_path, changes="show")
-    first = chained.release(known)
+    first = chained.release(patients)
     assert (first.rows_out, first.suppressed) == (22 + 5, 35)
     assert "1 persons have more than 5 rows, of which 35 are withheld" in first.earlier_releases
     before = chained.rows()
     # In another order, they are the same; and so they are if they are another person's.
-    chained.release(changed(known, 4, list(reversed(known[4][2]))))
+    chained.release(changed(patients, 4, list(reversed(patients[4][2]))))
     assert chained.rows() == before
-    swapped = changed(changed(known, 4, known[3][2]), 3, known[4][2])
+    swapped = changed(changed(patients, 4, patients[3][2]), 3, patients[4][2])
     chained.release(swapped)
     assert chained.rows() == before
 
@@ -158,22 +164,22 @@ def test_a_quasi_identifier_is_a_persons(database: Database, tmp_path: Path) -> 
     database.execute("UPDATE stays SET age = age + 1 WHERE cost = 10")
     chain = dbanon.Chain("stays", key=f"file:{chained.key}")
     with pytest.raises(ChainEntityRows, match=r'"age" has more than one value .* of 8 persons'):
-        dbanon.anonymize(database.url, **GIVEN, chain=chain)
+        dbanon.anonymize(database.url, **OPTIONS, chain=chain)
     load(database, persons())
     database.execute("UPDATE stays SET postcode = NULL WHERE cost = 20 AND patient = 5")
     with pytest.raises(ChainEntityRows, match="of fewer than 3 persons"):
-        dbanon.anonymize(database.url, **GIVEN, chain=chain, nulls="category")
+        dbanon.anonymize(database.url, **OPTIONS, chain=chain, nulls="category")
     load(database, persons())
     database.execute("UPDATE stays SET patient = NULL WHERE cost = 20 AND patient = 5")
     with pytest.raises(NullInEntity, match="in 1 of 24 rows"):
-        dbanon.anonymize(database.url, **GIVEN, chain=chain)
+        dbanon.anonymize(database.url, **OPTIONS, chain=chain)
     # Of a member they may: those of the day of admission stand.
     chained.release(persons())
     before = chained.rows()
     moved = persons()
     load(database, moved)
     database.execute("UPDATE stays SET age = age + 1 WHERE cost = 10")
-    dbanon.anonymize(database.url, **GIVEN, chain=chain)
+    dbanon.anonymize(database.url, **OPTIONS, chain=chain)
     assert chained.rows() == before
 
 
@@ -191,19 +197,19 @@ def test_a_chain_of_one_row_says_what_it_would_take(database: Database, tmp_path
 def test_what_would_be_held_back_is_said_when_a_chain_is_made(
     database: Database, tmp_path: Path
 ) -> None:
-    known = persons()
-    load(database, known)
-    made = Stays(database, tmp_path, max_rows_per_person=2).made
-    many = sum(len(stays) > 2 for *_, stays in known.values())
-    beyond = sum(max(len(stays) - 2, 0) for *_, stays in known.values())
-    [told] = made.held_back
-    assert f"{many} persons have more than 2 rows" in told
-    assert f"withhold {beyond} of their rows" in told
-    assert dict(made.pairs())["held back"] == told
-    assert made.to_dict()["held_back"] == (told,)
+    patients = persons()
+    load(database, patients)
+    created = Stays(database, tmp_path, max_rows_per_person=2).created
+    many = sum(len(stays) > 2 for *_, stays in patients.values())
+    beyond = sum(max(len(stays) - 2, 0) for *_, stays in patients.values())
+    [message] = created.held_back
+    assert f"{many} persons have more than 2 rows" in message
+    assert f"withhold {beyond} of their rows" in message
+    assert dict(created.pairs())["held back"] == message
+    assert created.to_dict()["held_back"] == (message,)
     # That is what the release holds back.
     chain = dbanon.Chain("stays", key=f"file:{tmp_path / 'stays.key'}")
-    assert dbanon.anonymize(database.url, **GIVEN, chain=chain).suppressed == beyond
+    assert dbanon.anonymize(database.url, **OPTIONS, chain=chain).suppressed == beyond
 
 
 def test_what_would_be_refused_is_said_when_a_chain_is_made(
@@ -211,23 +217,23 @@ def test_what_would_be_refused_is_said_when_a_chain_is_made(
 ) -> None:
     load(database, changed(persons(3), 0, [("A", 1)]))
     database.execute("INSERT INTO stays VALUES (NULL, 1, 2, 'A', 3)")
-    one, nobodys = Stays(database, tmp_path, max_rows_per_person=None).made.held_back
-    assert "2 persons have more than one row" in one
-    assert "chain_entity_rows" in one
+    many_rows, nobodys = Stays(database, tmp_path, max_rows_per_person=None).created.held_back
+    assert "2 persons have more than one row" in many_rows
+    assert "chain_entity_rows" in many_rows
     assert "1 row without a value" in nobodys
     assert "null_in_entity" in nobodys
     chain = dbanon.Chain("stays", key=f"file:{tmp_path / 'stays.key'}")
     with pytest.raises(NullInEntity):
-        dbanon.anonymize(database.url, **GIVEN, chain=chain)
+        dbanon.anonymize(database.url, **OPTIONS, chain=chain)
 
 
 def test_nothing_is_said_where_nothing_would_be_held_back(
     database: Database, tmp_path: Path
 ) -> None:
     load(database, persons())
-    made = Stays(database, tmp_path, max_rows_per_person=3).made
-    assert made.held_back == ()
-    assert "held back" not in dict(made.pairs())
+    created = Stays(database, tmp_path, max_rows_per_person=3).created
+    assert created.held_back == ()
+    assert "held back" not in dict(created.pairs())
 
 
 def test_models_are_refused(database: Database, tmp_path: Path) -> None:
@@ -239,29 +245,31 @@ def test_models_are_refused(database: Database, tmp_path: Path) -> None:
 
 
 def test_a_column_that_tells_rows_apart_is_found(database: Database, tmp_path: Path) -> None:
-    """Where a person's rows all have one value that nobody else has, it is hers."""
-    known = {i: (age, code, [(f"w{i}", 1)] * len(stays))
+    """If all rows of a person have one value that no other person has, it identifies that
+    person.
+    """
+    patients = {i: (age, code, [(f"w{i}", 1)] * len(stays))
              for i, (age, code, stays) in persons().items()}  # fmt: skip
-    load(database, known)
+    load(database, patients)
     chained = Stays(database, tmp_path)
     with pytest.raises(TellingColumnRefused, match="ward"):
-        chained.release(known, strict=True)
+        chained.release(patients, strict=True)
     with pytest.warns(dbanon.errors.PrivacyWarning, match='"ward" is nearly unique'):
-        chained.release(known)
+        chained.release(patients)
 
 
 def test_persons_come_leave_and_are_planned(database: Database, tmp_path: Path) -> None:
-    known = persons(30)
-    load(database, known)
+    patients = persons(30)
+    load(database, patients)
     chained = Stays(database, tmp_path)
-    chained.release(known)
-    known = {i: one for i, one in known.items() if i != 7} | persons(4, first=50)
-    load(database, known)
+    chained.release(patients)
+    patients = {i: patient for i, patient in patients.items() if i != 7} | persons(4, first=50)
+    load(database, patients)
     chain = dbanon.Chain("stays", key=f"file:{chained.key}")
-    planned = dbanon.plan(database.url, **GIVEN, chain=chain)
+    planned = dbanon.plan(database.url, **OPTIONS, chain=chain)
     assert (planned.chain.coming.came, planned.chain.coming.left) == (4, 1)
     assert planned.chain.coming.cells == {"live": 9, "held": 1}
-    report = chained.release(known)
+    report = chained.release(patients)
     assert report.arguments["chain"]["persons"] == 34
     assert dbanon.withdraw(database.url, "stays", ["50"], key=f"file:{chained.key}") == 1
-    assert chained.release(known).arguments["chain"]["persons"] == 30
+    assert chained.release(patients).arguments["chain"]["persons"] == 30

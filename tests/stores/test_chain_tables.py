@@ -16,7 +16,7 @@ from dbanon.errors import (
     InvalidParameter,
 )
 from tests.stores.databases import Database, inserts
-from tests.stores.test_chain_several import GIVEN, Stays, changed, load, persons
+from tests.stores.test_chain_several import OPTIONS, Stays, changed, load, persons
 
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.in_turn(of="file")
 
 def load_labs(database: Database, labs: list[tuple[Any, ...]]) -> None:
     if not any(name == "labs" for _, name in database.relations()):
-        whole = database.types["integer"]
-        columns = {"patient": whole, "smoker": whole, "test": database.types["text"]}
+        integer = database.types["integer"]
+        columns = {"patient": integer, "smoker": integer, "test": database.types["text"]}
         database.load("labs", columns, [])
     database.execute("DELETE FROM labs")
     database.execute(*inserts("labs", labs))
@@ -43,12 +43,12 @@ class Both(Stays):
         super().__init__(database, folder, tables=["labs"], **rules)
 
     def chain(self, **more: Any) -> dbanon.Chain:
-        told = {"outputs": {"labs": "released_labs"}, "kept": {"labs": ["test"]}} | more
-        return dbanon.Chain("stays", key=f"file:{self.key}", accept_turnover=True, **told)
+        chain_options = {"outputs": {"labs": "released_labs"}, "kept": {"labs": ["test"]}} | more
+        return dbanon.Chain("stays", key=f"file:{self.key}", accept_turnover=True, **chain_options)
 
-    def release(self, known: Mapping[int, Any], **more: Any) -> dbanon.Report:
-        load(self.database, known)
-        return dbanon.anonymize(self.database.url, **(GIVEN | {"chain": self.chain()} | more))
+    def release(self, patients: Mapping[int, Any], **more: Any) -> dbanon.Report:
+        load(self.database, patients)
+        return dbanon.anonymize(self.database.url, **(OPTIONS | {"chain": self.chain()} | more))
 
     def labs(self) -> Counter[tuple[Any, ...]]:
         relation = self.database.relation("released_labs")
@@ -61,14 +61,14 @@ def test_tables_have_the_same_classes(database: Database, tmp_path: Path) -> Non
     of_stays = {(age, code) for age, code, *_ in both.rows()}
     assert {(age, code) for age, code, _ in both.labs()} <= of_stays
     assert sum(both.labs().values()) == len(LABS)
-    told = report.arguments["chain"]
-    assert told["combinations"] == len(of_stays) == 4
-    assert [table["rows"] for table in told["tables"]] == [len(LABS)]
+    chain_record = report.arguments["chain"]
+    assert chain_record["combinations"] == len(of_stays) == 4
+    assert [table["rows"] for table in chain_record["tables"]] == [len(LABS)]
     # One release of the chain: one number, and both stand in the ledger.
-    noted = database.rows(
+    table_counts = database.rows(
         f"SELECT output_name, chain_sequence, rows_out FROM {database.ledger('release')}"
     )
-    assert {name: (number, rows) for name, number, rows in noted} == {
+    assert {name: (number, rows) for name, number, rows in table_counts} == {
         "released": (1, 24), "released_labs": (1, len(LABS))
     }  # fmt: skip
     # Of three persons of a class there may be one who was in the laboratory.
@@ -96,7 +96,7 @@ def test_who_is_in_any_of_the_tables_is_there(database: Database, tmp_path: Path
     both = Both(database, tmp_path)
     both.release(persons())
     before = both.rows()
-    without = {i: one for i, one in persons().items() if i != 1}
+    without = {i: patient for i, patient in persons().items() if i != 1}
     # Three differ in their rows and are there: the patient is known to the laboratory.
     load_labs(database, [(i, i % 2, "Z") for i in range(12) if i % 4])
     report = both.release(without)
@@ -147,13 +147,13 @@ def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
 ) -> None:
     """Of who smokes the laboratory alone knows: whoever it does not know would have NULL."""
     both = Both(database, tmp_path, max_rows_per_person=9)
-    known = [*GIVEN["quasi_identifiers"], "smoker"]
-    given = GIVEN | {"chain": both.chain(), "quasi_identifiers": known, "nulls": "category"}
+    names = [*OPTIONS["quasi_identifiers"], "smoker"]
+    options = OPTIONS | {"chain": both.chain(), "quasi_identifiers": names, "nulls": "category"}
     match = r'"smoker" is a column of .*labs, and not of .*stays, the first table'
     with pytest.raises(ChainFirstTable, match=match):
-        dbanon.plan(database.url, **given)
+        dbanon.plan(database.url, **options)
     with pytest.raises(ChainFirstTable, match=match) as caught:
-        dbanon.anonymize(database.url, **given)
+        dbanon.anonymize(database.url, **options)
     assert caught.value.hint is not None
     assert "view" in caught.value.hint
     assert dbanon.show_chain(database.url, "stays").sequence == 0
@@ -162,7 +162,7 @@ def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
         f"ALTER TABLE stays ADD COLUMN smoker {database.types['integer']}",
         "UPDATE stays SET smoker = patient % 2",
     )
-    dbanon.anonymize(database.url, **given)
+    dbanon.anonymize(database.url, **options)
     for name in ("released", "released_labs"):
         query = f"SELECT count(*), count(smoker) FROM {database.relation(name)}"
         [(rows, known_rows)] = database.rows(query)
@@ -176,7 +176,7 @@ def test_newcomers_wait_for_a_row_in_the_first_table(database: Database, tmp_pat
     load_labs(database, [*LABS, *labs])
     both.release(persons())
     assert dbanon.show_chain(database.url, "stays").releases[-1]["joined"] == 12
-    planned = dbanon.plan(database.url, **(GIVEN | {"chain": both.chain()}))
+    planned = dbanon.plan(database.url, **(OPTIONS | {"chain": both.chain()}))
     assert planned.chain.coming.came == 0
     assert sum(both.labs().values()) == len(LABS)
     # Of six who are in the first table now three are known to the laboratory, and three are not.

@@ -27,20 +27,20 @@ class Looked(Exception):
 
 def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
     """The classes that the next release would have, as sets of tags; it is not made."""
-    found: list[frozenset[bytes]] = []
+    member_sets: list[frozenset[bytes]] = []
 
-    def look(state: CellState, *given: Any) -> None:
+    def look(state: CellState, *args: Any) -> None:
         together: dict[int, set[bytes]] = {}
         for tag, cell in state.session.rows(f"SELECT tag, cell FROM {state.name('chain_member')}"):
             together.setdefault(cell, set()).add(bytes(tag))
-        found.extend(map(frozenset, together.values()))
+        member_sets.extend(map(frozenset, together.values()))
         raise Looked
 
     monkeypatch.setattr(chain_step.cell_rows, "rewrite", look)
     with pytest.raises(Looked):
         chained.release(**more)
-    assert found
-    return set(found)
+    assert member_sets
+    return set(member_sets)
 
 
 @pytest.mark.parametrize("more", [{}, {"nulls": "category", "by": ["site"]},
@@ -49,16 +49,16 @@ def test_a_row_that_moves_changes_no_class(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
 ) -> None:
     load(database, PERSONS)
-    chained = Chained.made(database, tmp_path)
-    given: dict[str, Any] = {
+    chained = Chained.create(database, tmp_path)
+    options: dict[str, Any] = {
         "quasi_identifiers": ["age", "income"],
         "nulls": "suppress",
         "max_suppression": 0.5,
     } | more
-    before = classes(chained, monkeypatch, **given)
+    before = classes(chained, monkeypatch, **options)
     # Where an UPDATE puts a row is the database's choice; where these are put is not.
     database.execute("UPDATE people SET ill = 'gout' WHERE id % 7 = 3")
-    assert classes(chained, monkeypatch, **given) == before
+    assert classes(chained, monkeypatch, **options) == before
     for moved in (2, 3, 17, 41):
         database.execute(
             f"CREATE TABLE moved AS SELECT * FROM people WHERE id = {moved}",
@@ -67,7 +67,7 @@ def test_a_row_that_moves_changes_no_class(
             "INSERT INTO people SELECT * FROM moved",
             "DROP TABLE moved",
         )
-    assert classes(chained, monkeypatch, **given) == before
+    assert classes(chained, monkeypatch, **options) == before
 
 
 def test_in_the_order_of_rows_one_that_moves_changes_classes(
@@ -80,7 +80,7 @@ def test_in_the_order_of_rows_one_that_moves_changes_classes(
         lambda s, r, microdata: (np.arange(len(microdata.keys)), np.zeros(len(microdata.keys))),
     )
     load(database, PERSONS)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     before = classes(chained, monkeypatch, nulls="suppress", max_suppression=0.5)
     database.execute(
         "CREATE TABLE moved AS SELECT * FROM people WHERE id < 8",

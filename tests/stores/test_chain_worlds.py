@@ -1,7 +1,7 @@
-"""Random worlds through the product: its cells are the reference's, and no exchange is visible.
+"""Random worlds through the product: its cells match the reference, and no exchange is visible.
 
-Classes are the product's own; who is to be in one is the reference's word, and so is all that
-becomes of a cell. ``CHAINS=full`` tries more worlds.
+The product forms the classes. The reference decides who joins a class and everything that happens
+to a cell. ``CHAINS=full`` tries more worlds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.reference.chain_worlds import (
     with_rows,
 )
 from tests.reference.chains import Chain
-from tests.stores.chain_runs import NAME, ChainRun, combined, told
+from tests.stores.chain_runs import NAME, ChainRun, combined, published_counts
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 
 FULL = os.environ.get("CHAINS") == "full"
@@ -78,7 +78,7 @@ def followed(
     """
     world = run.world
     chain = Chain(world.rules, combine=combined, turn=functools.cache(run.turn))
-    known: set[int] = set()
+    seen_persons: set[int] = set()
     known_members: Mapping[Person, Any] = {}
     releases: list[Counter[Any] | None] = []
     reports = []
@@ -91,28 +91,28 @@ def followed(
         after = copy.deepcopy(chain)
         numbered = None
         if world.rules.several:
-            # Whoever has a row in the first table, and is in no cell.
+            # Every person with a row in the first table who is in no cell.
             persons = {p for p, row in source.items() if any(part == 0 for part, _ in row.kept)}
             numbered = run.by_tag(persons - set(known_members))
         try:
-            reports.append(told(run.release()))
+            reports.append(published_counts(run.release()))
         except (TooFewRecords, ModelInfeasible) as error:
             after.cluster = by_order
-            shown = after.release(source)
+            violations = after.release(source)
             # Nothing was kept of a first release that a stratum fails: it never was.
             if isinstance(error, ModelInfeasible):
                 assert not releases or releases[-1] is None
                 assert "refused" in {cell.state for cell in after.cells}
             else:
-                assert not shown
+                assert not violations
             releases.append(None)
             continue
         members = known_members = run.members()
         classes: dict[int, set[Person]] = {}
         for person, (cell, _) in members.items():
-            if cell not in known:
+            if cell not in seen_persons:
                 classes.setdefault(cell, set()).add(person)
-        known |= set(classes)
+        seen_persons |= set(classes)
         refused = {cell: state == "refused" for cell, state in run.cells().items()}
 
         def as_pooled(
@@ -126,10 +126,10 @@ def followed(
             if numbered is not None:
                 # Persons with several rows are numbered by their tags.
                 pool = [{numbered[number - 1] for number in members} for members in pool]
-            found = [members for members in pool if members & persons]
-            assert set().union(*found) == persons
-            assert all(len(members) >= size for members in found)
-            return [sorted(members) for members in found]
+            members_of_pools = [members for members in pool if members & persons]
+            assert set().union(*members_of_pools) == persons
+            assert all(len(members) >= size for members in members_of_pools)
+            return [sorted(members) for members in members_of_pools]
 
         def as_found(
             chosen: list[list[Person]],
@@ -137,16 +137,16 @@ def followed(
             source: Mapping[Person, Row] = source,
             refused: Mapping[int, bool] = refused,
         ) -> list[list[Person]]:
-            """The cells that the product made of those who are let in."""
+            """The cells that the product formed from the admitted persons."""
             persons = set().union(*chosen)
-            found = [members for members in classes.values() if members & persons]
+            matching = [members for members in classes.values() if members & persons]
             if any(refused[cell] for cell in classes if classes[cell] & persons):
-                # All or nobody of a stratum, as its values say.
+                # All of a stratum or none of it, according to its values.
                 assert not chain.keeps([source[person].kept for person in persons])
-                assert persons <= set().union(*found)
+                assert persons <= set().union(*matching)
                 return [sorted(persons)]
-            assert set().union(*found) == persons
-            return [sorted(members) for members in found]
+            assert set().union(*matching) == persons
+            return [sorted(members) for members in matching]
 
         chain.cluster, chain.merge = as_pooled, as_found
         assert run.rows() == chain.release(source)
@@ -176,7 +176,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     seen: list[list[set[Person]]] = []
     as_it_is = partition_for.protect
 
-    def protect(microdata: Any, partition: Any, *given: Any) -> Any:
+    def protect(microdata: Any, partition: Any, *args: Any) -> Any:
         together: dict[int, set[Person]] = {}
         # Persons are the keys of rows.
         for (person,), label in zip(
@@ -184,26 +184,28 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
         ):
             together.setdefault(label, set()).add(person)
         seen.append(list(together.values()))
-        return as_it_is(microdata, partition, *given)
+        return as_it_is(microdata, partition, *args)
 
     monkeypatch.setattr(partition_for, "protect", protect)
     return seen
 
 
 def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
-    """The classes of all newcomers before some are let in: a list, one of each release."""
+    """The classes of all newcomers before some are admitted: a list with one entry per release."""
     seen: list[list[set[Person]]] = []
     as_it_is = newcomers.cluster_records
 
-    def cluster_records(planned: Any, policy: Any, microdata: Any, clock: Any, **known: Any) -> Any:
-        found = as_it_is(planned, policy, microdata, clock, **known)
+    def cluster_records(
+        planned: Any, policy: Any, microdata: Any, clock: Any, **context: Any
+    ) -> Any:
+        result = as_it_is(planned, policy, microdata, clock, **context)
         together: dict[int, set[Person]] = {}
         for (person,), label in zip(
-            microdata.keys.tolist(), found.classes.labels.tolist(), strict=True
+            microdata.keys.tolist(), result.classes.labels.tolist(), strict=True
         ):
             together.setdefault(label, set()).add(person)
         seen.append(list(together.values()))
-        return found
+        return result
 
     monkeypatch.setattr(newcomers, "cluster_records", cluster_records)
     return seen
@@ -220,10 +222,10 @@ def require_no_visible_exchange(
     shutil.copy2(run.database.path, copy)
     with monkeypatch.context() as patch:
         chain, releases, reports = followed(run, watched(patch), watched_pools(patch))
-    noted = run.noted()
-    begun = sum(release is None for release in releases)
+    notes = run.recorded_state()
+    n_refused = sum(release is None for release in releases)
     pairs = [
-        (*pair, begun + admitted)
+        (*pair, n_refused + admitted)
         for persons, admitted in exchangeable(chain)
         for pair in pairwise(sorted(persons))
     ]
@@ -232,13 +234,13 @@ def require_no_visible_exchange(
     exchanged = world.exchanged(*random.Random(len(pairs)).choice(pairs))
     if world.rules.models:
         # What would have been released earlier is no release.
-        exchanged = replace(exchanged, rows=(*world.rows[:begun], *exchanged.rows[begun:]))
+        exchanged = replace(exchanged, rows=(*world.rows[:n_refused], *exchanged.rows[n_refused:]))
     again = ChainRun(kind(copy), exchanged, folder)
     with monkeypatch.context() as patch:
         _, same, same_reports = followed(again, watched(patch), watched_pools(patch))
     assert same == releases
     assert same_reports == reports
-    assert again.noted() == noted
+    assert again.recorded_state() == notes
     return chain
 
 
@@ -280,7 +282,7 @@ def withholding(run: ChainRun, monkeypatch: pytest.MonkeyPatch) -> tuple[list[An
     told_of: list[Any] = []
     classes: list[Any] = []
     with monkeypatch.context() as patch:
-        found = watched(patch)
+        classes_seen = watched(patch)
         for number, source in enumerate(run.world.sources(), 1):
             run.fill(source)
             try:
@@ -288,9 +290,9 @@ def withholding(run: ChainRun, monkeypatch: pytest.MonkeyPatch) -> tuple[list[An
             except (TooFewRecords, ModelInfeasible):
                 told_of.append(None)
             else:
-                told_of.append((run.rows(), told(report)))
-                classes += [(core, number) for core in (found[-1] if found else [])]
-            found.clear()
+                told_of.append((run.rows(), published_counts(report)))
+                classes += [(core, number) for core in (classes_seen[-1] if classes_seen else [])]
+            classes_seen.clear()
     return told_of, classes
 
 
@@ -306,9 +308,9 @@ def test_where_classes_are_withheld_no_exchange_is_visible(
     pairs = [(*pair, number) for core, number in classes for pair in pairwise(sorted(core))]
     if not pairs:
         return
-    begun = next(number for number, one in enumerate(released) if one is not None)
+    n_refused = next(number for number, release in enumerate(released) if release is not None)
     exchanged = world.exchanged(*random.Random(seed).choice(pairs))
-    exchanged = replace(exchanged, rows=(*world.rows[:begun], *exchanged.rows[begun:]))
+    exchanged = replace(exchanged, rows=(*world.rows[:n_refused], *exchanged.rows[n_refused:]))
     again = ChainRun(kind(tmp_path / "copy"), exchanged, tmp_path)
     assert withholding(again, monkeypatch)[0] == released
 
@@ -347,14 +349,14 @@ def test_a_report_tells_nothing_that_an_exchange_changes(tmp_path: Path, copied:
     other = ChainRun(SqliteDatabase(tmp_path / "second"), changed, tmp_path)
     _, same, same_reports = followed(other)
     assert (same, same_reports) == (releases, reports)
-    assert run.noted() == other.noted()
-    # A release without a chain tells of the copy, so that there is something to be seen.
+    assert run.recorded_state() == other.recorded_state()
+    # A release without a chain mentions the copy, so the comparison has something to detect.
     tells = []
     for of, name in ((world, "as they were"), (changed, "alone")):
         independent = ChainRun(SqliteDatabase(tmp_path / name), of, tmp_path)
         independent.fill(next(iter(of.sources())))
         tells.append(independent.release(chain=None).disclosive_columns)
-    copies = [any(one.determines == "q0" for one in found) for found in tells]
+    copies = [any(column.determines == "q0" for column in columns) for columns in tells]
     assert copies == [copied, False]
 
 
@@ -364,7 +366,7 @@ def test_strict_refuses_nothing_that_an_exchange_changes(tmp_path: Path) -> None
     A copy that an exchange of persons of a cell has made of another column is refused alike.
     """
     rows = tuple(Row(0, (i // 5, i % 5), i // 5) for i in range(40))
-    alone = tuple(replace(row, kept=i) for i, row in enumerate(rows))
+    unique_rows = tuple(replace(row, kept=i) for i, row in enumerate(rows))
     world = World(Rules(4), (frozenset(range(40)),), (rows,), ((),))
 
     def strictly(name: str, of: World) -> str:
@@ -388,4 +390,4 @@ def test_strict_refuses_nothing_that_an_exchange_changes(tmp_path: Path) -> None
     assert changed != world
     assert strictly("copies", world).startswith("linking_column")
     assert strictly("exchanged", changed) == strictly("again", world)
-    assert strictly("alone", replace(world, rows=(alone,))).startswith("telling_column")
+    assert strictly("alone", replace(world, rows=(unique_rows,))).startswith("telling_column")

@@ -1,4 +1,4 @@
-"""Chains on every database: what holds over releases, and what is refused."""
+"""Chains on every database: the guarantees across releases, and the refusals."""
 
 from __future__ import annotations
 
@@ -33,53 +33,55 @@ from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 pytestmark = pytest.mark.in_turn(of="file")
 
 APART = "^[1-9][0-9]* classes have other rows than their persons"
-HELD = "^[1-9][0-9]* held classes have other rows than were shown"
+CHANGED_FROZEN_CLASSES = "^[1-9][0-9]* held classes have other rows than were shown"
 
 
 def run_months(chained: Chained, months: Months, n: int, **more: Any) -> list[Counter[Any]]:
-    found = []
+    releases = []
     for _ in range(n):
         load(chained.database, months.now)
         # So few persons that a month may well look as if ids were written otherwise.
         chained.release(**{"chain": chained.chain(accept_turnover=True)} | more)
-        found.append(released(chained.database))
+        releases.append(released(chained.database))
         months.pass_on()
-    return found
+    return releases
 
 
 def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_path: Path) -> None:
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
-    said = "chain patients, release {}: every history over {} is shared by at least 3 persons"
-    assert chained.release().earlier_releases == said.format(1, "it")
+    chained = Chained.create(database, tmp_path)
+    guarantee = "chain patients, release {}: every history over {} is shared by at least 3 persons"
+    assert chained.release().earlier_releases == guarantee.format(1, "it")
     first = released(database)
     history = chained.history(list(months.now))
-    together = [one for one, (own, _) in history.items() if own == history[1][0]]
+    together = [person for person, (cell, _) in history.items() if cell == history[1][0]]
     months.out[1] = months.now.pop(1)
-    for one in together[1:]:
-        months.now[one] = (*months.now[one][:3], "changed", 0)
+    for person in together[1:]:
+        months.now[person] = (*months.now[person][:3], "changed", 0)
     load(database, months.now)
     report = chained.release()
     assert released(database) == first
-    assert chained.shown().releases[-1]["held"] == 1
+    assert chained.show().releases[-1]["held"] == 1
     assert report.rows_out == 12 == report.rows_in + 1
     assert "; 1 of 12 rows are of persons who left, 3 are of classes" in report.earlier_releases
-    months.out |= {one: months.now.pop(one) for one in together[1:]}
+    months.out |= {person: months.now.pop(person) for person in together[1:]}
     load(database, months.now)
     chained.release()
     assert sum(released(database).values()) == 12 - len(together)
-    assert {chained.history([one])[one][1] for one in together} == {3}
+    assert {chained.history([person])[person][1] for person in together} == {3}
     # Whose leaving was published stays out for good.
-    months.now |= {one: months.out[one] for one in together}
+    months.now |= {person: months.out[person] for person in together}
     load(database, months.now)
     report = chained.release()
     assert sum(released(database).values()) == 12 - len(together)
     assert report.arguments["chain"]["returned"] == len(together)
-    said = said.format(4, "releases 1 to 4") + "; 0 of 9 rows are of persons who left, 0"
-    said += " are of classes that are shown as they were; the loss is that of the 0 persons who"
-    said += " joined, as they were then, not of all rows; 3 returned"
-    assert report.earlier_releases == said
+    guarantee = guarantee.format(4, "releases 1 to 4") + "; 0 of 9 rows are of persons who left, 0"
+    guarantee += (
+        " are of classes that are shown as they were; the loss is that of the 0 persons who"
+    )
+    guarantee += " joined, as they were then, not of all rows; 3 returned"
+    assert report.earlier_releases == guarantee
 
 
 @pytest.mark.parametrize("rules", [
@@ -91,10 +93,12 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     {"changes": "show", "withdraw_above": 0.5, "admit_every": 2},
 ], ids=lambda rules: ",".join(map(str, rules.values())))  # fmt: skip
 def test_every_history_is_shared(database: Database, tmp_path: Path, rules: dict[str, Any]) -> None:
-    """Combinations never change, and gain and lose nobody or k between any two releases."""
+    """Combinations never change, and each gains and loses no person or k persons between
+    releases.
+    """
     months = Months(come_back=0.1)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, **rules)
+    chained = Chained.create(database, tmp_path, **rules)
     releases = run_months(chained, months, 7)
     assert chained.smallest() >= 3
     for earlier in range(7):
@@ -104,25 +108,25 @@ def test_every_history_is_shared(database: Database, tmp_path: Path, rules: dict
             for combination in {*sizes[0], *sizes[1]}:
                 change = abs(sizes[0][combination] - sizes[1][combination])
                 assert change == 0 or change >= 3, (earlier, later, combination)
-    told = chained.shown()
-    assert (told.sequence, told.k, told.state) == (7, 3, "open")
-    assert [one["confirmed"] for one in told.releases] == [True] * 7
+    chain = chained.show()
+    assert (chain.sequence, chain.k, chain.state) == (7, 3, "open")
+    assert [release["confirmed"] for release in chain.releases] == [True] * 7
     assert dbanon.measure_chain(database.url, "patients", key=f"file:{chained.key}").exposed == 0
 
 
 def test_who_comes_back_while_held_is_shown_anew(database: Database, tmp_path: Path) -> None:
     months = Months(n=9, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, class_size=4)
+    chained = Chained.create(database, tmp_path, class_size=4)
     chained.release()
-    gone = months.now.pop(4)
+    absent = months.now.pop(4)
     load(database, months.now)
     chained.release()
-    months.now[4] = (*gone[:3], "new", 1)
+    months.now[4] = (*absent[:3], "new", 1)
     load(database, months.now)
     chained.release()
     assert "new" in {row[2] for row in released(database)}
-    assert chained.shown().releases[-1]["held"] == 0
+    assert chained.show().releases[-1]["held"] == 0
 
 
 def test_without_holds_the_recount_refuses(
@@ -131,24 +135,25 @@ def test_without_holds_the_recount_refuses(
     """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
     decide = chain_cells.CellState.decide
 
-    def without_holds(state: chain_cells.CellState, whole: str, **how: Any) -> None:
-        decide(state, whole, **how)
+    def without_holds(state: chain_cells.CellState, staging: str, **how: Any) -> None:
+        decide(state, staging, **how)
         state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
 
     monkeypatch.setattr(chain_cells.CellState, "decide", without_holds)
-    # By arrays nobody is staged of cells that are held: who stayed would leave with the others.
-    monkeypatch.setattr(chain_step, "match_persons", lambda *given: None)
+    # With arrays, persons of frozen classes are not staged: those who stayed would leave with the
+    # rest.
+    monkeypatch.setattr(chain_step, "match_persons", lambda *args: None)
     months = Months()
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, changes="show")
+    chained = Chained.create(database, tmp_path, changes="show")
     with pytest.raises(TraceTooSmall):
         run_months(chained, months, 5)
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
-        ("UPDATE {rows} SET k0 = 'else' WHERE cell IN {held}", HELD),
+        ("UPDATE {rows} SET k0 = 'else' WHERE cell IN {held}", CHANGED_FROZEN_CLASSES),
         ("DELETE FROM {rows} WHERE cell = (SELECT min(cell) FROM {held} AS h)", APART),
         ("INSERT INTO {rows} SELECT * FROM {rows} WHERE cell = {last}", APART),
         ("UPDATE {rows} SET cell = -cell WHERE cell = {last}", APART),
@@ -158,26 +163,28 @@ def test_without_holds_the_recount_refuses(
     ids=["held changed", "held lost", "shown twice", "of nobody", "no values", "values twice"],
 )
 def test_the_recount_sees_rows_that_are_not_as_they_must_be(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, told: str
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, message: str
 ) -> None:
     months = Months()
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, changes="show")
+    chained = Chained.create(database, tmp_path, changes="show")
     run_months(chained, months, 2)
     before, rewrite = released(database), cell_rows.rewrite
 
-    def damaged(state: chain_cells.CellState, *given: Any) -> dict[str, int]:
-        counted = rewrite(state, *given)
-        held = f"(SELECT cell FROM {state.name('chain_cell')} WHERE state = 'held')"
+    def damaged(state: chain_cells.CellState, *args: Any) -> dict[str, int]:
+        counted = rewrite(state, *args)
+        frozen = f"(SELECT cell FROM {state.name('chain_cell')} WHERE state = 'held')"
         last = f"(SELECT max(cell) FROM {state.rows})"
-        state.session.run(damage.format(held=held, last=last, rows=state.rows, values=state.values))
+        state.session.run(
+            damage.format(held=frozen, last=last, rows=state.rows, values=state.values)
+        )
         return counted
 
     monkeypatch.setattr(cell_rows, "rewrite", damaged)
-    with pytest.raises(RecountFailed, match=told):
+    with pytest.raises(RecountFailed, match=message):
         run_months(chained, months, 1)
     assert released(database) == before
-    assert chained.shown().sequence == 2
+    assert chained.show().sequence == 2
 
 
 def test_the_recount_sees_a_release_that_is_not_the_state(
@@ -185,15 +192,15 @@ def test_the_recount_sees_a_release_that_is_not_the_state(
 ) -> None:
     months = Months()
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, changes="show")
+    chained = Chained.create(database, tmp_path, changes="show")
     write = recount.ChainTarget.write
 
-    def moved(target: recount.ChainTarget, *given: Any) -> Any:
-        written = write(target, *given)
+    def moved(target: recount.ChainTarget, *args: Any) -> Any:
+        written = write(target, *args)
         # A whole class under other values: as many rows as before, all shared by k.
         table = written.relation.quoted
-        one = f"SELECT max(age) FROM {table}"
-        target.session.run(f"UPDATE {table} SET age = age + 0.5 WHERE age IN ({one})")
+        greatest = f"SELECT max(age) FROM {table}"
+        target.session.run(f"UPDATE {table} SET age = age + 0.5 WHERE age IN ({greatest})")
         return written
 
     monkeypatch.setattr(recount.ChainTarget, "write", moved)
@@ -203,15 +210,15 @@ def test_the_recount_sees_a_release_that_is_not_the_state(
 
 def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None:
     months = Months(n=60, join=9)
-    for one in (2, 3, 4, 5, 6, 7, 8):
-        months.now[one] = (None, *months.now[one][1:])
+    for person in (2, 3, 4, 5, 6, 7, 8):
+        months.now[person] = (None, *months.now[person][1:])
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
-    given: dict[str, Any] = {"by": ["site"], "nulls": "category", "where": "income > 1500",
+    chained = Chained.create(database, tmp_path)
+    options: dict[str, Any] = {"by": ["site"], "nulls": "category", "where": "income > 1500",
                              "keep": ["cost"]}  # fmt: skip
     for month in range(4):
         load(database, months.now)
-        report = chained.release(**given)
+        report = chained.release(**options)
         rows = Counter(database.rows(
             f"SELECT age, income, site FROM {database.relation('release.people')}"
         ))  # fmt: skip
@@ -219,25 +226,25 @@ def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None
         assert sum(rows.values()) == report.rows_out
         months.pass_on()
         # A member's quasi-identifier that is lost meanwhile is no news: the class stays.
-        months.now = {one: (None if one % 11 == month else v[0], *v[1:])
-                      for one, v in months.now.items()}  # fmt: skip
+        months.now = {person: (None if person % 11 == month else v[0], *v[1:])
+                      for person, v in months.now.items()}  # fmt: skip
     assert chained.smallest() >= 3
     with pytest.raises(InvalidParameter, match="may not read a column that is released"):
-        chained.release(**given | {"where": "ill <> 'gout'"})
+        chained.release(**options | {"where": "ill <> 'gout'"})
     with pytest.raises(ChainChanged) as changed:
-        chained.release(**given | {"where": "income > 1600"})
+        chained.release(**options | {"where": "income > 1600"})
     assert changed.value.detail == "Otherwise: where."
 
 
 def test_generalization_is_by_the_first_release(database: Database, tmp_path: Path) -> None:
     months = Months(n=40, join=6)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
-    given = {"quasi_identifiers": ["age", "site"], "method": "gaa_cp",
+    chained = Chained.create(database, tmp_path)
+    options = {"quasi_identifiers": ["age", "site"], "method": "gaa_cp",
              "hierarchies": {"age": {"intervals": [5, 20]}}}  # fmt: skip
     for _ in range(3):
         load(database, months.now)
-        chained.release(**given)
+        chained.release(**options)
         months.pass_on()
     labels = {row[0] for row in released(database, "age, site, ill")}
     assert chained.smallest() >= 3
@@ -245,16 +252,16 @@ def test_generalization_is_by_the_first_release(database: Database, tmp_path: Pa
     months.now |= {900 + i: (30, 2000, "nowhere", "flu", 0) for i in range(4)}
     load(database, months.now)
     with pytest.raises(ChainChanged, match='"site" holds 1 values') as refused:
-        chained.release(**given)
+        chained.release(**options)
     assert "nowhere" not in str(refused.value)
 
 
 def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) -> None:
     months = Months(n=20, join=0, leave=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
-    for more, told in (
+    for more, message in (
         ({"k": 4}, "k"),
         ({"quasi_identifiers": ["age"]}, "quasi_identifiers"),
         ({"sensitive": ["ill", "cost"]}, "sensitive"),
@@ -263,7 +270,7 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
     ):
         with pytest.raises(ChainChanged) as refused:
             chained.release(**more)
-        assert told.split(", ")[0] in str(refused.value.detail)
+        assert message.split(", ")[0] in str(refused.value.detail)
     rules = {"name": "patients", "key": f"file:{chained.key}", "changes": "freeze"}
     with pytest.raises(ChainChanged, match="other rules"):
         chained.release(chain=rules)
@@ -275,18 +282,18 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
     assert refused.value.detail == "Otherwise: models."
     with pytest.raises(InvalidParameter, match="cannot be evaluated"):
         chained.release(evaluate=True)
-    assert chained.shown().sequence == 1
+    assert chained.show().sequence == 1
     assert chained.release().arguments["chain"]["sequence"] == 2
 
 
 def test_few_wait(database: Database, tmp_path: Path) -> None:
     months = Months(n=9, leave=0, join=2, change=0)
     load(database, {1: months.now[1], 2: months.now[2]})
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     with pytest.raises(TooFewRecords, match="wait"):
         chained.release()
     run_months(chained, months, 2)
-    load(database, {one: v for one, v in months.now.items() if one < 12})
+    load(database, {person: v for person, v in months.now.items() if person < 12})
     report = chained.release()
     # As exact as the rows that came and went are: one would tell the other.
     assert report.arguments["chain"]["waiting"] == report.rows_in - report.rows_out == 2
@@ -299,7 +306,7 @@ def test_few_wait(database: Database, tmp_path: Path) -> None:
 def test_withdrawn_and_closed(database: Database, tmp_path: Path) -> None:
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     chained.release()
     key = f"file:{chained.key}"
     assert dbanon.withdraw(database.url, "patients", ["no such person"], key=key) == 0
@@ -313,7 +320,7 @@ def test_withdrawn_and_closed(database: Database, tmp_path: Path) -> None:
     for call in (chained.release, lambda: dbanon.withdraw(database.url, "patients", "7", key=key)):
         with pytest.raises(ChainClosed):
             call()
-    assert [one.state for one in dbanon.chains(database.url)] == ["closed"]
+    assert [chain.state for chain in dbanon.chains(database.url)] == ["closed"]
 
 
 def test_the_release_goes_elsewhere(
@@ -323,7 +330,7 @@ def test_the_release_goes_elsewhere(
         tmp_path / "target.duckdb")  # fmt: skip
     months = Months(n=30, join=5)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     for _ in range(3):
         load(database, months.now)
         report = chained.release(target=other.url, sensitive=["ill"], keep=["cost"])
@@ -331,7 +338,7 @@ def test_the_release_goes_elsewhere(
     rows = Counter(row[:2] for row in released(other, "age, income, ill, cost").elements())
     assert min(rows.values()) >= 3
     assert sum(rows.values()) == report.rows_out
-    assert [one["confirmed"] for one in chained.shown().releases] == [True] * 3
+    assert [release["confirmed"] for release in chained.show().releases] == [True] * 3
     [(sequence,)] = other.rows(f"SELECT max(chain_sequence) FROM {other.ledger()}")
     assert sequence == 3
     assert not [name for _, name in other.relations() if "chain_row" in name]
@@ -339,7 +346,7 @@ def test_the_release_goes_elsewhere(
     load(database, months.now)
     with pytest.raises(OutputExists):
         chained.release(target=other.url, keep=["cost"], if_exists="error")
-    assert chained.shown().sequence == 3
+    assert chained.show().sequence == 3
     database.execute(f"UPDATE {database.ledger('chain')} SET sequence = 2")
     with pytest.raises(ChainBehind):
         chained.release(target=other.url, keep=["cost"])
@@ -348,7 +355,7 @@ def test_the_release_goes_elsewhere(
 def test_files_of_a_release(database: Database, tmp_path: Path) -> None:
     months = Months(n=20, join=4)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.create(database, tmp_path)
     for _ in range(2):
         load(database, months.now)
         report = chained.release(exports=[tmp_path / "people.parquet"])
@@ -358,18 +365,18 @@ def test_files_of_a_release(database: Database, tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "people.parquet")
     assert table.num_rows == report.rows_out == sum(released(database).values())
     assert "cell" not in table.column_names
-    said, chain = metadata_of(tmp_path / "people.parquet"), report.arguments["chain"]
-    assert (said["chain"], said["chain_sequence"]) == (chain["chain_id"], "2")
+    metadata, chain = metadata_of(tmp_path / "people.parquet"), report.arguments["chain"]
+    assert (metadata["chain"], metadata["chain_sequence"]) == (chain["chain_id"], "2")
     verified = CliRunner().invoke(main, ["verify", str(tmp_path / "people.parquet")])
     assert verified.exit_code == 0, verified.output
-    assert [one["confirmed"] for one in chained.shown().releases] == [True] * 2
+    assert [release["confirmed"] for release in chained.show().releases] == [True] * 2
 
 
 def test_a_chain_needs_a_database_and_an_entity(
     tmp_path: Path, sqlite_file: SqliteDatabase
 ) -> None:
     load(sqlite_file, Months(n=9).now)
-    chained = Chained.made(sqlite_file, tmp_path)
+    chained = Chained.create(sqlite_file, tmp_path)
     with pytest.raises(InvalidParameter, match="entity"):
         chained.release(entity=None)
     file = tmp_path / "people.csv"
@@ -386,7 +393,7 @@ def test_more_rows_than_duckdb_keeps_together(tmp_path: Path) -> None:
         "CREATE TABLE people AS SELECT g AS id, g % 977 AS age, g % 1009 AS income,"
         " 'ill ' || g % 7 AS ill FROM range(130000) AS s(g)"
     )
-    chained = Chained.made(database, tmp_path, changes="show")
+    chained = Chained.create(database, tmp_path, changes="show")
     for _ in range(2):
         assert chained.release().rows_out == 130_000
         database.execute("DELETE FROM people WHERE id % 1000 = 0")

@@ -48,13 +48,13 @@ def test_stored_listed_shown_and_dropped(database: Database, tmp_path: Path) -> 
         "height": 3,
         "sha256": Hierarchy.from_csv(text).sha256,
     }
-    [found] = json.loads(command("list", url, "--format", "json").stdout)
-    assert (found["name"], found["leaves"], found["nodes"]) == ("places", 6, 12)
+    [stored] = json.loads(command("list", url, "--format", "json").stdout)
+    assert (stored["name"], stored["leaves"], stored["nodes"]) == ("places", 6, 12)
     assert "places" in command("list", url).stdout
     assert command("drop", url, "places").stdout == "places: dropped\n"
-    for gone in (command("drop", url, "places"), command("show", url, "places")):
-        assert gone.exit_code == 2
-        assert "[hierarchy_not_found]" in gone.stderr
+    for completed in (command("drop", url, "places"), command("show", url, "places")):
+        assert completed.exit_code == 2
+        assert "[hierarchy_not_found]" in completed.stderr
     for wrong in (["store", url, "x"], ["store", url, "x", str(file), "--from", "name:y"]):
         assert command(*wrong).exit_code == 2
     assert command("store", url, "x", "--from", '{"intervals": [5]}').exit_code == 2
@@ -75,8 +75,8 @@ def test_checked_where_it_stands(database: Database) -> None:
     assert "Oslo" not in done.stderr
     database.execute(f"INSERT INTO {tree} VALUES ('Rome', 'Norway'), ('Oslo', 'Sweden')")
     done = command("check", "table:ref.tree", database.url, "--format", "json")
-    found = json.loads(done.stdout)["problems"]
-    assert {(p["kind"], p["label"], p["line"]) for p in found} == {
+    problems = json.loads(done.stdout)["problems"]
+    assert {(p["kind"], p["label"], p["line"]) for p in problems} == {
         ("second parent", "Rome", 0),
         ("second root", "Sweden", 0),
     }
@@ -181,7 +181,7 @@ def test_named_in_a_release(database: Database, tmp_path: Path, tree: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("tree", "code", "said"),
+    ("tree", "code", "message"),
     [
         ("place=table:ref.nowhere", 2, "table_not_found"),
         ("place=name:nowhere", 2, "hierarchy_not_found"),
@@ -193,7 +193,7 @@ def test_named_in_a_release(database: Database, tmp_path: Path, tree: str) -> No
         ('place={"levels": [["Oslo", "*"]]}', 2, "hierarchy_broken"),
     ],
 )
-def test_refused(database: Database, tree: str, code: int, said: str) -> None:
+def test_refused(database: Database, tree: str, code: int, message: str) -> None:
     load(database)
     load_pairs(database)
     before = database.state()
@@ -214,5 +214,5 @@ def test_refused(database: Database, tree: str, code: int, said: str) -> None:
         tree,
     )
     assert done.exit_code == code
-    assert said in done.stderr
+    assert message in done.stderr
     assert database.state() == before

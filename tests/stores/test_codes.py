@@ -32,7 +32,7 @@ def _quiet() -> Iterator[None]:
 
 
 def rows(n: int = 200) -> list[tuple[int, int, int]]:
-    """Ages and marital status: 1, 3 or seldom 4, and nobody's is 2."""
+    """Ages and marital status: 1, 3 or rarely 4, and never 2."""
     rng = np.random.default_rng(7)
     codes = rng.choice(CODES, n, p=[0.48, 0.48, 0.04])
     return [(i, int(rng.integers(18, 40)), int(code)) for i, code in enumerate(codes)]
@@ -57,7 +57,7 @@ def test_a_code_that_nobody_has_is_not_released_without_a_word(database: Databas
     strange = sum(int(value) not in CODES for value in released(database))
     assert strange > 0
     assert report.arguments["averaged_codes"] == {"marital": strange}
-    [text] = [str(one.message) for one in caught if one.category is CodesAveraged]
+    [text] = [str(warning.message) for warning in caught if warning.category is CodesAveraged]
     assert f"{strange} rows are released with a code that does not occur in the source" in text
     assert any("is a code" in text for text in report.warned)
     assert "CODES AVERAGED" in dict(report.rows())
@@ -73,19 +73,19 @@ def test_a_number_that_is_an_amount_is_averaged(database: Database) -> None:
         database.anonymize(quasi_identifiers=NAMES, k=5, kinds={"id": "nominal"})
 
 
-@pytest.mark.parametrize("given", [{"method": "gaa_cp"}, {"recoding": "representative"}], ids=str)
-def test_a_nominal_number_is_a_category(database: Database, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"method": "gaa_cp"}, {"recoding": "representative"}], ids=str)
+def test_a_nominal_number_is_a_category(database: Database, options: dict[str, Any]) -> None:
     """The release is that of the same codes as texts."""
     load(database)
     kinds = {"marital": "nominal"}
-    report = database.anonymize(quasi_identifiers=NAMES, k=5, kinds=kinds, **given)
-    found = Counter(map(str, released(database)))
-    assert set(found) <= {*map(str, CODES), "*"}
+    report = database.anonymize(quasi_identifiers=NAMES, k=5, kinds=kinds, **options)
+    counts = Counter(map(str, released(database)))
+    assert set(counts) <= {*map(str, CODES), "*"}
     assert dbanon.verify(database.url, "release.people").k_achieved >= 5
     frame = pd.DataFrame(rows(), columns=["id", *NAMES])
     frame["marital"] = frame["marital"].astype(str)
-    texts, same = dbanon.anonymize_frame(frame, quasi_identifiers=NAMES, k=5, **given)
-    assert Counter(texts["marital"]) == found
+    texts, same = dbanon.anonymize_frame(frame, quasi_identifiers=NAMES, k=5, **options)
+    assert Counter(texts["marital"]) == counts
     assert report.information_loss == same.information_loss
     assert report.arguments["kinds"] == kinds
 
@@ -158,13 +158,13 @@ def test_a_rule_says_that_a_column_is_a_code(duckdb_file: DuckdbDatabase) -> Non
 
 def test_frames_keep_the_type_of_codes() -> None:
     frame = pd.DataFrame(rows(), columns=["id", *NAMES])
-    given: dict[str, Any] = {"quasi_identifiers": NAMES, "k": 5, "kinds": {"marital": "nominal"}}
-    made, _ = dbanon.anonymize_frame(frame, recoding="representative", **given)
-    assert made["marital"].dtype == frame["marital"].dtype
-    assert set(made["marital"]) <= set(CODES)
+    options: dict[str, Any] = {"quasi_identifiers": NAMES, "k": 5, "kinds": {"marital": "nominal"}}
+    released_frame, _ = dbanon.anonymize_frame(frame, recoding="representative", **options)
+    assert released_frame["marital"].dtype == frame["marital"].dtype
+    assert set(released_frame["marital"]) <= set(CODES)
     with pytest.raises(UnsupportedType, match="not a number, so it cannot be numeric"):
         dbanon.anonymize_frame(
-            frame.assign(marital="x"), **(given | {"kinds": {"marital": "numeric"}})
+            frame.assign(marital="x"), **(options | {"kinds": {"marital": "numeric"}})
         )
     assert dbanon.partition(
         frame[NAMES], 5, method="gaa_cp", kinds={"marital": "nominal"}
@@ -202,11 +202,15 @@ def test_a_survey_is_read_as_one() -> None:
             "body_weight": rng.normal(75, 12, n).round(1),
         }
     )
-    found = roles(frame)
+    roles_by_column = roles(frame)
     code, value = ("quasi_identifier", "code"), ("quasi_identifier", "values")
-    assert found["hhid"] == found["household_no"] == ("identifier", "household")
-    assert found["sampling_weight"] == found["fnlwgt"] == ("not_copied", "design_weight")
+    assert roles_by_column["hhid"] == roles_by_column["household_no"] == ("identifier", "household")
+    assert (
+        roles_by_column["sampling_weight"]
+        == roles_by_column["fnlwgt"]
+        == ("not_copied", "design_weight")
+    )
     for name in ("walls", "water", "relation_to_head", "familienstand"):
-        assert found[name] == code
+        assert roles_by_column[name] == code
     for name in ("hhsize", "age", "water_bill", "number_of_walls", "body_weight"):
-        assert found[name] == value
+        assert roles_by_column[name] == value

@@ -22,7 +22,7 @@ from tests.stores.tcp_proxy import SESSION, Cut, TcpProxy
 pytestmark = pytest.mark.own_backends
 
 How = Literal["before", "after", "hold"]
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
 
 
 def cut(how: How, down: bool = False) -> Cut:
@@ -38,7 +38,7 @@ def through(proxy: TcpProxy, url: str) -> PostgresqlDatabase:
 def people(postgresql: PostgresqlDatabase) -> PostgresqlDatabase:
     """A database with a release that is replaced."""
     load_people(postgresql)
-    postgresql.anonymize(**GIVEN)
+    postgresql.anonymize(**OPTIONS)
     return postgresql
 
 
@@ -62,7 +62,7 @@ def no_session_of_ours(database: Database) -> bool:
 
 
 def replace(database: PostgresqlDatabase, k: int = 7) -> Any:
-    return database.anonymize(**GIVEN, k=k, if_exists="replace")
+    return database.anonymize(**OPTIONS, k=k, if_exists="replace")
 
 
 def test_the_server_did_not_get_it(pg_server: Server, people: PostgresqlDatabase) -> None:
@@ -86,7 +86,7 @@ def test_its_answer_did_not_arrive(
         pytest.warns(CommitConfirmed),
     ):
         report = through(proxy, people.url).anonymize(
-            **GIVEN, k=7, output="release.second", output_kind=kind
+            **OPTIONS, k=7, output="release.second", output_kind=kind
         )
     assert proxy.was_cut.is_set()
     assert (report.release_id, 7) in current(people)
@@ -96,7 +96,7 @@ def test_its_answer_did_not_arrive(
 def test_a_server_that_still_waits_is_told_to_end(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may wait for hours for a client that is cut off: then nobody would know for hours."""
+    """It may wait hours for a disconnected client, and the outcome would stay unknown for hours."""
     monkeypatch.setattr(postgresql_store, "PATIENCE", 0.2)
     before = people.state()
     with TcpProxy(pg_server.host, pg_server.port, cut("hold")) as proxy:
@@ -104,7 +104,7 @@ def test_a_server_that_still_waits_is_told_to_end(
             replace(through(proxy, people.url))
         # Too late: nothing comes of it any more.
         proxy.forward()
-        # It was told to end, and takes a moment to.
+        # It has received the signal to stop, which takes a moment.
         deadline = time.monotonic() + 30
         while not no_session_of_ours(people):
             assert time.monotonic() < deadline
@@ -183,8 +183,8 @@ def test_the_command_says_the_same(
             ],
         )
     assert done.exit_code == code, done.output
-    said = {0: "Warning: ", 4: "[connection_lost]", 10: "[outcome_unknown]"}[code]
-    assert said in done.stderr
+    message = {0: "Warning: ", 4: "[connection_lost]", 10: "[outcome_unknown]"}[code]
+    assert message in done.stderr
     assert ("Report" in done.stdout) == (code == 0)
     assert is_shown(people, 7) == (how == "after")
 
@@ -198,10 +198,10 @@ def test_the_target_of_another_database(
             target = {"target": proxy.url(postgresql.url), "output": output}
             if how == "before":
                 with pytest.raises(ConnectionLost):
-                    duckdb_file.anonymize(**GIVEN, **target)
+                    duckdb_file.anonymize(**OPTIONS, **target)
             else:
                 with pytest.warns(CommitConfirmed):
-                    duckdb_file.anonymize(**GIVEN, **target)
+                    duckdb_file.anonymize(**OPTIONS, **target)
     assert [name for schema, name in postgresql.relations() if schema == "release" and name] == [
         "two"
     ]
@@ -217,7 +217,7 @@ def test_a_source_lost_at_its_end_publishes_nothing(
         TcpProxy(pg_server.host, pg_server.port, cut(how)) as proxy,
         pytest.raises(ConnectionLost, match="nothing was published"),
     ):
-        through(proxy, people.url).anonymize(**GIVEN, target=duckdb_file.url)
+        through(proxy, people.url).anonymize(**OPTIONS, target=duckdb_file.url)
     assert duckdb_file.state() == before
 
 
@@ -233,7 +233,9 @@ def test_other_writes_are_settled_too(pg_server: Server, people: PostgresqlDatab
         pytest.warns(CommitConfirmed),
     ):
         stored_hierarchies.store_hierarchy(proxy.url(people.url), "t", tree)
-    assert [found.name for found in stored_hierarchies.list_hierarchies(people.url)] == ["t"]
+    assert [hierarchy.name for hierarchy in stored_hierarchies.list_hierarchies(people.url)] == [
+        "t"
+    ]
 
 
 def test_an_interrupt_while_it_is_committed(

@@ -52,10 +52,10 @@ def test_a_run_sees_one_snapshot(
     )
     assert phases == {"read", "cluster", "write", "verify"}
     assert report.rows_in == report.rows_out == len(rows)
-    here: Database = postgresql if target is None else duckdb_file
-    found = here.rows("SELECT site FROM release.people")
-    assert Counter(found) == Counter((row[7],) for row in rows)
-    assert here.rows("SELECT count(*) FROM release.people WHERE age = 1") == [(0,)]
+    target_database: Database = postgresql if target is None else duckdb_file
+    sites = target_database.rows("SELECT site FROM release.people")
+    assert Counter(sites) == Counter((row[7],) for row in rows)
+    assert target_database.rows("SELECT count(*) FROM release.people WHERE age = 1") == [(0,)]
 
 
 def test_writers_are_not_held_up_by_a_reading_run(postgresql: PostgresqlDatabase) -> None:
@@ -110,7 +110,7 @@ def test_a_second_run_to_one_output_is_refused_at_once(
                     progress=lambda phase, share: phases.append(phase),
                 )
             refused.append(caught.value)
-            # A plan keeps nobody from the output, and is kept from it by nobody.
+            # A plan neither blocks the output nor is blocked by it.
             planned.append(
                 dbanon.plan(
                     postgresql.url,

@@ -26,18 +26,20 @@ def connection(
 ) -> Iterator[psycopg.Connection]:
     if request.param == "python":
         monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
-    with psycopg.connect(conninfo(pg_url)) as found:
+    with psycopg.connect(conninfo(pg_url)) as open_connection:
         by_core = request.param == "core" and psycopg.pq.__impl__ != "python"
-        # Otherwise nobody would see that it is slow.
-        assert isinstance(copy_stream._drain_of(found.pgconn), kernels.CopyDrain) == by_core
-        yield found
+        # Otherwise a slow reader would go unnoticed.
+        assert (
+            isinstance(copy_stream._drain_of(open_connection.pgconn), kernels.CopyDrain) == by_core
+        )
+        yield open_connection
 
 
-def taken(connection: psycopg.Connection, query: str, rows: int) -> list[bytes]:
+def read_all(connection: psycopg.Connection, query: str, rows: int) -> list[bytes]:
     copy = f"COPY ({query}) TO STDOUT (FORMAT binary)"
     with connection.cursor() as cursor, cursor.copy(copy.encode()) as stream:
-        found = copy_stream.read_copy(stream, connection.pgconn, rows)
-        return [buffer.tobytes() for buffer in found]
+        buffers = copy_stream.read_copy(stream, connection.pgconn, rows)
+        return [buffer.tobytes() for buffer in buffers]
 
 
 @pytest.mark.parametrize("rows", [1, 7, ROWS, ROWS + 1])
@@ -48,16 +50,16 @@ def test_the_bytes_are_those_of_the_copy(connection: psycopg.Connection, rows: i
     )
     with connection.cursor() as cursor:
         with cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode()) as stream:
-            whole = b"".join(bytes(piece) for piece in stream)
-        found = taken(connection, query, rows)
-        assert packed_rows.HEAD + b"".join(found) + packed_rows.END == whole
-        assert len(found) == -(-ROWS // rows)
+            copied_bytes = b"".join(bytes(piece) for piece in stream)
+        buffers_read = read_all(connection, query, rows)
+        assert packed_rows.HEAD + b"".join(buffers_read) + packed_rows.END == copied_bytes
+        assert len(buffers_read) == -(-ROWS // rows)
         # The connection is free for other statements.
         assert cursor.execute("SELECT 7").fetchall() == [(7,)]
 
 
 def test_no_rows(connection: psycopg.Connection) -> None:
-    assert taken(connection, "SELECT 1 WHERE false", 5) == []
+    assert read_all(connection, "SELECT 1 WHERE false", 5) == []
     assert connection.execute("SELECT 7").fetchall() == [(7,)]
 
 
@@ -65,15 +67,15 @@ def test_no_rows(connection: psycopg.Connection) -> None:
 def test_an_error_on_the_way(connection: psycopg.Connection, rows: int) -> None:
     query = f"SELECT repeat('x', 99), 1 / ({ROWS} - g) FROM generate_series(1, {ROWS}) AS g"
     with pytest.raises(psycopg.errors.DivisionByZero):
-        taken(connection, query, rows)
+        read_all(connection, query, rows)
     connection.rollback()
     assert connection.execute("SELECT 7").fetchall() == [(7,)]
 
 
 def test_one_who_stops_on_the_way(connection: psycopg.Connection) -> None:
-    """As Ctrl-C does between two pieces: the server is told to stop, and goes on.
+    """Like Ctrl-C between two pieces: the server receives a cancel request, and goes on.
 
-    20 MB: more than sockets hold.
+    20 MB is more than socket buffers hold.
     """
     copy = b"COPY (SELECT g FROM generate_series(1, 2000000) AS g) TO STDOUT (FORMAT binary)"
     with (  # noqa: PT012
@@ -88,13 +90,17 @@ def test_one_who_stops_on_the_way(connection: psycopg.Connection) -> None:
     assert connection.execute("SELECT 7").fetchall() == [(7,)]
 
 
-@pytest.mark.parametrize("way", ["core", "python"])
+@pytest.mark.parametrize("implementation", ["core", "python"])
 @pytest.mark.parametrize("answers", [1, 200_000, 3_000_000])
 def test_a_server_that_vanishes(
-    pg_server: Server, pg_url: str, monkeypatch: pytest.MonkeyPatch, way: str, answers: int
+    pg_server: Server,
+    pg_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    implementation: str,
+    answers: int,
 ) -> None:
     """As one that is killed: no error is sent, and its socket is closed on both sides."""
-    if way == "python":
+    if implementation == "python":
         monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
     query = "SELECT g, repeat('x', 200) FROM generate_series(1, 100000) AS g"
 
@@ -109,7 +115,7 @@ def test_a_server_that_vanishes(
         signal.alarm(20)
         try:
             with pytest.raises(psycopg.OperationalError):
-                taken(connection, query, 1000)
+                read_all(connection, query, 1000)
         finally:
             signal.alarm(0)
         assert proxy.was_cut.is_set()

@@ -72,14 +72,14 @@ def test_a_chain_without_its_key_and_a_key_without_its_chain_are_refused(
 ) -> None:
     key = job.parent / "people.key"
     assert call("run", job).exit_code == 0
-    kept = key.rename(job.parent / "kept.key")
+    moved_key = key.rename(job.parent / "kept.key")
     for command in ("plan", "run"):
         refused = call(command, job)
         assert refused.exit_code == 2, refused.stderr
         assert "[chain_key_wrong]" in refused.stderr
     assert not key.exists()
     # As after a restore: the database does not know what the key knows.
-    kept.rename(key)
+    moved_key.rename(key)
     duckdb_file.execute("DROP SCHEMA dbanon CASCADE", "DROP SCHEMA release CASCADE")
     for command in ("plan", "run"):
         refused = call(command, job)

@@ -38,8 +38,8 @@ def call(*words: Any) -> Result:
 
 def loaded(path: Path, **reading: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
     """Types by column, and the rows."""
-    given = Reading(**{name: reading[name] for name in reading})
-    with open_store(f"file:{path}", reading=given, table="t").session(write=False) as session:
+    options = Reading(**{name: reading[name] for name in reading})
+    with open_store(f"file:{path}", reading=options, table="t").session(write=False) as session:
         types = dict(session.columns_of(parse_relation("t")))
         return types, session.rows('SELECT * FROM "t"')
 
@@ -69,7 +69,7 @@ def test_a_german_file_is_read_in_its_types(tmp_path: Path, encoding: str) -> No
         "Freitext": "VARCHAR",
     }
     assert types["Kosten"].startswith("DECIMAL(")
-    wanted = [
+    expected = [
         (
             int(row[0]),
             int(row[1]),
@@ -82,7 +82,7 @@ def test_a_german_file_is_read_in_its_types(tmp_path: Path, encoding: str) -> No
         )
         for row in stays(1, ROWS, PATIENTS)
     ]
-    assert rows == wanted
+    assert rows == expected
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -161,7 +161,7 @@ SECRET = "S3CRET"
 
 
 @pytest.mark.parametrize(
-    ("content", "reading", "said"),
+    ("content", "reading", "message"),
     [
         (b"a,b,a\n1,2,3\n", {}, "Line 1 of .* two columns the same: columns 1 and 3"),
         (b"a,b,A\n1,2,3\n", {}, "two columns alike: columns 1 and 3"),
@@ -206,17 +206,17 @@ SECRET = "S3CRET"
     ],
 )
 def test_what_is_wrong_in_a_file_is_found_with_its_line(
-    tmp_path: Path, content: bytes, reading: dict[str, Any], said: str
+    tmp_path: Path, content: bytes, reading: dict[str, Any], message: str
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     error = refused(path, **reading)
     assert error.exit_code == 2
-    with pytest.raises(FileMalformed, match=said):
+    with pytest.raises(FileMalformed, match=message):
         loaded(path, **reading)
-    told = json.dumps(error.to_dict())
-    assert SECRET not in told
-    assert "4711" not in told
+    error_json = json.dumps(error.to_dict())
+    assert SECRET not in error_json
+    assert "4711" not in error_json
 
 
 @pytest.mark.parametrize("line", ["Line 15002", "Line 2"])
@@ -271,7 +271,7 @@ def test_the_header_is_as_it_is_written(tmp_path: Path, content: str, names: lis
 
 
 def planned(path: Path, k: int = 5, **more: Any) -> dict[str, str]:
-    found = dbanon.plan(
+    plan_summary = dbanon.plan(
         f"file:{path}",
         table="stays",
         quasi_identifiers=["Fallnr"],
@@ -281,7 +281,7 @@ def planned(path: Path, k: int = 5, **more: Any) -> dict[str, str]:
     )
     return {
         label.removeprefix("column "): text
-        for label, text in found.pairs()
+        for label, text in plan_summary.pairs()
         if label.startswith("column ")
     }
 
@@ -300,29 +300,29 @@ def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
     path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
     text = path.read_text(encoding="utf-8-sig")
     born = stays(1, ROWS, PATIENTS)[0][2]
-    found = planned(path)
-    assert [*found] == [*COLUMNS]
-    assert found["Geburtsdatum"] == "date; dates: dmy"
-    assert found["Kosten"].endswith(" % look like numbers with a decimal comma: null_words")
-    assert found["PLZ"].endswith(" % look like codes, digits with a zero before them")
-    assert (found["Fallnr"], found["Geschlecht"]) == ("bigint", "text")
+    readings = planned(path)
+    assert [*readings] == [*COLUMNS]
+    assert readings["Geburtsdatum"] == "date; dates: dmy"
+    assert readings["Kosten"].endswith(" % look like numbers with a decimal comma: null_words")
+    assert readings["PLZ"].endswith(" % look like codes, digits with a zero before them")
+    assert (readings["Fallnr"], readings["Geschlecht"]) == ("bigint", "text")
     # Of the whole file, whatever rows and columns a release is of.
-    assert planned(path, where='"Fallnr" % 2 = 0') == found
-    # Fewer than k others are not counted out, and those fewer than k that look alike not told.
+    assert planned(path, where='"Fallnr" % 2 = 0') == readings
+    # If fewer than k values differ, or fewer than k values look the same, no count is given.
     path.write_text(text.replace(born, "unknown", 1))
     assert planned(path)["Geburtsdatum"] == "text; nearly all look like dd.mm.yyyy: null_words"
-    found = planned(path, **GERMAN)
-    assert found["Aufnahme"] == "date; dates: dmy"
-    assert found["Kosten"].endswith('; decimal: ","')
-    assert found["Geburtsdatum"] == "text; nearly all look like dd.mm.yyyy: null_words"
+    readings = planned(path, **GERMAN)
+    assert readings["Aufnahme"] == "date; dates: dmy"
+    assert readings["Kosten"].endswith('; decimal: ","')
+    assert readings["Geburtsdatum"] == "text; nearly all look like dd.mm.yyyy: null_words"
 
 
 def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: Path) -> None:
     path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
     text = path.read_text(encoding="utf-8-sig")
     born = [row[2] for row in stays(1, ROWS, PATIENTS)[:60]]
-    for one in born:
-        text = text.replace(one, "unknown")
+    for birth_date in born:
+        text = text.replace(birth_date, "unknown")
     path.write_text(text)
     done = call(
         "plan",
@@ -342,7 +342,7 @@ def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("alike", "known", "told"),
+    ("n_similar", "n_recognized", "expected"),
     [
         (0, 100, ""),
         (4, 4, ""),
@@ -354,20 +354,22 @@ def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: P
         (50, 100, "50 % look like x: y"),
     ],
 )
-def test_no_share_tells_of_fewer_than_k(alike: int, known: int, told: str) -> None:
-    one = ColumnReading("a", "VARCHAR", "x", "y", alike, known)
-    assert FileColumn.of(one, 5) == FileColumn("a", "VARCHAR", told)
+def test_no_share_tells_of_fewer_than_k(n_similar: int, n_recognized: int, expected: str) -> None:
+    column_reading = ColumnReading("a", "VARCHAR", "x", "y", n_similar, n_recognized)
+    assert FileColumn.of(column_reading, 5) == FileColumn("a", "VARCHAR", expected)
 
 
 def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     path = write_stays(tmp_path / "stays_2025-01.csv", 1, ROWS, PATIENTS, encoding=LATIN_1)
-    given = {**GERMAN, "encoding": "latin-1"}
+    options = {**GERMAN, "encoding": "latin-1"}
     words = ["--dates", "dmy", "--decimal", ",", "--encoding", "latin-1", "--null-words", UNKNOWN]
-    asked = ["--table", "stays", "-q", "Geburtsdatum", "-q", "Aufnahme", "--k", "5"]
-    made = ["--output", "release.stays", "--export", tmp_path / "out.parquet"]
-    done = call("plan", f"file:{path}", *asked, *made[:2], *words)
+    words_of_source = ["--table", "stays", "-q", "Geburtsdatum", "-q", "Aufnahme", "--k", "5"]
+    words_of_output = ["--output", "release.stays", "--export", tmp_path / "out.parquet"]
+    done = call("plan", f"file:{path}", *words_of_source, *words_of_output[:2], *words)
     assert (done.exit_code, "date; dates: dmy" in done.stdout) == (0, True), done.output
-    done = call("anonymize", f"file:{path}", *asked, *made, *words, "--format", "json")
+    done = call(
+        "anonymize", f"file:{path}", *words_of_source, *words_of_output, *words, "--format", "json"
+    )
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["rows_out"] == ROWS
     report = dbanon.anonymize(
@@ -379,7 +381,7 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
         exports=[tmp_path / "costs.parquet"],
         nulls="suppress",
         max_suppression=0.1,
-        **given,
+        **options,
     )
     assert report.arguments["reading"] == {
         "dates": "dmy",
@@ -390,7 +392,7 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     done = call(
         "advise",
         f"file:{path}",
-        *asked[:2],
+        *words_of_source[:2],
         *words,
         "--methods",
         "mdav",
@@ -405,7 +407,7 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     done = call(
         "bound",
         f"file:{path}",
-        *asked[:2],
+        *words_of_source[:2],
         "--k",
         "5",
         "-q",
@@ -417,25 +419,25 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
 
 
-@pytest.mark.parametrize("what", ["dates", "decimal", "encoding", "null_words"])
-def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, what: str) -> None:
-    given = {**GERMAN, "encoding": "latin-1"}[what]
+@pytest.mark.parametrize("option", ["dates", "decimal", "encoding", "null_words"])
+def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, option: str) -> None:
+    value = {**GERMAN, "encoding": "latin-1"}[option]
     duck = f"duckdb:///{tmp_path / 'a.duckdb'}"
-    asked: dict[str, Any] = {"table": "t", "quasi_identifiers": ["a"], "k": 3, "output": "o"}
+    arguments: dict[str, Any] = {"table": "t", "quasi_identifiers": ["a"], "k": 3, "output": "o"}
     doors: tuple[Callable[..., Any], ...] = (dbanon.anonymize, dbanon.plan)
     for url in (duck, f"file:{tmp_path / 'a.parquet'}"):
         for door in doors:
-            with pytest.raises(InvalidParameter, match=f"{what} applies to CSV files"):
-                door(url, **asked, **{what: given})
-    with pytest.raises(InvalidParameter, match=f"Spark does not have {what}"):
-        check_job(make(Job, {**asked, "block_size": 9, what: given}))
+            with pytest.raises(InvalidParameter, match=f"{option} applies to CSV files"):
+                door(url, **arguments, **{option: value})
+    with pytest.raises(InvalidParameter, match=f"Spark does not have {option}"):
+        check_job(make(Job, {**arguments, "block_size": 9, option: value}))
     frame = pd.DataFrame({"a": range(9)})
-    for alone in (
+    for refuse_reading in (
         lambda more: dbanon.advise(frame, **more),
         lambda more: dbanon.certificate(frame, 3, **more),
     ):
-        with pytest.raises(InvalidParameter, match=f"{what} applies to CSV files"):
-            alone({what: given})
+        with pytest.raises(InvalidParameter, match=f"{option} applies to CSV files"):
+            refuse_reading({option: value})
 
 
 def test_a_header_with_the_mark_of_its_file_is_found_among_the_rows(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def number(text: str) -> Decimal:
     return Decimal(text)
 
 
-# Texts and options; the type by its name, and the first value.
+# Texts and options; then the name of the type, and the first value.
 READ: list[tuple[list[str], dict[str, Any], str, Any]] = [
     (COMMA, {"decimal": ","}, "decimal", number("1.137")),
     (COMMA, {"decimal": "."}, "integer", 1137),
@@ -112,7 +112,7 @@ REFUSED: list[tuple[list[str], dict[str, Any], list[dict[str, Any]]]] = [
     (["04.07.20"], {}, [{"dates": "%d.%m.%y"}]),
     (["04-Mar-19"], {}, [{"dates": "%d-%b-%y"}]),
     (NUMBERS, {}, [{"types": {"a": "integer"}}, {"types": {"a": "%Y%m%d"}}]),
-    # What was said rules out the one form that all values have.
+    # The stated option rules out the only form that all values have.
     (["12/31/2019"], {"dates": "dmy"}, [{"types": {"a": "%m/%d/%Y"}}]),
     (["1,13"], {"decimal": "."}, [{"decimal": ","}]),
 ]
@@ -165,16 +165,16 @@ def test_a_form_with_more_readings_is_refused_with_options_that_work(
         used(session, "b")
         with pytest.raises(AmbiguousValues) as refused:
             used(session)
-    said = str(refused.value)
-    assert not any(text in said for text in texts)
-    hints = [hint for one in options for hint in one.items()]
+    message = str(refused.value)
+    assert not any(text in message for text in texts)
+    hints = [hint for option in options for hint in option.items()]
     hint = str(refused.value.hint_by(on_command_line))
     for name, argument in hints:
         assert on_command_line(name, argument) in hint
     assert len(re.findall("--", hint)) == len(hints) + 1
     values = []
-    for one in [*options, {"types": {"a": "text"}}]:
-        again = Reading(**(reading | one))
+    for option in [*options, {"types": {"a": "text"}}]:
+        again = Reading(**(reading | option))
         with open_store(url, reading=again, table="t").session(write=False) as session:
             used(session)
             values.append(tuple(session.rows('SELECT "a" FROM "t" ORDER BY "b"')))
@@ -217,7 +217,10 @@ def test_one_bad_value_is_named_by_its_line_and_column(
 def test_a_code_is_no_bad_value(tmp_path: Path) -> None:
     path = write(tmp_path, ["12345"] * 40 + ["01234"], "")
     with open_store(f"file:{path}", table="t").session(write=False) as session:
-        assert [one.kind for one in session.as_written(used(session))] == ["text", "integer"]
+        assert [attribute.kind for attribute in session.as_written(used(session))] == [
+            "text",
+            "integer",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -267,16 +270,16 @@ def ambiguous(tmp_path: Path) -> Path:
 
 
 def test_each_door_refuses_and_takes_the_option(tmp_path: Path, ambiguous: Path) -> None:
-    url, asked = f"file:{ambiguous}", ("--table", "t", "--k", "3")
-    made = ("--output", "release.t", "--export", tmp_path / "out.parquet")
+    url, words_of_source = f"file:{ambiguous}", ("--table", "t", "--k", "3")
+    words_of_output = ("--output", "release.t", "--export", tmp_path / "out.parquet")
     roles = ("-q", "age", "-q", "seen")
     target = ("--target", f"duckdb:///{tmp_path / 'o.duckdb'}")
     commands: list[tuple[Any, ...]] = [
-        ("plan", url, *asked, *roles, *made[:2]),
-        ("anonymize", url, *asked, *roles, *made, *target),
-        ("advise", url, *asked[:2], "--k", "3", "--methods", "mdav"),
-        ("bound", url, *asked, *roles, "--seconds", "0.1"),
-        ("init", url, *asked),
+        ("plan", url, *words_of_source, *roles, *words_of_output[:2]),
+        ("anonymize", url, *words_of_source, *roles, *words_of_output, *target),
+        ("advise", url, *words_of_source[:2], "--k", "3", "--methods", "mdav"),
+        ("bound", url, *words_of_source, *roles, "--seconds", "0.1"),
+        ("init", url, *words_of_source),
     ]
     for words in commands:
         done = call(*words)
@@ -295,7 +298,7 @@ def test_each_door_refuses_and_takes_the_option(tmp_path: Path, ambiguous: Path)
             )
             assert done.exit_code == 0, (words, done.stderr)
     # A column that is not used is no question.
-    done = call("plan", url, *asked, "-q", "age", *made[:2])
+    done = call("plan", url, *words_of_source, "-q", "age", *words_of_output[:2])
     assert done.exit_code == 0, done.stderr
     python: dict[str, Any] = {"table": "t", "quasi_identifiers": ["seen"], "k": 3}
     for door, more in ((dbanon.plan, {"output": "release.t"}), (dbanon.certificate, {})):

@@ -1,4 +1,4 @@
-"""Days that are written as whole numbers: what is computed of them is no day, with a warning."""
+"""Days written as integers: statistics computed from them are not days, and dbanon warns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def warned(numbers: list[int], **options: object) -> list[str]:
         dbanon.anonymize_frame(
             pd.DataFrame({"seen": numbers}), quasi_identifiers=["seen"], k=5, **options
         )
-    return [str(one.message) for one in caught if one.category is DaysAsNumbers]
+    return [str(warning.message) for warning in caught if warning.category is DaysAsNumbers]
 
 
 @pytest.mark.parametrize("recoding", ["mean", "median", "generalization"])
 def test_days_as_numbers_are_warned_of(recoding: str) -> None:
-    [said] = warned(DAYS, recoding=recoding)
-    assert 'Column "seen" holds days as numbers' in said
-    assert not any(str(day) in said for day in DAYS)
+    [message] = warned(DAYS, recoding=recoding)
+    assert 'Column "seen" holds days as numbers' in message
+    assert not any(str(day) in message for day in DAYS)
 
 
 @pytest.mark.parametrize(

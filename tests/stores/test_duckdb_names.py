@@ -1,4 +1,4 @@
-"""DuckDB calls a database by its file's name, and looks for schemas and databases in one place."""
+"""DuckDB names a database after its file, and resolves schemas and databases in one namespace."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fill(connection: duckdb.DuckDBPyConnection, database: str) -> None:
 def test_a_file_may_be_called_as_a_schema_is(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.duckdb"
     # A file that is open is opened again in no time.
-    with kept_duckdb.kept(path) as connection:
+    with kept_duckdb.connection_to(path) as connection:
         [(database,)] = connection.execute("SELECT current_database()").fetchall()
         fill(connection, database)
     url = f"duckdb:///{path}"
@@ -46,7 +46,7 @@ def test_a_file_may_be_called_as_a_schema_is(name: str, tmp_path: Path) -> None:
     view = JOB | {"output": "release.seen", "output_kind": "view", "where": "age >= 0"}
     for _ in range(2):
         assert dbanon.anonymize(url, **view, if_exists="replace").k_achieved >= 5
-    with kept_duckdb.kept(path) as connection:
+    with kept_duckdb.connection_to(path) as connection:
         read = f'SELECT count(*), count(ill) FROM "{database}".release.seen'
         assert connection.execute(read).fetchall() == [(40, 40)]
     for output in ("release.people", "release.seen"):
@@ -87,8 +87,8 @@ def test_a_temporary_table_stands_before_no_table() -> None:
     connection.execute("CREATE TEMP TABLE people AS SELECT 99 AS age, 'y' AS ill FROM range(20)")
     connection.register("seen", pd.DataFrame({"age": [7] * 10, "ill": ["y"] * 10}))
     for table in ("people", "main.people", "seen"):
-        given = JOB | {"table": table, "output": f"release.{table[-6:]}", "if_exists": "replace"}
-        report = dbanon.anonymize(connection, **given)
+        options = JOB | {"table": table, "output": f"release.{table[-6:]}", "if_exists": "replace"}
+        report = dbanon.anonymize(connection, **options)
         assert report.rows_out == 40
         with pytest.raises(errors.RecountFailed):
             dbanon.verify(connection, table, quasi_identifiers=["age"], k=5)

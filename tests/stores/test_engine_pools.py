@@ -14,10 +14,10 @@ from tests.prerequisites import skip_case
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.people import load_people
 
-GIVEN: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5}
+OPTIONS: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5}
 DOORS: dict[str, Callable[[Any], Any]] = {
-    "anonymize": lambda engine: dbanon.anonymize(engine, **GIVEN, output="release.people"),
-    "plan": lambda engine: dbanon.plan(engine, **GIVEN, output="release.people"),
+    "anonymize": lambda engine: dbanon.anonymize(engine, **OPTIONS, output="release.people"),
+    "plan": lambda engine: dbanon.plan(engine, **OPTIONS, output="release.people"),
     "advise": lambda engine: dbanon.advise(engine, table="people"),
     "releases": dbanon.releases,
 }
@@ -26,10 +26,10 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 class CountingPool(QueuePool):
     """A pool that counts how often it is asked."""
 
-    asked = 0
+    n_connections = 0
 
     def _do_get(self) -> Any:
-        type(self).asked += 1
+        type(self).n_connections += 1
         return super()._do_get()
 
 
@@ -43,11 +43,11 @@ def test_an_exhausted_pool_is_waited_for_once(database: Database, door: str) -> 
     )
     try:
         with engine.connect():
-            CountingPool.asked = 0
+            CountingPool.n_connections = 0
             with pytest.raises(DatabaseUnreachable, match="engine's pool") as refused:
                 DOORS[door](engine)
         assert refused.value.exit_code == 4
         assert "pool_size" in str(refused.value.hint)
-        assert CountingPool.asked == 1
+        assert CountingPool.n_connections == 1
     finally:
         engine.dispose()

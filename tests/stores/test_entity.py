@@ -38,7 +38,7 @@ from tests.stores.refusal import refuse
 pytestmark = pytest.mark.in_turn(of="file")
 
 COLUMNS = {"id": "integer", "who": "text", "age": "integer", "place": "text", "site": "text"}
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "place"],
     "keep": ["id"],
     "method": "gaa_cp",
@@ -72,18 +72,18 @@ def fewest(database: Database, columns: str = "age, place", person: str = "p.who
     """Persons in the class of fewest, by a join on the kept key."""
     released = database.relation("release.people")
     named = ", ".join(f"r.{name}" for name in columns.split(", "))
-    [(found,)] = database.rows(
+    [(fewest_persons,)] = database.rows(
         f"SELECT min(persons) FROM (SELECT count(DISTINCT {person}) AS persons FROM {released} AS r"
         f" JOIN people AS p ON p.id = r.id GROUP BY {named}) AS classes"
     )
-    return int(found)
+    return int(fewest_persons)
 
 
 @pytest.mark.parametrize("method", ["gaa_cp", "mondrian", "full_domain"])
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_classes_hold_persons(database: Database, method: str, kind: str) -> None:
     load(database)
-    report = database.anonymize(**GIVEN | {"method": method}, output_kind=kind)
+    report = database.anonymize(**OPTIONS | {"method": method}, output_kind=kind)
     assert fewest(database) == report.k_achieved >= 4
     assert (report.rows_out, report.persons) == (150, len({row[1] for row in visits()}))
     assert report.smallest_class > report.k_achieved
@@ -100,11 +100,11 @@ def test_strata_and_nulls(database: Database) -> None:
     rows = visits(3, 400, 60)
     rows = [(*r[:2], None if r[0] % 5 == 0 else r[2], *r[3:]) for r in rows]
     load(database, rows)
-    report = database.anonymize(**GIVEN, by=["site"], nulls="category")
+    report = database.anonymize(**OPTIONS, by=["site"], nulls="category")
     assert fewest(database, "age, place, site") == report.k_achieved >= 4
     assert report.null_rows == 80
     report = database.anonymize(
-        **GIVEN, nulls="suppress", max_suppression=1, if_exists="replace", releases="independent"
+        **OPTIONS, nulls="suppress", max_suppression=1, if_exists="replace", releases="independent"
     )
     assert fewest(database) == report.k_achieved >= 4
     assert report.suppressed == 80
@@ -113,17 +113,17 @@ def test_strata_and_nulls(database: Database) -> None:
 def test_models_keep_persons_together(database: Database) -> None:
     load(database)
     model = dbanon.Model("distinct_l", "site", 2)
-    report = database.anonymize(**GIVEN, sensitive=["site"], models=[model])
+    report = database.anonymize(**OPTIONS, sensitive=["site"], models=[model])
     assert fewest(database) == report.k_achieved >= 4
     assert report.models[0].achieved == 2
 
 
 def test_a_later_recount_says_that_it_counts_rows(database: Database) -> None:
     load(database)
-    database.anonymize(**GIVEN)
-    found = verify(open_store(database.url), parse_relation("release.people"))
-    assert (found.entity, found.k_achieved) == ("who", found.smallest_class)
-    table = verification_table(found)
+    database.anonymize(**OPTIONS)
+    verification = verify(open_store(database.url), parse_relation("release.people"))
+    assert (verification.entity, verification.k_achieved) == ("who", verification.smallest_class)
+    table = verification_table(verification)
     cells = list(table.columns[1].cells)
     assert any('rows; the release counted persons by "who"' in str(cell) for cell in cells)
 
@@ -142,17 +142,17 @@ PAIRS = [(source, target) for source in NAMES for target in NAMES if source != t
 def test_from_one_database_to_another(
     make_database: Callable[[str], Database], source: str, target: str, keep: list[str]
 ) -> None:
-    there, here = make_database(source), make_database(target)
-    load(there)
-    before = there.state()
-    given = GIVEN | {"keep": keep, "chunk_rows": 17, "by": ["site"]}
-    report = there.anonymize(**given, target=here.url)
-    assert there.state() == before
-    alone = there.anonymize(**given)
+    source_database, target_database = make_database(source), make_database(target)
+    load(source_database)
+    before = source_database.state()
+    options = OPTIONS | {"keep": keep, "chunk_rows": 17, "by": ["site"]}
+    report = source_database.anonymize(**options, target=target_database.url)
+    assert source_database.state() == before
+    within_source = source_database.anonymize(**options)
     for name in ("k_achieved", "persons", "smallest_class", "classes", "information_loss"):
-        assert getattr(report, name) == getattr(alone, name), name
+        assert getattr(report, name) == getattr(within_source, name), name
     assert report.k_achieved >= 4
-    columns = here.rows(f"SELECT * FROM {here.relation('release.people')}")
+    columns = target_database.rows(f"SELECT * FROM {target_database.relation('release.people')}")
     assert len(columns[0]) == 3 + len(keep)
     assert not any("person 1" in str(value) for row in columns for value in row)
 
@@ -168,21 +168,21 @@ def test_what_does_not_hold_is_not_published(
         return rows(microdata, policy, *more)
 
     monkeypatch.setattr("dbanon.partitioning.partition_for.find_classes", by_rows)
-    refuse(database, RecountFailed, 'distinct values of "who", fewer than k = 4', **GIVEN)
+    refuse(database, RecountFailed, 'distinct values of "who", fewer than k = 4', **OPTIONS)
 
 
 def test_refusals(database: Database) -> None:
     load(database)
     for role in ("quasi_identifiers", "keep", "sensitive", "by"):
-        refuse(database, InvalidParameter, 'entity column "who"', **GIVEN | {role: ["who"]})
-    error = refuse(database, TooFewRecords, "There are 39 persons", **GIVEN | {"k": 60})
+        refuse(database, InvalidParameter, 'entity column "who"', **OPTIONS | {role: ["who"]})
+    error = refuse(database, TooFewRecords, "There are 39 persons", **OPTIONS | {"k": 60})
     assert error.hint == "Choose k=39 or less."
     assert error.sqlstate == "ZK002"
 
 
 def test_null_is_nobody(database: Database) -> None:
     load(database, [(*r[:1], None if r[0] < 4 else r[1], *r[2:]) for r in visits()])
-    refuse(database, NullInEntity, '"who" holds NULL in 3 of 150 rows', **GIVEN)
+    refuse(database, NullInEntity, '"who" holds NULL in 3 of 150 rows', **OPTIONS)
 
 
 @pytest.mark.parametrize("kind", ["integer", "bigint", "double", "decimal", "date", "timestamp"])
@@ -195,7 +195,7 @@ def test_persons_of_every_type(database: Database, kind: str) -> None:
     }.get(kind, "{}")
     rows = [(*r[:1], values.format(1 + hash_of(r[1]) % 28), *r[2:]) for r in visits()]
     load(database, rows, kind)
-    report = database.anonymize(**GIVEN)
+    report = database.anonymize(**OPTIONS)
     assert fewest(database) == report.k_achieved >= 4
     assert report.persons == len({row[1] for row in rows})
 
@@ -213,7 +213,7 @@ def test_equal_to_the_database_is_one_person(
         (duckdb_file, "VARCHAR COLLATE NOCASE"),
     ):
         load(database, rows, kind)
-        report = database.anonymize(**GIVEN)
+        report = database.anonymize(**OPTIONS)
         assert fewest(database, person="lower(p.who)") == report.k_achieved >= 4
         assert report.persons == len({row[1].lower() for row in rows})
 
@@ -226,7 +226,7 @@ def test_equal_to_postgresql_is_one_person(postgresql: PostgresqlDatabase) -> No
     )
     rows = [(*r[:1], r[1].upper() if r[0] % 2 else r[1], *r[2:]) for r in visits()]
     load(postgresql, rows, "text COLLATE nocase")
-    report = postgresql.anonymize(**GIVEN)
+    report = postgresql.anonymize(**OPTIONS)
     assert fewest(postgresql, person="lower(p.who)") == report.k_achieved >= 4
     assert report.persons == len({row[1].lower() for row in rows})
     postgresql.execute("DROP TABLE people")
@@ -234,7 +234,7 @@ def test_equal_to_postgresql_is_one_person(postgresql: PostgresqlDatabase) -> No
         (*r[:1], f"{hash_of(r[1])}.{'0' * (r[0] % 3)}".rstrip("."), *r[2:]) for r in visits()
     ]
     load(postgresql, numbers, "numeric")
-    report = postgresql.anonymize(**GIVEN, if_exists="replace", releases="independent")
+    report = postgresql.anonymize(**OPTIONS, if_exists="replace", releases="independent")
     assert report.persons == len({row[1] for row in visits()})
     assert fewest(postgresql) == report.k_achieved >= 4
 
@@ -246,14 +246,14 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, kind: str) -> None:
     if kind == "uuid":
         rows = [(*r[:1], f"00000000-0000-4000-8000-{hash_of(r[1]):012}", *r[2:]) for r in rows]
     load(postgresql, rows, kind)
-    report = postgresql.anonymize(**GIVEN)
+    report = postgresql.anonymize(**OPTIONS)
     assert fewest(postgresql) == report.k_achieved >= 4
 
 
 @pytest.mark.postgresql
 def test_types_without_equality_are_refused(postgresql: PostgresqlDatabase) -> None:
     load(postgresql, [(*r[:1], json.dumps(r[1]), *r[2:]) for r in visits()], "json")
-    refuse(postgresql, UnsupportedType, 'entity column "who"', **GIVEN)
+    refuse(postgresql, UnsupportedType, 'entity column "who"', **OPTIONS)
 
 
 def test_names_are_names(database: Database) -> None:
@@ -297,11 +297,11 @@ def test_every_class_holds_k_persons(data: st.DataObject) -> None:
             least = min(len({r[1] for r in rows if not by or r[3] == site}) for site in sites)
             assert least < k
             return
-        found = database.rows("SELECT * FROM released")
+        released_rows = database.rows("SELECT * FROM released")
     who = {row[0]: row[1] for row in rows}
     columns = [c for c in ("id", "age", "site") if c in ("id", "age", *by)]
     classes: dict[Any, set[int]] = {}
-    for row in found:
+    for row in released_rows:
         values = dict(zip(columns, row, strict=True))
         classes.setdefault((values["age"], values.get("site")), set()).add(who[values["id"]])
     assert min(map(len, classes.values())) == report.k_achieved >= k

@@ -28,7 +28,7 @@ from tests.stores.refusal import refuse
 pytestmark = pytest.mark.in_turn(of="file")
 
 COLUMNS = {"id": "integer", "who": "text", "age": "integer", "site": "text", "ill": "text"}
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age"],
     "keep": ["id"],
     "sensitive": ["ill"],
@@ -43,10 +43,10 @@ ONE_FILLS = [*[("flu",)] * 3, OTHERS[1:], *[(ill,) for ill in OTHERS]]
 ALL_HAVE = [*[("flu", ill) for ill in "abcd"], *[(ill, ill + ill) for ill in "abcd"]]
 
 
-def load(database: Database, held: list[tuple[str, ...]], kind: str = "text") -> None:
+def load(database: Database, values_by_person: list[tuple[str, ...]], kind: str = "text") -> None:
     """Rows of persons, half of them 20 and half 50 years old, with the values that each has."""
-    rows, half = [], len(held) // 2
-    for person, values in enumerate(held):
+    rows, half = [], len(values_by_person) // 2
+    for person, values in enumerate(values_by_person):
         age = 20 + 30 * (person >= half) + person % 2
         for ill in values:
             site = "ab"[person % 2]
@@ -66,16 +66,17 @@ def classes_of(database: Database, columns: str = "age") -> list[Class]:
         " JOIN people AS p ON p.id = r.id"
     ):
         classes[tuple(key)][who].add(ill)
-    return [dict(one) for one in classes.values()]
+    return [dict(members) for members in classes.values()]
 
 
 def test_one_person_does_not_make_a_class_diverse(database: Database) -> None:
     load(database, ONE_FILLS)
-    report = database.anonymize(**GIVEN, models=[dbanon.Model("distinct_l", "ill", 3)])
-    for one in classes_of(database):
-        # Who rules out one value for somebody of the class does not know another for certain.
-        holders = Counter(ill for values in one.values() for ill in values).most_common()
-        assert sum(count for _, count in holders[:2]) < len(one)
+    report = database.anonymize(**OPTIONS, models=[dbanon.Model("distinct_l", "ill", 3)])
+    for members in classes_of(database):
+        # Excluding one value for one person of the class does not determine another value with
+        # certainty.
+        holders = Counter(ill for values in members.values() for ill in values).most_common()
+        assert sum(count for _, count in holders[:2]) < len(members)
     assert report.models[0].achieved == 3
 
 
@@ -91,22 +92,22 @@ def test_a_file_of_rows_holds_what_models_counted_in_persons(
         dbanon.Model("t_closeness", "ill", 0.9),
     ]
     path = tmp_path / f"people.{kind}"
-    report = database.anonymize(**GIVEN, models=models, exports=[path])
+    report = database.anonymize(**OPTIONS, models=models, exports=[path])
     assert path.exists()
     assert all("counted in persons" in level.model for level in report.models)
 
 
 def test_a_value_that_all_have_is_no_half_of_them(database: Database) -> None:
     load(database, ALL_HAVE)
-    report = database.anonymize(**GIVEN, models=[dbanon.Model("alpha_k", "ill", 0.5)])
-    assert max(max(shares_of([one]).values()) for one in classes_of(database)) <= 0.5
+    report = database.anonymize(**OPTIONS, models=[dbanon.Model("alpha_k", "ill", 0.5)])
+    assert max(max(shares_of([members]).values()) for members in classes_of(database)) <= 0.5
     assert report.models[0].achieved == 0.5
 
 
 def test_what_all_persons_have_is_refused(database: Database) -> None:
     load(database, [("flu", ill) for ill in "abcdabcd"])
     error = refuse(
-        database, ModelInfeasible, "keep", **GIVEN, models=[dbanon.Model("distinct_l", "ill", 2)]
+        database, ModelInfeasible, "keep", **OPTIONS, models=[dbanon.Model("distinct_l", "ill", 2)]
     )
     assert "feasible up to 1; persons are counted, each of whom may have several" in str(error)
 
@@ -129,21 +130,21 @@ MODELS = [
 @pytest.mark.parametrize("by", [[], ["site"]])
 def test_the_recount_counts_persons(database: Database, by: list[str]) -> None:
     load(database, visits())
-    report = database.anonymize(**GIVEN, by=by, models=MODELS)
+    report = database.anonymize(**OPTIONS, by=by, models=MODELS)
     classes = classes_of(database, ", ".join(["age", *by]))
     assert len(classes) > 2
-    assert report.models[0].achieved == min(len(least_diverse(one)) for one in classes)
-    least = [diversity("entropy_l", least_diverse(one)) for one in classes]
+    assert report.models[0].achieved == min(len(least_diverse(members)) for members in classes)
+    least = [diversity("entropy_l", least_diverse(members)) for members in classes]
     assert report.models[1].achieved == pytest.approx(min(least))
     table = shares_of(classes)
-    beta = max(s / table[v] - 1 for one in classes for v, s in shares_of([one]).items())
+    beta = max(s / table[v] - 1 for members in classes for v, s in shares_of([members]).items())
     assert report.models[3].achieved == pytest.approx(beta)
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-    for noted, level, model in zip(arguments["models"], report.models, MODELS, strict=True):
-        assert noted["counted_in"] == "persons"
-        assert noted["model"] == level.model == f"{model.describe()}, counted in persons"
-        assert noted["counted"] == level.achieved
+    for recorded, level, model in zip(arguments["models"], report.models, MODELS, strict=True):
+        assert recorded["counted_in"] == "persons"
+        assert recorded["model"] == level.model == f"{model.describe()}, counted in persons"
+        assert recorded["counted"] == level.achieved
     assert 'distinct_l 2 of "ill" in each class, counted in persons' in report.guarantee
 
 
@@ -160,28 +161,28 @@ PAIRS = [(source, target) for source in NAMES for target in NAMES if source != t
 def test_from_one_database_to_another(
     make_database: Callable[[str], Database], source: str, target: str
 ) -> None:
-    there, here = make_database(source), make_database(target)
-    load(there, visits(5))
-    report = there.anonymize(**GIVEN, models=MODELS, target=here.url)
-    alone = there.anonymize(**GIVEN, models=MODELS)
-    for one, other in zip(report.models, alone.models, strict=True):
-        assert one.model == other.model
-        assert one.achieved == pytest.approx(other.achieved)
+    source_database, target_database = make_database(source), make_database(target)
+    load(source_database, visits(5))
+    report = source_database.anonymize(**OPTIONS, models=MODELS, target=target_database.url)
+    within_source = source_database.anonymize(**OPTIONS, models=MODELS)
+    for level, other in zip(report.models, within_source.models, strict=True):
+        assert level.model == other.model
+        assert level.achieved == pytest.approx(other.achieved)
 
 
 def test_a_later_verify_says_that_persons_are_not_there(database: Database) -> None:
     load(database, ONE_FILLS)
-    database.anonymize(**GIVEN, models=[dbanon.Model("distinct_l", "ill", 3)])
+    database.anonymize(**OPTIONS, models=[dbanon.Model("distinct_l", "ill", 3)])
     store, relation = open_store(database.url), parse_relation("release.people")
-    found = verify(store, relation)
-    assert found.unchanged
-    [model] = found.models
+    verification = verify(store, relation)
+    assert verification.unchanged
+    [model] = verification.models
     assert (model.recorded, model.counted) == (3, None)
     assert model.why_not == (
         "it was counted in persons, and the release does not show which rows belong to one person"
     )
-    shown = [str(cell) for cell in verification_table(found).columns[1].cells]
-    assert any(f"released 3, NOT recounted: {model.why_not}" in cell for cell in shown)
+    cells = [str(cell) for cell in verification_table(verification).columns[1].cells]
+    assert any(f"released 3, NOT recounted: {model.why_not}" in cell for cell in cells)
     # Another value is seen all the same: the digest is of all that was counted.
     written = database.relation("release.people")
     database.execute(f"UPDATE {written} SET ill = 'flu' WHERE ill = 'cough'")
@@ -189,16 +190,18 @@ def test_a_later_verify_says_that_persons_are_not_there(database: Database) -> N
         verify(store, relation)
 
 
-@pytest.mark.parametrize(("kind", "one", "other"), [("decimal", "7", "7.0"), ("float", "7", "7.0")])
+@pytest.mark.parametrize(
+    ("kind", "spelling", "other"), [("decimal", "7", "7.0"), ("float", "7", "7.0")]
+)
 def test_a_number_is_one_value_however_it_is_written(
-    database: Database, kind: str, one: str, other: str
+    database: Database, kind: str, spelling: str, other: str
 ) -> None:
-    held: list[Any] = [(one, other), (one,), (one,), ("8",)] * 2
+    values_by_person: list[Any] = [(spelling, other), (spelling,), (spelling,), ("8",)] * 2
     kind = database.types.get(kind, kind)
     if database.name == "postgresql" and "numeric" in kind:
         kind = "numeric"
-    load(database, held, kind)
-    report = database.anonymize(**GIVEN, models=[dbanon.Model("alpha_k", "ill", 0.8)])
+    load(database, values_by_person, kind)
+    report = database.anonymize(**OPTIONS, models=[dbanon.Model("alpha_k", "ill", 0.8)])
     assert report.models[0].achieved == 0.75
 
 
@@ -206,26 +209,26 @@ def test_what_does_not_hold_is_not_published(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(database, visits())
-    given = {**GIVEN, "models": MODELS[:1]}
+    options = {**OPTIONS, "models": MODELS[:1]}
     count = SqlTarget.count
 
-    def all_have_it(found: EntityCount, cells: ClassValueCounts) -> EntityCount:
+    def all_have_it(entity_count: EntityCount, cells: ClassValueCounts) -> EntityCount:
         assert cells.persons is not None
-        everybody = replace(cells, persons=found.in_class[cells.classes])
-        return replace(found, cells={"ill": everybody})
+        everybody = replace(cells, persons=entity_count.in_class[cells.classes])
+        return replace(entity_count, cells={"ill": everybody})
 
-    def another_row(found: EntityCount, cells: ClassValueCounts) -> EntityCount:
+    def another_row(entity_count: EntityCount, cells: ClassValueCounts) -> EntityCount:
         sizes = cells.sizes.copy()
         sizes[:2] += (1, -1)
-        return replace(found, cells={"ill": replace(cells, sizes=sizes)})
+        return replace(entity_count, cells={"ill": replace(cells, sizes=sizes)})
 
-    for wrong, said in ((all_have_it, "do not keep to distinct_l 2"), (another_row, "are not")):
+    for wrong, message in ((all_have_it, "do not keep to distinct_l 2"), (another_row, "are not")):
 
         def counted(self: Any, *args: Any, wrong: Any = wrong) -> Any:
-            found = count(self, *args)
-            persons = found.persons["who"]
-            return replace(found, persons={"who": wrong(persons, persons.cells["ill"])})
+            result = count(self, *args)
+            persons = result.persons["who"]
+            return replace(result, persons={"who": wrong(persons, persons.cells["ill"])})
 
         monkeypatch.setattr(SqlTarget, "count", counted)
-        refuse(database, RecountFailed, said, **given)
+        refuse(database, RecountFailed, message, **options)
         monkeypatch.undo()

@@ -15,7 +15,7 @@ from tests.stores.databases import ALL_NAMES, Database
 DATABASES = ALL_NAMES
 
 NAMES = ["a", "b", "site"]
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": NAMES, "k": 5, "nulls": "merge", "evaluate": True, "keep": ["id"],
 }  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
@@ -55,11 +55,13 @@ def released(database: Database, names: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["id", *names]).sort_values("id")
 
 
-def require_same(found: Any, expected: dbanon.Evaluation) -> None:
-    assert found["suppressed_cells"] == expected.suppressed_cells
+def require_same(figures_json: Any, expected: dbanon.Evaluation) -> None:
+    assert figures_json["suppressed_cells"] == expected.suppressed_cells
     parts = {"losses": expected.losses, "risks": expected.risks}
-    pairs = [(found[kind], figures) for kind, figures in parts.items()]
-    pairs += [(found["columns"][name], figures) for name, figures in expected.columns.items()]
+    pairs = [(figures_json[kind], figures) for kind, figures in parts.items()]
+    pairs += [
+        (figures_json["columns"][name], figures) for name, figures in expected.columns.items()
+    ]
     for figures_found, figures in pairs:
         # None says nothing that is near to anything.
         assert {n for n, value in figures.items() if value is None} == {
@@ -78,7 +80,7 @@ def test_a_run_evaluates_as_its_file_is_evaluated(
 ) -> None:
     table = frame()
     load(database, table)
-    report = database.anonymize(**(ASKED | {"quasi_identifiers": names}), method=method)
+    report = database.anonymize(**(OPTIONS | {"quasi_identifiers": names}), method=method)
     cells = sum(report.suppressed_cells.values())
     assert cells >= 2
     assert report.internal is not None
@@ -86,27 +88,27 @@ def test_a_run_evaluates_as_its_file_is_evaluated(
     expected = dbanon.evaluate(table, released(database, names), quasi_identifiers=names, key="id")
     require_same(report.internal.evaluation, expected)
     assert report.evaluation["suppressed_cells"] == expected.suppressed_cells == cells
-    found = dbanon.show(database.url, "release.people")["evaluation"]
-    assert found == json.loads(json.dumps(report.evaluation))
+    recorded = dbanon.show(database.url, "release.people")["evaluation"]
+    assert recorded == json.loads(json.dumps(report.evaluation))
 
 
 @pytest.mark.parametrize("extreme", [1e6, -1e6])
 def test_published_figures_reveal_no_suppressed_value(extreme: float) -> None:
     """Those of another value differ by no more than one row can decide of."""
     table = frame()[["id", "a", "b"]]
-    asked = ASKED | {"quasi_identifiers": ["a", "b"]}
+    options = OPTIONS | {"quasi_identifiers": ["a", "b"]}
     other = table.copy()
     other.loc[0, "b"] = extreme
-    found = []
+    releases = []
     for data in (table, other):
-        rows, report = dbanon.anonymize_frame(data, **asked, method="mdav")
+        rows, report = dbanon.anonymize_frame(data, **options, method="mdav")
         assert report.suppressed_cells == {"b": 2}
         assert report.evaluation is not None
-        found.append((rows.sort_values("id", ignore_index=True), report.evaluation))
-    assert found[0][0].equals(found[1][0])
-    assert found[0][1]["losses"] == found[1][1]["losses"]
-    for name, risk in found[0][1]["risks"].items():
-        assert risk is None or abs(risk - found[1][1]["risks"][name]) <= 0.1, name
+        releases.append((rows.sort_values("id", ignore_index=True), report.evaluation))
+    assert releases[0][0].equals(releases[1][0])
+    assert releases[0][1]["losses"] == releases[1][1]["losses"]
+    for name, risk in releases[0][1]["risks"].items():
+        assert risk is None or abs(risk - releases[1][1]["risks"][name]) <= 0.1, name
 
 
 def test_a_value_that_a_built_tree_lacks_is_left_out() -> None:
@@ -116,7 +118,7 @@ def test_a_value_that_a_built_tree_lacks_is_left_out() -> None:
     table.loc[2:11, "rare"] = None
     table.loc[0:1, "rare"] = "nowhere else"
     rows, report = dbanon.anonymize_frame(
-        table, **(ASKED | {"quasi_identifiers": ["a", "b", "rare"]}),
+        table, **(OPTIONS | {"quasi_identifiers": ["a", "b", "rare"]}),
         method="gaa_cp", hierarchies={"rare": {"mask": True}},
     )  # fmt: skip
     assert report.suppressed_cells["rare"] == 2

@@ -30,35 +30,39 @@ def recorded(database: Database) -> Any:
     return json.loads(text) if isinstance(text, str) else text
 
 
-def frame_evaluation(database: Database, **given: Any) -> Any:
+def frame_evaluation(database: Database, **options: Any) -> Any:
     """The figures of the same release of a data frame of the same rows."""
     import pandas as pd
 
     rows = database.rows(f"SELECT id, age, height FROM {database.relation('people')} ORDER BY id")
     frame = pd.DataFrame(rows, columns=["id", "age", "height"])
     frame["height"] = frame["height"].astype(float)
-    return dbanon.anonymize_frame(frame, quasi_identifiers=NUMERIC, **given)[1].evaluation
+    return dbanon.anonymize_frame(frame, quasi_identifiers=NUMERIC, **options)[1].evaluation
 
 
 def test_the_report_and_the_ledger_have_the_figures(database: Database) -> None:
     load_people(database)
     report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
-    found = report.evaluation
-    assert found is not None
+    evaluation = report.evaluation
+    assert evaluation is not None
     assert report.evaluation_failed is None
-    assert recorded(database) == json.loads(json.dumps(found)) == report.to_dict()["evaluation"]
+    assert (
+        recorded(database) == json.loads(json.dumps(evaluation)) == report.to_dict()["evaluation"]
+    )
     # Of the values that are written.
-    assert found["losses"]["sse_loss"] == report.information_loss
+    assert evaluation["losses"]["sse_loss"] == report.information_loss
     exact = report.internal.evaluation["losses"]["sse_loss"]
     assert exact == pytest.approx(report.internal.information_loss, rel=1e-9)
-    assert found["rows"] == report.rows_out
-    assert found["risks"]["class_risk"] == 1 / report.smallest_class
-    assert 0 < found["risks"]["linkage_risk"] <= 1 / 3
+    assert evaluation["rows"] == report.rows_out
+    assert evaluation["risks"]["class_risk"] == 1 / report.smallest_class
+    assert 0 < evaluation["risks"]["linkage_risk"] <= 1 / 3
     assert report.arguments["evaluate"] is True
     assert "evaluate" in report.seconds
-    assert f"linkage_risk {found['risks']['linkage_risk']:.6g}" in " ".join(str(report).split())
+    assert f"linkage_risk {evaluation['risks']['linkage_risk']:.6g}" in " ".join(
+        str(report).split()
+    )
     [state] = dbanon.releases(database.url)
-    assert dbanon.show(database.url, state.release_id)["evaluation"] == found
+    assert dbanon.show(database.url, state.release_id)["evaluation"] == evaluation
 
 
 def test_nobody_asked(database: Database) -> None:
@@ -87,23 +91,23 @@ def test_withheld_rows_are_counted_and_in_no_figure(database: Database) -> None:
     report = database.anonymize(
         quasi_identifiers=NUMERIC, evaluate=True, nulls="suppress", max_suppression=0.5
     )
-    found = report.evaluation
-    assert found is not None
-    assert found["suppressed"] == report.suppressed == nulls
-    assert found["rows"] == report.rows_out
+    evaluation = report.evaluation
+    assert evaluation is not None
+    assert evaluation["suppressed"] == report.suppressed == nulls
+    assert evaluation["rows"] == report.rows_out
 
 
 def test_blocks_are_evaluated_as_one_table(database: Database) -> None:
     """A search inside of blocks alone would find too many at home; it sees all rows."""
     rows = load_people(database)
     report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True, block_size=12)
-    found = report.evaluation
-    assert found is not None
-    assert found["rows"] == len(rows) > 24
+    evaluation = report.evaluation
+    assert evaluation is not None
+    assert evaluation["rows"] == len(rows) > 24
     released = database.rows(f"SELECT age, height FROM {database.relation('release.people')}")
     originals = database.rows(f"SELECT age, height FROM {database.relation('people')}")
     same = dbanon_linkage(originals, released)
-    assert found["risks"]["linkage_risk"] <= same + 1e-9
+    assert evaluation["risks"]["linkage_risk"] <= same + 1e-9
 
 
 def dbanon_linkage(originals: list[Any], released: list[Any]) -> float:
@@ -143,19 +147,19 @@ def test_every_kind_of_release(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         report = database.anonymize(quasi_identifiers=columns, evaluate=True, **policy)
-    found = report.evaluation
-    assert found is not None, report.evaluation_failed
-    assert found["rows"] == report.rows_out
+    evaluation = report.evaluation
+    assert evaluation is not None, report.evaluation_failed
+    assert evaluation["rows"] == report.rows_out
     if policy["method"] == "gaa_cp":
-        assert found["losses"]["label_loss"] == report.information_loss
+        assert evaluation["losses"]["label_loss"] == report.information_loss
         exact = report.internal.evaluation["losses"]["label_loss"]
         assert exact == pytest.approx(report.internal.information_loss, rel=1e-6)
     if "guarantee" in policy:
-        assert found["risks"]["class_risk"] > 1 / 3
+        assert evaluation["risks"]["class_risk"] > 1 / 3
 
 
 def _fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fail(*given: Any, **named: Any) -> Any:
+    def fail(*args: Any, **named: Any) -> Any:
         raise error
 
     monkeypatch.setattr(evaluation, "of_figures", fail)
@@ -223,38 +227,42 @@ def test_progress_goes_up(database: Database) -> None:
 # --- later ---------------------------------------------------------------------------------------
 
 
-def figures(found: Any, note: str) -> dict[tuple[str, str | None], float]:
-    return {(f.measure, f.attribute): f.value for f in found.figures if f.note.startswith(note)}
+def figures(evaluation: Any, note: str) -> dict[tuple[str, str | None], float]:
+    return {
+        (f.measure, f.attribute): f.value for f in evaluation.figures if f.note.startswith(note)
+    }
 
 
 def test_later_the_ledger_is_read_and_both_relations_compared(database: Database) -> None:
     load_people(database)
     report = database.anonymize(quasi_identifiers=[*NUMERIC, "income"], evaluate=True)
-    found = dbanon.evaluate_release(database.url, "release.people", original="people")
+    evaluation = dbanon.evaluate_release(database.url, "release.people", original="people")
     assert report.evaluation is not None
-    assert (found.release_id, found.evaluation) == (report.release_id, report.evaluation)
-    kept, counted = figures(found, "recorded"), figures(found, "counted now")
-    alone = figures(found, "from source and release alone")
-    assert kept["linkage_risk", None] == report.evaluation["risks"]["linkage_risk"]
+    assert (evaluation.release_id, evaluation.evaluation) == (report.release_id, report.evaluation)
+    recorded_figures, counted = figures(evaluation, "recorded"), figures(evaluation, "counted now")
+    from_tables = figures(evaluation, "from source and release alone")
+    assert recorded_figures["linkage_risk", None] == report.evaluation["risks"]["linkage_risk"]
     assert counted["class_risk", None] == 1 / report.smallest_class
     assert counted["average_class_size", None] == pytest.approx(report.rows_out / report.classes)
     exact = report.internal.evaluation
     for name in ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss"):
-        assert alone[name, None] == pytest.approx(exact["losses"][name], rel=1e-9), name
+        assert from_tables[name, None] == pytest.approx(exact["losses"][name], rel=1e-9), name
     # Of values that were rounded it is only near.
-    assert alone["sse_loss", None] == pytest.approx(exact["losses"]["sse_loss"], abs=1e-3)
-    assert alone["sse_loss", "age"] == pytest.approx(exact["columns"]["age"]["sse_loss"], abs=1e-2)
-    json.dumps(found.to_dict())
+    assert from_tables["sse_loss", None] == pytest.approx(exact["losses"]["sse_loss"], abs=1e-3)
+    assert from_tables["sse_loss", "age"] == pytest.approx(
+        exact["columns"]["age"]["sse_loss"], abs=1e-2
+    )
+    json.dumps(evaluation.to_dict())
 
 
 def test_later_without_anything(database: Database) -> None:
     load_people(database)
     report = database.anonymize(quasi_identifiers=NUMERIC)
-    found = dbanon.evaluate_release(database.url, "release.people")
-    assert found.evaluation is None
-    assert figures(found, "recorded") == {}
-    assert figures(found, "needs the pairs") == {("linkage_risk", None): None}
-    assert figures(found, "counted now")["class_risk", None] == 1 / report.smallest_class
+    evaluation = dbanon.evaluate_release(database.url, "release.people")
+    assert evaluation.evaluation is None
+    assert figures(evaluation, "recorded") == {}
+    assert figures(evaluation, "needs the pairs") == {("linkage_risk", None): None}
+    assert figures(evaluation, "counted now")["class_risk", None] == 1 / report.smallest_class
     with pytest.raises(dbanon.errors.ReleaseNotFound):
         dbanon.evaluate_release(database.url, "people")
     with pytest.raises(dbanon.errors.TableNotFound):
@@ -269,10 +277,10 @@ def test_another_original_is_refused(database: Database) -> None:
     with pytest.raises(OriginalChanged, match="39 rows, and had 40") as refused:
         dbanon.evaluate_release(database.url, "release.people", original="people")
     assert (refused.value.exit_code, refused.value.sqlstate) == (6, "ZK008")
-    found = dbanon.evaluate_release(
+    evaluation = dbanon.evaluate_release(
         database.url, "release.people", original="people", changed_source=True
     )
-    assert ("sse_loss", None) in figures(found, "from source")
+    assert ("sse_loss", None) in figures(evaluation, "from source")
     database.execute(f"CREATE TABLE {database.relation('others')} AS SELECT id, age FROM {people}")
     with pytest.raises(OriginalChanged, match="no column"):
         dbanon.evaluate_release(database.url, "release.people", original="others")
@@ -289,10 +297,13 @@ def test_later_with_withheld_rows_ranks_labels_and_strata(database: Database) ->
     report = database.anonymize(
         quasi_identifiers=["height", "town"], by=["half"], method="gaa_cp", evaluate=True, k=9
     )
-    found = dbanon.evaluate_release(database.url, "release.people", original="people")
-    alone, exact = figures(found, "percent"), report.internal.evaluation["columns"]["town"]
-    assert alone["entropy_change", "town"] == pytest.approx(exact["entropy_change"])
-    assert not figures(found, "from source")  # height is text in the release
+    evaluation = dbanon.evaluate_release(database.url, "release.people", original="people")
+    from_tables, exact = (
+        figures(evaluation, "percent"),
+        report.internal.evaluation["columns"]["town"],
+    )
+    assert from_tables["entropy_change", "town"] == pytest.approx(exact["entropy_change"])
+    assert not figures(evaluation, "from source")  # height is text in the release
     assert report.evaluation is not None
     database.execute(f"UPDATE {people} SET age = NULL WHERE id < 4")
     database.anonymize(
@@ -307,11 +318,11 @@ def test_a_column_that_stays_constant(database: Database) -> None:
     people = database.relation("people")
     database.execute(f"UPDATE {people} SET height = 170")
     report = database.anonymize(quasi_identifiers=[*NUMERIC, "income"], evaluate=True)
-    found = dbanon.evaluate_release(database.url, "release.people", original="people")
-    alone, exact = figures(found, "from source"), report.internal.evaluation["losses"]
+    evaluation = dbanon.evaluate_release(database.url, "release.people", original="people")
+    from_tables, exact = figures(evaluation, "from source"), report.internal.evaluation["losses"]
     for name in ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss"):
-        assert alone[name, None] == pytest.approx(exact[name], rel=1e-9), name
-    assert ("sse_loss", "height") not in alone
+        assert from_tables[name, None] == pytest.approx(exact[name], rel=1e-9), name
+    assert ("sse_loss", "height") not in from_tables
 
 
 def test_the_command(database: Database) -> None:
@@ -320,17 +331,19 @@ def test_the_command(database: Database) -> None:
     from dbanon.doors.cli.main import main
 
     load_people(database)
-    given = ["--table", "people", "--output", "release.people", "--k", "3", "-q", "age"]
-    made = CliRunner().invoke(main, ["anonymize", database.url, *given, "--evaluate"])
-    assert made.exit_code == 0, made.output
-    assert "linkage_risk" in made.stdout
+    words_of_source = ["--table", "people", "--output", "release.people", "--k", "3", "-q", "age"]
+    completed = CliRunner().invoke(
+        main, ["anonymize", database.url, *words_of_source, "--evaluate"]
+    )
+    assert completed.exit_code == 0, completed.output
+    assert "linkage_risk" in completed.stdout
     line = ["evaluate", database.url, "release.people", "--original", "people"]
-    told = CliRunner().invoke(main, line)
-    assert told.exit_code == 0, told.output
-    assert "recorded when it was released" in told.stdout
-    assert "from source and release alone" in told.stdout
+    evaluated = CliRunner().invoke(main, line)
+    assert evaluated.exit_code == 0, evaluated.output
+    assert "recorded when it was released" in evaluated.stdout
+    assert "from source and release alone" in evaluated.stdout
     named = CliRunner().invoke(main, [line[0], *line[2:]], env={"DBANON_URL": database.url})
-    assert named.stdout == told.stdout
+    assert named.stdout == evaluated.stdout
     plain = json.loads(CliRunner().invoke(main, [*line, "--format", "json"]).stdout)
     assert plain["evaluation"] == recorded(database)
     database.execute(f"DELETE FROM {database.relation('people')} WHERE id = 1")

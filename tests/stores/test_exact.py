@@ -15,9 +15,13 @@ from tests.stores.test_rules import people, released, table
 __all__ = ["people"]
 
 
-def told(database: Database) -> tuple[bool | None, str | None]:
-    [one] = [one for one in dbanon.releases(database.url, exact=True) if one.state == "current"]
-    return one.stale, one.stale_by
+def staleness(database: Database) -> tuple[bool | None, str | None]:
+    [release] = [
+        release
+        for release in dbanon.releases(database.url, exact=True)
+        if release.state == "current"
+    ]
+    return release.stale, release.stale_by
 
 
 def test_other_rows_are_told_and_others_are_not(people: Database) -> None:
@@ -33,29 +37,29 @@ def test_other_rows_are_told_and_others_are_not(people: Database) -> None:
         ("INSERT INTO {} SELECT person + 2000, name, age, ill FROM {} WHERE person = 3", True),
     ):
         people.execute(change.replace("{}", name))
-        assert told(people) == (stale, "digest")
+        assert staleness(people) == (stale, "digest")
     dbanon.refresh(people.url, "release.people")
-    assert told(people) == (False, "digest")
+    assert staleness(people) == (False, "digest")
     done = CliRunner().invoke(main, ["releases", people.url, "--exact", "--format", "json"])
-    current = next(one for one in json.loads(done.stdout) if one["state"] == "current")
+    current = next(release for release in json.loads(done.stdout) if release["state"] == "current")
     assert (current["stale"], current["stale_by"]) == (False, "digest")
     # A column that is gone is another source.
     kind = people.types["integer"]
     people.execute(
         f"ALTER TABLE {name} ADD COLUMN years {kind}", f"ALTER TABLE {name} DROP COLUMN age"
     )
-    assert told(people) == (True, "digest")
+    assert staleness(people) == (True, "digest")
 
 
 @pytest.mark.in_turn
 def test_without_a_digest_counters_say_what_they_say(people: Database) -> None:
     released(people, declared=False, quasi_identifiers=["age"])
-    assert told(people)[1] != "digest"
+    assert staleness(people)[1] != "digest"
 
 
 @pytest.mark.in_turn
 def test_two_releases_of_the_same_rows_have_nothing_in_common(people: Database) -> None:
-    """Nobody tells by their hashes that a source stayed as it was."""
+    """Equal hashes never reveal that a source is unchanged."""
     read = []
     for _ in range(2):
         released(
@@ -68,5 +72,9 @@ def test_two_releases_of_the_same_rows_have_nothing_in_common(people: Database) 
     for (request,) in people.rows(f"SELECT request FROM {people.ledger()}"):
         plain = request if isinstance(request, dict) else json.loads(request)
         read.append(plain["source"]["read"])
-    assert len({one["hash"] for one in read}) == len({one["salt"] for one in read}) == 2
-    assert all(set(one) == {"columns", "way", "salt", "hash"} for one in read)
+    assert (
+        len({fingerprint["hash"] for fingerprint in read})
+        == len({fingerprint["salt"] for fingerprint in read})
+        == 2
+    )
+    assert all(set(fingerprint) == {"columns", "way", "salt", "hash"} for fingerprint in read)

@@ -32,12 +32,12 @@ KILLS = {"sqlite": 14}
 KILLS_ELSEWHERE = 14 if CAMPAIGN else 6
 
 
-def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
+def _anonymize(channel: Connection, options: dict[str, Any]) -> None:
     """A client that tells each moment from the first of an export on, and waits for leave."""
-    begun: list[bool] = []
+    started: list[bool] = []
 
-    def moment(*what: Any) -> None:
-        if begun:
+    def moment(*event: Any) -> None:
+        if started:
             channel.send("moment")
             channel.recv()
 
@@ -46,7 +46,7 @@ def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
             if ".dbanon-" in str(arguments[0]):
                 moment()
             if ".tmp" in str(arguments[0]):
-                begun.append(True)
+                started.append(True)
 
     sys.addaudithook(watch)
     for owner, name in (
@@ -58,12 +58,12 @@ def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
 
         def around(*all_: Any, _step: Any = step, **more: Any) -> Any:
             moment()
-            found = _step(*all_, **more)
+            result = _step(*all_, **more)
             moment()
-            return found
+            return result
 
         setattr(owner, name, around)
-    dbanon.anonymize(**given, progress=moment, on_sql=moment)
+    dbanon.anonymize(**options, progress=moment, on_sql=moment)
     channel.send("done")
 
 
@@ -83,7 +83,7 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
 ) -> None:
     load_people(database)
     path = tmp_path / "out" / "people.parquet"
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "database": database.url,
         "table": "people",
         "output": "release.people",
@@ -94,8 +94,8 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
         "k": 3,
         "exports": [str(path)],
     }
-    dbanon.anonymize(**given)
-    moments = count_moments(_anonymize, given)
+    dbanon.anonymize(**options)
+    moments = count_moments(_anonymize, options)
     kills = KILLS.get(database.name, KILLS_ELSEWHERE)
     assert moments >= kills
     job = Job(
@@ -110,16 +110,16 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
     for moment in sorted({round(i * (moments - 1) / (kills - 1)) for i in range(kills)}):
         before, _ = current(database)
         assert formats.metadata_of(path)["release_id"] == before
-        kill_at(_anonymize, moment, given)
-        after, noted = current(database)
+        kill_at(_anonymize, moment, options)
+        after, export = current(database)
         # A whole file, of a release that was published.
-        shown = verify_file(path)
-        assert (shown.release_id in (before, after), shown.rows) == (True, 40)
-        assert places.sha256(path) == noted["sha256"] or shown.release_id == before
+        verification = verify_file(path)
+        assert (verification.release_id in (before, after), verification.rows) == (True, 40)
+        assert places.sha256(path) == export["sha256"] or verification.release_id == before
         Exporter(job, open_store(database.url)).settle()
         assert formats.metadata_of(path)["release_id"] == after
-        assert places.sha256(path) == noted["sha256"]
-        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        assert places.sha256(path) == export["sha256"]
+        assert [file.name for file in path.parent.iterdir()] == [path.name]
         published += after != before
     # Kills after COMMIT were among them, and before.
     assert 0 < published < kills

@@ -35,11 +35,11 @@ def left(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in tmp_path.rglob(".dbanon-*"))
 
 
-def crashed(monkeypatch: pytest.MonkeyPatch, database: Database, **given: Any) -> Any:
+def crashed(monkeypatch: pytest.MonkeyPatch, database: Database, **options: Any) -> Any:
     """A release whose run ended right after COMMIT."""
     with monkeypatch.context() as patch:
         patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
-        return database.anonymize(**given)
+        return database.anonymize(**options)
 
 
 def test_no_link_is_replaced_and_no_pipe_waited_for(database: Database, tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_a_crash_between_link_and_unlink_leaves_one_name_in_the_end(
 ) -> None:
     load_people(database)
     for kind in ("parquet", "csv"):
-        wanted = str(tmp_path / ("{release}." + kind))
-        given = {**AGES, "exports": [wanted]}
-        release = crashed(monkeypatch, database, **given)
+        pattern = str(tmp_path / ("{release}." + kind))
+        options = {**AGES, "exports": [pattern]}
+        release = crashed(monkeypatch, database, **options)
         [name] = left(tmp_path)
         os.link(tmp_path / name, tmp_path / f"{release.release_id}.{kind}")
-        database.anonymize(**given)
+        database.anonymize(**options)
         assert left(tmp_path) == []
         assert (tmp_path / f"{release.release_id}.{kind}").stat().st_nlink == 1
 
@@ -110,15 +110,17 @@ def test_the_ledger_is_asked_once_the_files_are_held(
 ) -> None:
     # Else their run might publish them, and end, between the two: a file would be taken for none.
     load_people(database)
-    given = {**AGES, "exports": [str(tmp_path / "{release}.parquet")]}
-    release = crashed(monkeypatch, database, **given)
+    options = {**AGES, "exports": [str(tmp_path / "{release}.parquet")]}
+    release = crashed(monkeypatch, database, **options)
     events: list[str] = []
-    held, exports_of = places.lock_leftover, exporting.releases.exports_of
-    monkeypatch.setattr(places, "lock_leftover", lambda path: events.append("held") or held(path))
+    lock_leftover, exports_of = places.lock_leftover, exporting.releases.exports_of
+    monkeypatch.setattr(
+        places, "lock_leftover", lambda path: events.append("held") or lock_leftover(path)
+    )
     monkeypatch.setattr(
         exporting.releases, "exports_of", lambda *all_: events.append("ledger") or exports_of(*all_)
     )
-    database.anonymize(**given)
+    database.anonymize(**options)
     assert events[:2] == ["held", "ledger"]
     assert (tmp_path / f"{release.release_id}.parquet").is_file()
     assert left(tmp_path) == []
@@ -132,17 +134,17 @@ def test_a_signal_while_files_get_their_places_ends_no_run_that_is_committed(
     load_people(database)
     path, real = tmp_path / "people.parquet", places.move_to_destination
 
-    def interrupted(*given: Any, **more: Any) -> None:
+    def interrupted(*args: Any, **more: Any) -> None:
         os.kill(os.getpid(), number)
-        real(*given, **more)
+        real(*args, **more)
 
     monkeypatch.setattr(places, "move_to_destination", interrupted)
-    given = {**AGES, "exports": [path, tmp_path / "people.csv"], "time_limit": 600.0}
+    options = {**AGES, "exports": [path, tmp_path / "people.csv"], "time_limit": 600.0}
     if number is signal.SIGINT:
         with pytest.warns(CommitConfirmed):
-            report = database.anonymize(**given)
+            report = database.anonymize(**options)
     else:
-        report = database.anonymize(**given)
+        report = database.anonymize(**options)
     assert formats.metadata_of(path)["release_id"] == report.release_id
     assert (tmp_path / "people.csv").exists()
     assert left(tmp_path) == []
@@ -207,11 +209,11 @@ def test_names_are_on_the_disk_before_the_release_is_published(
     synced: list[Path] = []
     real = places.sync_directory
 
-    def noted(directory: Path) -> None:
+    def record_sync(directory: Path) -> None:
         synced.append(directory)
         real(directory)
 
-    monkeypatch.setattr(places, "sync_directory", noted)
+    monkeypatch.setattr(places, "sync_directory", record_sync)
     crashed(monkeypatch, database, **AGES, exports=[tmp_path / "new" / "deep" / "people.parquet"])
     assert synced == [tmp_path, tmp_path / "new", tmp_path / "new" / "deep"]
 
@@ -229,19 +231,19 @@ def test_what_another_role_says_of_files_removes_none(
         "GRANT USAGE, CREATE ON SCHEMA release TO eve, anna",
         "GRANT SELECT ON people TO eve, anna",
     )
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": ["age"],
         "exports": [{"path": str(tmp_path / "{release}.parquet"), "keep_last": 1}],
         "if_exists": "replace",
     }
-    theirs = database.anonymize(database=eve, **given).release_id
+    theirs = database.anonymize(database=eve, **options).release_id
     database.execute("DROP TABLE release.people")
-    reports = [database.anonymize(database=anna, **given) for _ in range(2)]
+    reports = [database.anonymize(database=anna, **options) for _ in range(2)]
     assert {path.stem for path in tmp_path.glob("*.parquet")} == {theirs, reports[1].release_id}
-    # Nor does it say that a file which tells of no release was one.
-    place = tmp_path / "people.csv"
+    # A file that names no release is never taken for a release.
+    export_path = tmp_path / "people.csv"
     database.execute("DROP TABLE release.people")
-    database.anonymize(database=eve, **given | {"exports": [place]})
+    database.anonymize(database=eve, **options | {"exports": [export_path]})
     database.execute("DROP TABLE release.people")
     with pytest.raises(OutputExists):
-        database.anonymize(database=anna, **given | {"exports": [place]})
+        database.anonymize(database=anna, **options | {"exports": [export_path]})

@@ -32,7 +32,7 @@ def call(*words: Any) -> Result:
 def test_a_file_that_holds_something_else_is_never_shown(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is counted, and not what was meant to be written into it."""
+    """The recount reads the file itself, not the rows that were meant to be written into it."""
     load_people(database)
     before = database.state()
     write = formats.write
@@ -62,7 +62,7 @@ def test_models_are_counted_again_in_the_file(
 ) -> None:
     rows = [(*row[:7], "abcd"[i % 4]) for i, row in enumerate(rows_of_people())]
     load_people(database, rows)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": ["age"],
         "sensitive": ["site"],
         "entity": "name",
@@ -73,7 +73,7 @@ def test_models_are_counted_again_in_the_file(
         ],
     }
     for kind in ("parquet", "csv"):
-        database.anonymize(**given, output=f"release.{kind}", exports=[tmp_path / f"a.{kind}"])
+        database.anonymize(**options, output=f"release.{kind}", exports=[tmp_path / f"a.{kind}"])
     write = formats.write
 
     def one_value(file: Any, export: Any, schema: Any, pieces: Any, **more: Any) -> None:
@@ -85,7 +85,7 @@ def test_models_are_counted_again_in_the_file(
 
     monkeypatch.setattr(exporting.formats, "write", one_value)
     with pytest.raises(RecountFailed):
-        database.anonymize(**given, exports=[tmp_path / "b.parquet"])
+        database.anonymize(**options, exports=[tmp_path / "b.parquet"])
     assert not (tmp_path / "b.parquet").exists()
 
 
@@ -95,13 +95,13 @@ def test_a_file_is_verified_by_what_it_says(database: Database, tmp_path: Path) 
     report = database.anonymize(**AGES, exports=[path])
     done = call("verify", path, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["release_id"], found["rows"]) == (report.release_id, 40)
-    assert found["k_achieved"] == report.k_achieved
+    verification = json.loads(done.stdout)
+    assert (verification["release_id"], verification["rows"]) == (report.release_id, 40)
+    assert verification["k_achieved"] == report.k_achieved
     assert "SHA-256" in call("verify", path).stdout
     assert call("verify", path, "--k", "30").exit_code == 3
     assert call("verify", tmp_path / "no.parquet").exit_code == 2
-    # Somebody's own file, and one that was changed.
+    # Someone else's file, and one that was changed.
     table = parquet.read_table(path)
     parquet.write_table(table.replace_schema_metadata(None), tmp_path / "own.parquet")
     assert call("verify", tmp_path / "own.parquet").exit_code == 2
@@ -129,16 +129,16 @@ def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
         )
     done = call("verify", path, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["k_achieved"] >= 3
+    verification = json.loads(done.stdout)
+    assert verification["k_achieved"] >= 3
     # The query that it shows counts each attribute, and runs as it stands.
-    queries = [text for text in found["recount_sql"].split(";") if text.strip()]
+    queries = [text for text in verification["recount_sql"].split(";") if text.strip()]
     assert len(queries) == 2
-    assert min(duckdb.sql(text).fetchall()[0][0] for text in queries) == found["k_achieved"]
+    assert min(duckdb.sql(text).fetchall()[0][0] for text in queries) == verification["k_achieved"]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "metadata_changes",
     [
         {"quasi_identifiers": "age"},
         {"quasi_identifiers": "[]"},
@@ -156,7 +156,7 @@ def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
         {"arguments": '{"models": {"model": 1}}'},
         {"arguments": '{"models": [{"model": "m", "counted": 1, "kind": "none"}]}'},
         {"arguments": '{"models": [{"model": "m", "counted": 1, "kind": "distinct_l"}]}'},
-        # Python reads what is nested so deeply by no more than a RecursionError.
+        # Python fails on such deep nesting with a plain RecursionError.
         {"arguments": "[" * 100_000},
         {"arguments": '{"also_k": ' + "[" * 100_000},
         {"quasi_identifiers": "[" * 100_000},
@@ -166,10 +166,12 @@ def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
         {"k_requested": "9" * 5000},
     ],
 )
-def test_what_somebody_wrote_into_a_file_is_refused(said: dict[str, str], tmp_path: Path) -> None:
+def test_what_somebody_wrote_into_a_file_is_refused(
+    metadata_changes: dict[str, str], tmp_path: Path
+) -> None:
     table = pa.table({"age": [1, 1, 1], "site": ["a", "a", "b"]})
-    told = {"quasi_identifiers": '["age"]', "k_requested": "3", **said}
-    table = table.replace_schema_metadata({f"dbanon.{key}": text for key, text in told.items()})
+    metadata = {"quasi_identifiers": '["age"]', "k_requested": "3", **metadata_changes}
+    table = table.replace_schema_metadata({f"dbanon.{key}": text for key, text in metadata.items()})
     path = tmp_path / "people.parquet"
     parquet.write_table(table, path)
     done = call("verify", path)

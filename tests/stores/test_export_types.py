@@ -32,7 +32,7 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, tmp_path: Path) -> 
         " jsonb_build_object('a', g) AS object, g::text::char(8) AS padded,"
         " CASE WHEN g > 5 THEN 'x' END AS hole FROM generate_series(1, 30) g",
     )
-    kept = [
+    columns = [
         "small",
         "single",
         "double",
@@ -49,7 +49,7 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, tmp_path: Path) -> 
         "hole",
     ]
     exports = [tmp_path / "p.parquet", tmp_path / "p.csv"]
-    postgresql.anonymize(quasi_identifiers=["age"], keep=kept, exports=exports)
+    postgresql.anonymize(quasi_identifiers=["age"], keep=columns, exports=exports)
     table = parquet.read_table(exports[0])
     types = {field.name: field.type for field in table.schema}
     assert types == {
@@ -88,8 +88,8 @@ def test_types_of_duckdb(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
         " {'a': range} AS object, make_timestamp(range * 1000000) AS moment FROM range(12)"
     )
     path = tmp_path / "p.parquet"
-    kept = ["huge", "tiny", "amount", "listed", "uuid", "list", "object", "moment"]
-    duckdb_file.anonymize(quasi_identifiers=["age"], keep=kept, exports=[path])
+    columns = ["huge", "tiny", "amount", "listed", "uuid", "list", "object", "moment"]
+    duckdb_file.anonymize(quasi_identifiers=["age"], keep=columns, exports=[path])
     types = {field.name: field.type for field in parquet.read_schema(path)}
     assert types["listed"] == types["list"] == types["object"] == pa.string()
     assert types["moment"] == pa.timestamp("us")
@@ -104,10 +104,10 @@ def test_what_no_file_holds_is_refused(postgresql: PostgresqlDatabase, tmp_path:
         "CREATE TABLE people AS SELECT g AS age, (10::numeric ^ 50 + g)::numeric(60, 5) AS wide,"
         " CASE g WHEN 1 THEN 'NaN'::numeric ELSE g END AS odd FROM generate_series(1, 30) g"
     )
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "exports": [tmp_path / "p.parquet"]}
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "exports": [tmp_path / "p.parquet"]}
     for column in ("wide", "odd"):
         with pytest.raises(UnsupportedType):
-            postgresql.anonymize(**given, keep=[column])
+            postgresql.anonymize(**options, keep=[column])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -127,14 +127,14 @@ def test_values_that_no_file_holds(duckdb_file: DuckdbDatabase, tmp_path: Path, 
         f"CREATE TABLE people AS SELECT range AS age, CASE WHEN range > 8 THEN {value} END AS odd"
         " FROM range(12)"
     )
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["odd"]}
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["odd"]}
     with pytest.raises(UnsupportedType):
-        duckdb_file.anonymize(**given, exports=[tmp_path / "p.parquet"])
+        duckdb_file.anonymize(**options, exports=[tmp_path / "p.parquet"])
     assert list(tmp_path.glob("*.parquet")) == []
 
 
 def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> None:
-    """DuckDB gives whole columns, other databases rows: neither way tells of itself."""
+    """DuckDB yields entire columns, other databases rows: the resulting files do not differ."""
     duckdb_file.execute(
         "CREATE TABLE t AS SELECT CASE WHEN range > 3 THEN range END AS n, range::HUGEINT AS huge,"
         " range::UBIGINT AS wide, range::UTINYINT AS tiny, range::FLOAT / 3 AS single,"
@@ -148,18 +148,18 @@ def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> N
         " listed, [range] AS list, '1 day'::INTERVAL AS span, 'a'::BLOB AS bytes FROM range(7)"
     )
     with open_store(duckdb_file.url).session(write=False) as session:
-        found = session.find_source(parse_relation("t"))
-        source = session.locate(found, ())
-        names = [one.name for one in source.schema.attributes]
+        relation = session.find_source(parse_relation("t"))
+        source = session.locate(relation, ())
+        names = [attribute.name for attribute in source.schema.attributes]
         attributes = session.inspect(source, source.schema.attributes)
         columns = list(session.read_pieces(source, names, 3))
         rows = [piece for _, piece in session.read_rows(source, names, 3)]
     assert isinstance(columns[0], pa.RecordBatch)
-    made, wanted = (
+    from_rows, expected = (
         pa.Table.from_batches(batches(attributes, pieces, 4)) for pieces in (columns, rows)
     )
     assert len(names) == 21
     for name in names:
-        assert made[name].type == wanted[name].type
-        assert repr(made[name].to_pylist()) == repr(wanted[name].to_pylist())
-    assert [len(one) for one in batches(attributes, columns, 4)] == [4, 3]
+        assert from_rows[name].type == expected[name].type
+        assert repr(from_rows[name].to_pylist()) == repr(expected[name].to_pylist())
+    assert [len(batch) for batch in batches(attributes, columns, 4)] == [4, 3]

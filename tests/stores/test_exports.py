@@ -1,4 +1,4 @@
-"""Files of releases: what is in them, what is not, and that none shows what was not published."""
+"""Exported files: their content, what they leave out, and that no unpublished rows reach them."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_parquet_holds_the_released_rows_in_their_random_order(
     ]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
-    found = formats.metadata_of(path)
-    assert found["release_id"] == report.release_id
-    assert (found["k_requested"], found["k_counted"]) == ("3", str(report.k_achieved))
-    assert json.loads(found["quasi_identifiers"]) == [*QUASI_IDENTIFIERS]
-    assert len(found["created_on"]) == 10
-    assert set(found) == {
+    metadata = formats.metadata_of(path)
+    assert metadata["release_id"] == report.release_id
+    assert (metadata["k_requested"], metadata["k_counted"]) == ("3", str(report.k_achieved))
+    assert json.loads(metadata["quasi_identifiers"]) == [*QUASI_IDENTIFIERS]
+    assert len(metadata["created_on"]) == 10
+    assert set(metadata) == {
         "release_id",
         "version",
         "k_requested",
@@ -82,12 +82,12 @@ def test_parquet_holds_the_released_rows_in_their_random_order(
         "arguments",
         "created_on",
     }
-    [one] = report.arguments["exports"]
-    assert (one["path"], one["sha256"]) == (str(path), places.sha256(path))
-    assert one["bytes"] == path.stat().st_size
+    [export] = report.arguments["exports"]
+    assert (export["path"], export["sha256"]) == (str(path), places.sha256(path))
+    assert export["bytes"] == path.stat().st_size
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-    assert arguments["exports"] == [one]
+    assert arguments["exports"] == [export]
     assert report.seconds["export"] > 0
 
 
@@ -159,12 +159,12 @@ def test_minima_and_maxima_are_of_quasi_identifiers_alone(
             exports=[{"path": str(path), "statistics": statistics}],
         )
         group = parquet.read_metadata(path).row_group(0)
-        told = {
+        columns = {
             group.column(i).path_in_schema
             for i in range(group.num_columns)
             if group.column(i).statistics is not None and group.column(i).statistics.has_min_max
         }
-        assert told == {*QUASI_IDENTIFIERS, *(("site", "id") if statistics else ())}
+        assert columns == {*QUASI_IDENTIFIERS, *(("site", "id") if statistics else ())}
         assert not any(group.column(i).has_offset_index for i in range(group.num_columns))
         metadata = parquet.read_metadata(path).metadata
         assert b"ARROW:schema" not in metadata
@@ -216,7 +216,7 @@ def test_spreadsheets_of_other_countries_read_it(database: Database, tmp_path: P
     rows = [(20 + i % 7, -1.5 * i, f"{i}.25", "a;b" if i % 2 else 'say "x"') for i in range(30)]
     database.load("bills", kinds, rows)
     path = tmp_path / "bills.csv"
-    wanted = {"path": str(path), "separator": ";", "decimal": ",", "byte_order_mark": True}
+    export = {"path": str(path), "separator": ";", "decimal": ",", "byte_order_mark": True}
     report = database.anonymize(
         table="bills",
         quasi_identifiers=["age"],
@@ -224,22 +224,22 @@ def test_spreadsheets_of_other_countries_read_it(database: Database, tmp_path: P
         method="mdav",
         keep=["owed", "paid", "site"],
         output="release.bills",
-        exports=[wanted],
+        exports=[export],
     )
     assert report.k_achieved >= 4
     content = path.read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
     with path.open(newline="", encoding="utf-8-sig") as file:
-        header, *found = csv.reader(file, delimiter=";")
+        header, *data_rows = csv.reader(file, delimiter=";")
     assert header == ["age", "owed", "paid", "site"]
-    assert len(found) == 30
+    assert len(data_rows) == 30
     expected = {
         (str(owed).replace(".", ","), paid.replace(".", ","), site) for _, owed, paid, site in rows
     }
-    assert {(float(o.replace(",", ".")), p, s) for _, o, p, s in found} == {
+    assert {(float(o.replace(",", ".")), p, s) for _, o, p, s in data_rows} == {
         (float(o.replace(",", ".")), p, s) for o, p, s in expected
     }
-    assert not any("." in owed + paid for _, owed, paid, _ in found)
+    assert not any("." in owed + paid for _, owed, paid, _ in data_rows)
 
 
 def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path) -> None:
@@ -255,14 +255,16 @@ def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path
     assert not any(text in str(refused.value) for text in ("SUM", "1+1"))
     assert database.state() == before
     assert not path.exists()
-    for way in ("escape", "keep"):
-        path = tmp_path / f"{way}.csv"
+    for formulas in ("escape", "keep"):
+        path = tmp_path / f"{formulas}.csv"
         database.anonymize(
-            **AGES, output=f"release.{way}", exports=[{"path": str(path), "formulas": way}]
+            **AGES,
+            output=f"release.{formulas}",
+            exports=[{"path": str(path), "formulas": formulas}],
         )
         with path.open(newline="") as file:
-            found = {row[1] for row in list(csv.reader(file))[1:]}
-        assert {*HARMLESS, *(FORMULAS.values() if way == "escape" else FORMULAS)} <= found
+            cells = {row[1] for row in list(csv.reader(file))[1:]}
+        assert {*HARMLESS, *(FORMULAS.values() if formulas == "escape" else FORMULAS)} <= cells
     # Numbers keep their sign: the type decides.
     database.load("debts", {"owed": database.types["integer"]}, [[-row[2]] for row in rows])
     path = tmp_path / "debts.csv"
@@ -278,16 +280,16 @@ def test_a_file_that_is_read_back_holds_no_formula(
     clinic = duckdb.connect()
     clinic.execute("CREATE TABLE t AS SELECT 1 AS age, 'a;=1+1' AS site FROM range(9)")
     clinic.execute("""CREATE TABLE named AS SELECT age, site AS "a;=1" FROM t""")
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3}
-    for way in ("error", "escape"):
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3}
+    for formulas in ("error", "escape"):
         with pytest.raises(FormulaInText, match="the header"):
             dbanon.anonymize(
                 clinic,
                 table="named",
                 keep=["a;=1"],
                 output="named_out",
-                **given,
-                exports=[{"path": str(tmp_path / "named.csv"), "formulas": way}],
+                **options,
+                exports=[{"path": str(tmp_path / "named.csv"), "formulas": formulas}],
             )
     monkeypatch.setattr(formats, "escape_formulas", lambda texts: texts)
     path = tmp_path / "people.csv"
@@ -297,7 +299,7 @@ def test_a_file_that_is_read_back_holds_no_formula(
             table="t",
             keep=["site"],
             output="out",
-            **given,
+            **options,
             exports=[{"path": str(path), "formulas": "escape"}],
         )
     assert "1+1" not in str(refused.value)
@@ -326,22 +328,22 @@ def test_a_file_that_is_there_stays_unless_it_is_of_a_release(
 
 def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    wanted = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 2}
-    made = []
+    export = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 2}
+    file_names = []
     for turn in range(4):
         report = database.anonymize(
-            **AGES, exports=[wanted], if_exists="replace", output_kind="view"
+            **AGES, exports=[export], if_exists="replace", output_kind="view"
         )
-        made.append(f"{report.release_id}.parquet")
+        file_names.append(f"{report.release_id}.parquet")
         if turn == 2:
-            # Somebody changed it: it is no file of ours any more.
-            (tmp_path / made[2]).write_bytes(b"changed")
-    database.anonymize(**AGES, exports=[wanted], if_exists="replace", output_kind="view")
+            # Someone changed it, so it is no longer our file.
+            (tmp_path / file_names[2]).write_bytes(b"changed")
+    database.anonymize(**AGES, exports=[export], if_exists="replace", output_kind="view")
     names = {path.name for path in tmp_path.glob("*.parquet")}
     # Two of ours, and the changed one.
     assert len(names) == 3
-    assert made[2] in names
-    assert {made[0], made[1]} & names == set()
+    assert file_names[2] in names
+    assert {file_names[0], file_names[1]} & names == set()
 
 
 def test_a_run_that_fails_leaves_no_file(database: Database, tmp_path: Path) -> None:
@@ -362,22 +364,22 @@ def test_what_a_crash_left_is_finished_or_taken_away_by_the_next_run(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    wanted = str(tmp_path / "{release}.parquet")
-    given: dict[str, Any] = {**AGES, "exports": [wanted], "if_exists": "replace"}
+    pattern = str(tmp_path / "{release}.parquet")
+    options: dict[str, Any] = {**AGES, "exports": [pattern], "if_exists": "replace"}
     # The machine stops right after COMMIT …
     monkeypatch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
-    published = database.anonymize(**given)
+    published = database.anonymize(**options)
     assert len(left(tmp_path)) == 1
     monkeypatch.undo()
     # … and, in another run, right before it.
     tag = left(tmp_path)[0].split("-")[1]
     orphan = tmp_path / f".dbanon-{tag}-{os.urandom(4).hex()}-0000-4000-8000-000000000000-0.tmp"
     orphan.write_bytes(b"never published")
-    # Of somebody else's output, and of a run that is not over.
+    # Files of another output, and of a run that has not ended.
     other = tmp_path / f".dbanon-{'0' * 12}-{published.release_id}-0.tmp"
     other.write_bytes(b"another one's")
     running = places.PendingFile.begin(tmp_path / "x.parquet", tag, published.release_id, 7)
-    report = database.anonymize(**given)
+    report = database.anonymize(**options)
     names = {path.name for path in tmp_path.glob("*.parquet")}
     assert names == {f"{published.release_id}.parquet", f"{report.release_id}.parquet"}
     assert left(tmp_path) == sorted([other.name, running.path.name])

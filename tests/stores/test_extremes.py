@@ -30,17 +30,17 @@ def test_duckdb_column_named_rowid(duckdb_file: DuckdbDatabase, name: str, kind:
             quasi_identifiers=["x"], keep=["own"], key=key, if_exists="replace"
         )
         assert report.rows_out == 12
-    found = duckdb_file.rows("SELECT x, own FROM release.people ORDER BY own")
-    # Values stand beside the rows that they are of.
-    assert all(abs(x - own) <= 2 for x, own in found)
+    rows = duckdb_file.rows("SELECT x, own FROM release.people ORDER BY own")
+    # Each value belongs to the row it was released in.
+    assert all(abs(x - original) <= 2 for x, original in rows)
 
 
 def test_duckdb_key_named_rowid(duckdb_file: DuckdbDatabase) -> None:
     duckdb_file.execute("CREATE TABLE people (rowid INTEGER PRIMARY KEY, x INTEGER)")
     duckdb_file.execute("INSERT INTO people SELECT 99 - i, i FROM range(12) AS r(i)")
     assert duckdb_file.anonymize(quasi_identifiers=["x"], keep=["rowid"]).rows_out == 12
-    found = duckdb_file.rows("SELECT x, rowid FROM release.people")
-    assert all(abs(x - (99 - key)) <= 2 for x, key in found)
+    rows = duckdb_file.rows("SELECT x, rowid FROM release.people")
+    assert all(abs(x - (99 - key)) <= 2 for x, key in rows)
 
 
 # -- keys of SQLite that are not what they declare -------------------------------------------------
@@ -67,10 +67,10 @@ def test_sqlite_keys_of_other_types(
             "INSERT INTO people VALUES (?, ?, ?)", [(key, i, i) for i, key in enumerate(keys)]
         )
         connection.commit()
-    given: dict[str, Any] = {"key": ["id"]} if stated else {}
-    assert sqlite_file.anonymize(quasi_identifiers=["x"], keep=["own"], **given).rows_out == 9
-    found = sqlite_file.rows("SELECT x, own FROM release_people")
-    assert all(abs(x - own) <= 2 for x, own in found)
+    options: dict[str, Any] = {"key": ["id"]} if stated else {}
+    assert sqlite_file.anonymize(quasi_identifiers=["x"], keep=["own"], **options).rows_out == 9
+    rows = sqlite_file.rows("SELECT x, own FROM release_people")
+    assert all(abs(x - original) <= 2 for x, original in rows)
     sqlite_file.execute("CREATE TABLE nobody (id BIGINT PRIMARY KEY, x INTEGER)")
     sqlite_file.execute("INSERT INTO nobody SELECT NULL, x FROM people")
     with pytest.raises(DuplicateKeys):
@@ -85,8 +85,8 @@ def test_sqlite_decimals_beyond_64_bits(sqlite_file: SqliteDatabase, scale: int)
     columns = {"x": f"DECIMAL(400,{scale})"}
     sqlite_file.load("people", columns, [(v,) for v in (1e30, 2e30, 3e30, 1.0, 2.0, 3.0)])
     sqlite_file.anonymize(quasi_identifiers=["x"])
-    found = sorted(x for (x,) in sqlite_file.rows("SELECT x FROM release_people"))
-    assert found == [2] * 3 + [2e30] * 3
+    values = sorted(x for (x,) in sqlite_file.rows("SELECT x FROM release_people"))
+    assert values == [2] * 3 + [2e30] * 3
 
 
 def test_sqlite_smallest_integer(sqlite_file: SqliteDatabase) -> None:
@@ -94,8 +94,8 @@ def test_sqlite_smallest_integer(sqlite_file: SqliteDatabase) -> None:
         table = kind[:3].lower()
         sqlite_file.load(table, {"x": kind}, [(-(2**63),)] * 3 + [(5,)] * 3)
         sqlite_file.anonymize(table=table, quasi_identifiers=["x"], output=f"release.{table}")
-        found = {x for (x,) in sqlite_file.rows(f"SELECT x FROM release_{table}")}
-        assert found == {-(2**63), 5}
+        values = {x for (x,) in sqlite_file.rows(f"SELECT x FROM release_{table}")}
+        assert values == {-(2**63), 5}
 
 
 @pytest.mark.parametrize("kind", ["HUGEINT", "DECIMAL(38,0)"])

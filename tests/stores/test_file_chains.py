@@ -34,7 +34,7 @@ from dbanon.errors import (
 )
 from dbanon.run.open import open_store
 from tests.prerequisites import only_where
-from tests.stores.chain_cases import COLUMNS, GIVEN, Chained, Months, Person, load, released
+from tests.stores.chain_cases import COLUMNS, OPTIONS, Chained, Months, Person, load, released
 from tests.stores.databases import Database, MariadbDatabase, SqliteDatabase
 from tests.stores.test_chain_kill import moments_on, require_whole, state
 from tests.stores.test_kill import count_moments, kill_at, settle
@@ -64,18 +64,23 @@ class FileChained(Chained):
     @classmethod
     def of(cls, database: Database, file: Path, directory: Path, **rules: Any) -> FileChained:
         key = directory / "file.key"
-        told: dict[str, Any] = {"changes": "show", "min_newcomers": 0, "max_wait": 0, **rules}
+        chain_rules: dict[str, Any] = {
+            "changes": "show",
+            "min_newcomers": 0,
+            "max_wait": 0,
+            **rules,
+        }
         dbanon.create_chain(database.url, "files", table="persons", entity="id", key_out=key,
-                            source=f"file:{file}", **told)  # fmt: skip
+                            source=f"file:{file}", **chain_rules)  # fmt: skip
         return cls(database, key, "files")
 
-    def given(self, file: Path, **more: Any) -> dict[str, Any]:
+    def arguments(self, file: Path, **more: Any) -> dict[str, Any]:
         chain = self.chain(accept_turnover=True)
-        here = {"table": "persons", "output": "release.persons", "target": self.database.url}
-        return GIVEN | {"database": f"file:{file}", "chain": chain} | here | more
+        destination = {"table": "persons", "output": "release.persons", "target": self.database.url}
+        return OPTIONS | {"database": f"file:{file}", "chain": chain} | destination | more
 
     def release_file(self, file: Path, **more: Any) -> dbanon.Report:
-        report: dbanon.Report = dbanon.anonymize(**self.given(file, **more))
+        report: dbanon.Report = dbanon.anonymize(**self.arguments(file, **more))
         return report
 
 
@@ -107,7 +112,7 @@ def test_files_release_what_a_table_does(
         load(database, months.now)
         file = write(tmp_path / f"persons-2026-{number + 1:02}.{ending}", months.now)
         if chained is None:
-            table = Chained.made(database, tmp_path, changes=changes)
+            table = Chained.create(database, tmp_path, changes=changes)
             chained = table, FileChained.of(database, file, tmp_path, changes=changes)
         table, files = chained
         expected = table.release(chain=table.chain(accept_turnover=True), **options)
@@ -116,14 +121,20 @@ def test_files_release_what_a_table_does(
             database, "age, income, ill, cost"
         )
         assert (report.rows_in, report.rows_out) == (expected.rows_in, expected.rows_out)
-        own = dict.fromkeys(("name", "chain_id", "source", "outside"))
-        told = [{**one.arguments["chain"], **own} for one in (report, expected)]
-        assert told[0] == told[1]
+        identity = dict.fromkeys(("name", "chain_id", "source", "outside"))
+        chain_records = [
+            {**single_report.arguments["chain"], **identity} for single_report in (report, expected)
+        ]
+        assert chain_records[0] == chain_records[1]
         assert report.source == "main.persons"
         months.pass_on()
-    shown = [dbanon.show_chain(database.url, name).releases for name in ("patients", "files")]
+    release_lists = [
+        dbanon.show_chain(database.url, name).releases for name in ("patients", "files")
+    ]
     ids = {"release_id": "", "created_at": ""}
-    assert [{**one, **ids} for one in shown[0]] == [{**one, **ids} for one in shown[1]]
+    assert [{**release, **ids} for release in release_lists[0]] == [
+        {**release, **ids} for release in release_lists[1]
+    ]
     measured = dbanon.measure_chain(database.url, "files", key=f"file:{files.key}")
     assert (measured.releases, measured.exposed) == (MONTHS, 0)
     assert files.smallest() >= 3
@@ -134,12 +145,12 @@ def test_files_release_what_a_table_does(
 def test_the_ledger_has_no_originals_of_a_file(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
-    """Exact figures stay with whoever runs it, and a refresh has nothing to read."""
+    """Exact figures stay with the person who made the release, and a refresh does not read them."""
     report = FileChained.of(database, month, tmp_path).release_file(month)
     with pytest.raises(DbanonError):
         dbanon.refresh(database.url, "release.persons")
-    shown = dbanon.show(database.url, "release.persons", internal=True)
-    assert shown["internal"] is None
+    release = dbanon.show(database.url, "release.persons", internal=True)
+    assert release["internal"] is None
     assert report.internal is not None
 
 
@@ -158,7 +169,7 @@ def test_columns_keep_the_types_of_the_first_release(
     database: Database, tmp_path: Path, replacement: bytes, expected: str
 ) -> None:
     def of(values: list[bytes]) -> Path:
-        rows = [b"%d,%d,%s,x" % (i, 20 + i % 9, one) for i, one in enumerate(values)]
+        rows = [b"%d,%d,%s,x" % (i, 20 + i % 9, code) for i, code in enumerate(values)]
         path = tmp_path / "persons.csv"
         path.write_bytes(b"\n".join([b"id,age,income,ill", *rows]))
         return path
@@ -244,7 +255,7 @@ def test_a_file_of_another_account_is_refused(
 def test_a_file_that_changes_meanwhile_is_read_once(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
-    """What is staged is what was checked: the release is of the file as it was."""
+    """The staged rows are those that were checked: the release is of the file as it was then."""
     chained = FileChained.of(database, month, tmp_path)
     chained.release_file(month)
     rows = of_file(database)
@@ -268,15 +279,15 @@ def test_a_killed_run_leaves_nothing_of_a_file(
     months.pass_on()
     file = write(tmp_path / "persons-2026-02.csv", months.now)
     before, rows, relations = state(database), of_file(database), database.relations()
-    given, files = chained.given(file), {*tmp_path.iterdir()}
-    total = count_moments(given)
+    arguments, files = chained.arguments(file), {*tmp_path.iterdir()}
+    total = count_moments(arguments)
     # The first run that goes through is that which counts the moments.
     before, rows, relations = state(database), of_file(database), database.relations()
     months.pass_on()
-    given = chained.given(write(tmp_path / "persons-2026-02.csv", months.now))
+    arguments = chained.arguments(write(tmp_path / "persons-2026-02.csv", months.now))
     kills = moments_on(database)
     for moment in range(kills):
-        kill_at(moment * (total - 1) // (kills - 1), given)
+        kill_at(moment * (total - 1) // (kills - 1), arguments)
         settle(database)
         assert (state(database), of_file(database)) == (before, rows)
         assert database.relations() == relations
@@ -286,7 +297,7 @@ def test_a_killed_run_leaves_nothing_of_a_file(
     planted = b"ill," if database.name == "postgresql" else b"dbanon_file_rows"
     assert not [n for n in left if n.endswith((".wal", "-wal", "-journal"))
                 and planted in (tmp_path / n).read_bytes()]  # fmt: skip
-    report = dbanon.anonymize(**given)
+    report = dbanon.anonymize(**arguments)
     assert report.arguments["chain"]["sequence"] == 3
     require_whole(rows, of_file(database))
 
@@ -320,9 +331,9 @@ def test_settings_of_a_connection_stay(tmp_path: Path, month: Path) -> None:
                             key_out=tmp_path / "k", source=f"file:{month}")  # fmt: skip
         chain = dbanon.Chain("files", key=f"file:{tmp_path / 'k'}")
         dbanon.anonymize(f"file:{month}", table="persons", output="release.persons",
-                         target=connection, **GIVEN | {"chain": chain})  # fmt: skip
-        [(found,)] = connection.execute("SELECT current_setting('temp_directory')").fetchall()
-        assert found == f"{tmp_path}/spill"
+                         target=connection, **OPTIONS | {"chain": chain})  # fmt: skip
+        [(directory,)] = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+        assert directory == f"{tmp_path}/spill"
         assert (
             connection.execute(
                 "SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"
@@ -336,11 +347,11 @@ def test_exports_go_to_a_place_of_their_own(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
     chained = FileChained.of(database, month, tmp_path)
-    place = tmp_path / "out" / "persons.parquet"
+    export_path = tmp_path / "out" / "persons.parquet"
     for _ in range(2):
-        chained.release_file(month, exports=[str(place)])
-    assert invoke("verify", place).exit_code == 0
-    assert parquet.read_metadata(place).num_rows == 30
+        chained.release_file(month, exports=[str(export_path)])
+    assert invoke("verify", export_path).exit_code == 0
+    assert parquet.read_metadata(export_path).num_rows == 30
 
 
 @pytest.mark.in_turn
@@ -348,11 +359,11 @@ def test_a_release_outside_of_the_chain_is_refused_and_told(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
     """Either way round: the ledger knows the rows of files by what the job calls them."""
-    given: dict[str, Any] = GIVEN | {"table": "persons", "target": database.url}
+    options: dict[str, Any] = OPTIONS | {"table": "persons", "target": database.url}
     url = f"file:{month}"
-    dbanon.anonymize(url, **given, output="release.first")
+    dbanon.anonymize(url, **options, output="release.first")
     with pytest.raises(dbanon.DbanonError, match="was released by entity") as caught:
-        dbanon.anonymize(url, **given, output="release.second")
+        dbanon.anonymize(url, **options, output="release.second")
     hint = str(caught.value)
     [line] = re.findall(r"dbanon (chain create .*)", hint)
     words = shlex.split(line.replace("URL", database.url))
@@ -360,10 +371,10 @@ def test_a_release_outside_of_the_chain_is_refused_and_told(
     words[-1] = str(key)
     assert invoke(*words).exit_code == 0, line
     chain = dbanon.Chain(words[3], key=f"file:{key}")
-    report = dbanon.anonymize(url, **given | {"chain": chain}, output="release.persons")
+    report = dbanon.anonymize(url, **options | {"chain": chain}, output="release.persons")
     assert "release.first" in str(report) or "release_first" in str(report)
     with pytest.raises(dbanon.DbanonError, match="was released by entity"):
-        dbanon.anonymize(url, **given, output="release.third")
+        dbanon.anonymize(url, **options, output="release.third")
 
 
 # -- doors -----------------------------------------------------------------------------------------
@@ -426,9 +437,9 @@ def test_what_init_proposes_for_a_file_runs_month_after_month(
 
 def test_advise_prints_the_command_for_a_file(tmp_path: Path) -> None:
     file = write(tmp_path / "persons.csv", Months(n=60).now)
-    told = dbanon.advise(f"file:{file}", table="persons", k=[5])
-    assert told.chain is not None
-    assert f"--source file:{file}" in told.chain
+    advice = dbanon.advise(f"file:{file}", table="persons", k=[5])
+    assert advice.chain is not None
+    assert f"--source file:{file}" in advice.chain
 
 
 def test_where_no_chain_is_kept(
@@ -448,7 +459,7 @@ def test_where_no_chain_is_kept(
                             key_out=tmp_path / "k", source=sqlite.url)  # fmt: skip
     frame = pa.table({"id": [1], "age": [2], "income": [3], "ill": ["x"]})
     with pytest.raises(InvalidParameter, match="with a chain"):
-        dbanon.anonymize(**chained.given(month) | {"database": frame, "kept_columns": "client"})
+        dbanon.anonymize(**chained.arguments(month) | {"database": frame, "kept_columns": "client"})
 
 
 def test_several_tables_are_refused(
@@ -475,13 +486,13 @@ def test_files_that_others_see_before_the_commit(
 ) -> None:
     """As in an object store: the state is committed first, and the rows are staged once more."""
     monkeypatch.setattr(chain_run, "_writes_own_files", lambda job: False)
-    chained, place = FileChained.of(database, month, tmp_path), tmp_path / "out" / "p.parquet"
+    chained, export_path = FileChained.of(database, month, tmp_path), tmp_path / "out" / "p.parquet"
     for sequence in (1, 2):
-        report = chained.release_file(month, exports=[str(place)])
+        report = chained.release_file(month, exports=[str(export_path)])
         assert report.arguments["chain"]["sequence"] == sequence
         assert sum(of_file(database).values()) == 30
-    shown = dbanon.show_chain(database.url, "files")
-    assert [one["confirmed"] for one in shown.releases] == [True, True]
+    chain = dbanon.show_chain(database.url, "files")
+    assert [release["confirmed"] for release in chain.releases] == [True, True]
 
 
 @pytest.mark.in_turn

@@ -24,7 +24,7 @@ from dbanon.sessions.names import parse_relation
 from tests.prerequisites import import_or_skip
 
 ROWS = [(1, 30, "x"), (2, 31, "y"), (3, 31, "z")]
-TEXT = "id,age,name\n" + "".join(f"{one},{age},{name}\n" for one, age, name in ROWS)
+TEXT = "id,age,name\n" + "".join(f"{row_id},{age},{name}\n" for row_id, age, name in ROWS)
 
 
 def call(*words: Any) -> Result:
@@ -215,7 +215,8 @@ def workbook(path: Path, sheets: dict[str, list[list[Any]]]) -> Path:
         '<xf numFmtId="14"/></cellXfs></styleSheet>',
         "xl/workbook.xml": f'<workbook xmlns="{of}/{main}" xmlns:r="{of}/{office}"><sheets>'
         + "".join(
-            f'<sheet name="{one}" sheetId="{n}" r:id="r{n}"/>' for n, one in enumerate(sheets, 1)
+            f'<sheet name="{sheet}" sheetId="{n}" r:id="r{n}"/>'
+            for n, sheet in enumerate(sheets, 1)
         )
         + "</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{of}/package/2006/relationships">'
@@ -289,7 +290,7 @@ def bomb(path: Path, *cells: str, texts: str = "", name: str = "May") -> Path:
     """A workbook of one sheet with these cells, as XML."""
     workbook(path, {name: []})
     with zipfile.ZipFile(path) as file:
-        parts = {one: file.read(one) for one in file.namelist()}
+        parts = {member: file.read(member) for member in file.namelist()}
     of = "http://schemas.openxmlformats.org"
     main = f'xmlns="{of}/spreadsheetml/2006/main"'
     parts["xl/worksheets/sheet1.xml"] = (
@@ -303,8 +304,8 @@ def bomb(path: Path, *cells: str, texts: str = "", name: str = "May") -> Path:
         end = "</Relationships>"
         parts["xl/_rels/workbook.xml.rels"] = links.replace(end, link + end).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for one, content in parts.items():
-            file.writestr(one, content)
+        for member, content in parts.items():
+            file.writestr(member, content)
     return path
 
 
@@ -335,8 +336,8 @@ def test_a_small_workbook_that_becomes_large_is_refused(
 @pytest.mark.usefixtures("_calamine")
 def test_shared_texts_count_for_each_cell(tmp_path: Path) -> None:
     """A text of 200 KiB in 3,000 cells: 600 MB, of a file of 20 KiB."""
-    one = '<c t="s"><v>0</v></c>'
-    path = bomb(tmp_path / "t.xlsx", one * 3000, texts=f"<si><t>{'a' * 200 * 2**10}</t></si>")
+    cell = '<c t="s"><v>0</v></c>'
+    path = bomb(tmp_path / "t.xlsx", cell * 3000, texts=f"<si><t>{'a' * 200 * 2**10}</t></si>")
     assert path.stat().st_size < 2**16
     assert "t.xlsx" in refused(path, MemoryLimit, memory=MEMORY).message
 
@@ -359,8 +360,8 @@ def test_a_missing_sheet_loads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     load = python_calamine.load_workbook
 
     class Book:
-        def __init__(self, *given: Any) -> None:
-            self.sheet_names = load(*given).sheet_names
+        def __init__(self, *args: Any) -> None:
+            self.sheet_names = load(*args).sheet_names
 
     monkeypatch.setattr(python_calamine, "load_workbook", Book)
     assert "--sheet May, or --sheet June" in on_line(refused(path, InvalidParameter, sheet="july"))

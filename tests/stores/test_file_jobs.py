@@ -70,10 +70,12 @@ def test_a_job_reads_a_file_of_another_name_from_beside_it(tmp_path: Path) -> No
         path.write_text(once, encoding="utf-8")
     with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as clinic:
         [(rows,)] = clinic.execute("SELECT count(*) FROM release.stays").fetchall()
-        [(kept, source)] = clinic.execute("SELECT arguments, source FROM dbanon.release").fetchall()
+        [(arguments, source)] = clinic.execute(
+            "SELECT arguments, source FROM dbanon.release"
+        ).fetchall()
     assert rows == 300
     assert source.split(".")[-1] == "stays"
-    assert json.loads(kept)["reading"] == {
+    assert json.loads(arguments)["reading"] == {
         "dates": "dmy",
         "decimal": ",",
         "encoding": "latin-1",
@@ -85,19 +87,19 @@ def test_a_job_reads_a_file_of_another_name_from_beside_it(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("month")
 def test_year_and_month_are_those_of_the_run_where_nothing_else_is_said(tmp_path: Path) -> None:
-    found = read_job_file(job_file(tmp_path))
-    place = f"file:{tmp_path.resolve()}/in/stays_"
-    [job] = found.with_variables({}, date(2026, 2, 9)).jobs
-    assert job.source == f"{place}2026-02.csv"
-    [job] = found.with_variables({"month": "12"}, date(2026, 2, 9)).jobs
-    assert job.source == f"{place}2026-12.csv"
-    [job] = found.with_variables({}).jobs
-    assert job.source.startswith(place + "20")
-    assert found.with_variables({}).jobs == found.with_variables({}).jobs
+    job_file_read = read_job_file(job_file(tmp_path))
+    prefix = f"file:{tmp_path.resolve()}/in/stays_"
+    [job] = job_file_read.with_variables({}, date(2026, 2, 9)).jobs
+    assert job.source == f"{prefix}2026-02.csv"
+    [job] = job_file_read.with_variables({"month": "12"}, date(2026, 2, 9)).jobs
+    assert job.source == f"{prefix}2026-12.csv"
+    [job] = job_file_read.with_variables({}).jobs
+    assert job.source.startswith(prefix + "20")
+    assert job_file_read.with_variables({}).jobs == job_file_read.with_variables({}).jobs
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             '{path: "in/stays_${year}-${month}.csv"}',
@@ -118,12 +120,12 @@ def test_year_and_month_are_those_of_the_run_where_nothing_else_is_said(tmp_path
         ("name: Fälle", f"name: {'語' * 60}", "jobs.0.name: must be 1 to 63 letters"),
     ],
 )
-def test_what_is_wrong_is_said_by_check(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_what_is_wrong_is_said_by_check(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in JOB
     path = job_file(tmp_path, JOB.replace(old, new))
     with pytest.raises(JobFileInvalid) as refused:
         read_job_file(path)
-    assert said in str(refused.value.detail)
+    assert message in str(refused.value.detail)
 
 
 def test_names_that_differ_in_case_only_are_one(tmp_path: Path) -> None:

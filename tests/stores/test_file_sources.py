@@ -57,7 +57,7 @@ def test_a_file_is_released_into_every_database_as_its_table_would(
     database.anonymize(**AGES, output="release.one")
     report = dbanon.anonymize(f"file:{path}", target=database.url, **AGES, output="release.two")
     assert report.rows_in == report.rows_out == 40
-    one, two = (
+    first, two = (
         sorted(
             (int(i), float(age), float(income), site)
             for i, age, income, site in database.rows(
@@ -66,7 +66,7 @@ def test_a_file_is_released_into_every_database_as_its_table_would(
         )
         for name in ("one", "two")
     )
-    assert one == two
+    assert first == two
     assert database.rows(f"SELECT source FROM {database.ledger()} WHERE output_name LIKE '%two'")
 
 
@@ -84,7 +84,7 @@ def test_no_database_is_needed(tmp_path: Path, kind: str) -> None:
     done = call(*words)
     assert done.exit_code == 2
     assert "where the release should go" in done.stderr
-    # What was exported may be replaced: it says that it is a release.
+    # An exported file may be replaced because its metadata marks it as a release.
     assert call(*words, "--export", out / "p.parquet").exit_code == 2
     assert call(*words, "--export", out / "p.parquet", "--if-exists", "replace").exit_code == 0
     planned = call("plan", *words[1:])
@@ -144,8 +144,8 @@ def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert call("plan", "job.yaml").exit_code == 0
     done = call("run", "job.yaml")
     assert done.exit_code == 0, done.stderr
-    [made] = tmp_path.glob("*.parquet")
-    assert verify_file(made).k_achieved >= 3
+    [export] = tmp_path.glob("*.parquet")
+    assert verify_file(export).k_achieved >= 3
     with open_store("file:people.csv").job_lock("people"):
         assert call("run", "job.yaml").exit_code == 7
 
@@ -181,14 +181,14 @@ def test_columns_of_csv_have_the_types_that_they_are_written_in(tmp_path: Path) 
 
 def test_what_is_exported_is_read_as_it_was(tmp_path: Path) -> None:
     source = write(tmp_path, "csv")
-    given = {**AGES, "quasi_identifiers": ["age", "income", "born", "seen"]}
+    options = {**AGES, "quasi_identifiers": ["age", "income", "born", "seen"]}
     exports = [tmp_path / "again.csv", tmp_path / "again.parquet"]
-    dbanon.anonymize(f"file:{source}", **given, output="release.people", exports=exports)
-    found = []
+    dbanon.anonymize(f"file:{source}", **options, output="release.people", exports=exports)
+    contents = []
     for path in exports:
         with open_store(f"file:{path}").session(write=False) as session:
-            found.append(session.rows('SELECT * FROM "again"'))
-    assert found[0] == found[1]
+            contents.append(session.rows('SELECT * FROM "again"'))
+    assert contents[0] == contents[1]
     assert parquet.read_table(exports[1]).num_rows == 40
 
 
@@ -265,12 +265,14 @@ def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
 
 
 def test_phases_are_told_from_their_beginning(tmp_path: Path) -> None:
-    told: dict[str, float] = {}
+    first_shares: dict[str, float] = {}
     dbanon.anonymize(
         f"file:{write(tmp_path, 'parquet')}",
         **AGES,
         output="release.people",
         exports=[tmp_path / "out.parquet"],
-        progress=lambda at, share: told.setdefault(at, share),
+        progress=lambda at, share: first_shares.setdefault(at, share),
     )
-    assert [told[at] for at in ("read", "cluster", "write", "verify", "export")] == [0.0] * 5
+    assert [first_shares[at] for at in ("read", "cluster", "write", "verify", "export")] == [
+        0.0
+    ] * 5

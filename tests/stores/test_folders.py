@@ -44,12 +44,12 @@ def test_a_folder_is_one_table_in_the_order_of_its_names(tmp_path: Path, kind: s
     ):
         put(tmp_path / f"in/{name}.{kind}", f"FROM ({rows}) AS t(x, y)")
     for hidden in ("_SUCCESS", ".crc", "_temporary/z.csv", ".hidden/z.parquet"):
-        place = tmp_path / "in" / hidden
-        place.parent.mkdir(exist_ok=True)
-        place.write_text("no rows")
-    whole = [(1, "a"), (2, "b"), (3, "c")]
-    assert read(tmp_path / "in") == read(f"{tmp_path}/in/**/*.{kind}") == whole
-    assert read(f"{tmp_path}/in/b/?.{kind}") == whole[1:]
+        hidden_file = tmp_path / "in" / hidden
+        hidden_file.parent.mkdir(exist_ok=True)
+        hidden_file.write_text("no rows")
+    expected = [(1, "a"), (2, "b"), (3, "c")]
+    assert read(tmp_path / "in") == read(f"{tmp_path}/in/**/*.{kind}") == expected
+    assert read(f"{tmp_path}/in/b/?.{kind}") == expected[1:]
     # A file of just this name is meant before a pattern.
     put(tmp_path / f"in/[1].{kind}", "FROM (VALUES (9, 'z')) AS t(x, y)")
     assert read(tmp_path / f"in/[1].{kind}") == [(9, "z")]
@@ -63,8 +63,8 @@ def test_folders_of_hive_are_columns(tmp_path: Path, kind: str) -> None:
         "year=__HIVE_DEFAULT_PARTITION__/ward='/a",
     ):
         put(tmp_path / f"in/{name}.{kind}", "SELECT 7 AS x")
-    found = read(tmp_path / "in", "SELECT x, year, ward, typeof(year) FROM t ORDER BY 2")
-    assert found == [
+    rows = read(tmp_path / "in", "SELECT x, year, ward, typeof(year) FROM t ORDER BY 2")
+    assert rows == [
         (7, 2024, "01", "BIGINT"),
         (7, 2025, "a/b", "BIGINT"),
         (7, None, "'", "BIGINT"),
@@ -153,9 +153,9 @@ def test_a_file_that_changes_while_it_is_read(
     from dbanon.stores.duckdb import file_source
 
     class Slow(file_source.FileRows):
-        def load(self, *given: Any) -> Any:
+        def load(self, *args: Any) -> Any:
             put(tmp_path / "in/b.parquet", "SELECT 2 AS x")
-            return super().load(*given)
+            return super().load(*args)
 
     monkeypatch.setattr(file_source, "FileRows", Slow)
     assert refused(tmp_path / "in").code == "source_changed"

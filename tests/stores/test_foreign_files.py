@@ -191,7 +191,7 @@ def test_a_hard_link_in_a_folder_of_others_is_no_file_that_was_named(
     link_hard(drop, private)
     with pytest.raises(ForeignFile, match="other names"):
         ages_of(f"file:{drop}/b.{ending}", tmp_path)
-    # Nobody else can have made one in a folder of the runner's own.
+    # No other account can have created one in a folder of the runner's own.
     drop.chmod(0o755)
     assert ages_of(f"file:{drop}/b.{ending}", tmp_path) == {SECRET}
     assert ages_of(f"file:{drop}/", tmp_path) == {20, SECRET}
@@ -210,12 +210,12 @@ def test_a_pipe_is_no_file_of_rows(drop: Path, ending: str, tmp_path: Path) -> N
         ages_of(f"file:{drop}/", tmp_path)
 
 
-@pytest.mark.parametrize("place", ["file", "folder"])
+@pytest.mark.parametrize("source_kind", ["file", "folder"])
 def test_what_was_checked_is_what_is_read(
     drop: Path,
     private: Path,
     ending: str,
-    place: str,
+    source_kind: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,17 +225,17 @@ def test_what_was_checked_is_what_is_read(
     look, done = files._look, []
 
     def exchange(name: str, directory: int) -> Any:
-        found = look(name, directory)
-        wanted = file.name if place == "file" else folder.name
-        if name == wanted and not done:
+        status = look(name, directory)
+        watched_name = file.name if source_kind == "file" else folder.name
+        if name == watched_name and not done:
             done.append(True)
-            if place == "file":
+            if source_kind == "file":
                 file.unlink()
                 file.symlink_to(private)
             else:
                 folder.rename(drop.parent / "gone")
                 folder.symlink_to(private.parent)
-        return found
+        return status
 
     monkeypatch.setattr(files, "_look", exchange)
     with pytest.raises(DbanonError):

@@ -1,4 +1,6 @@
-"""Whoever may write the ledger may write anything: it is told as such, and stops no list."""
+"""Roles that may write the ledger can write anything: forged entries are reported and break no
+listing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from dbanon.errors import DbanonError
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
-# Column of the release and what is written there.
+# A column of the ledger table and the forged value.
 FORGED: list[tuple[str, str]] = [
     ("arguments", "[]"),
     ("arguments", "7"),
@@ -72,8 +74,8 @@ def require_refused(database: Database, value: str, tmp_path: Path) -> None:
         assert done.exit_code == 2
         assert value[:50] not in done.output or value == "7"
     # It shows what the ledger has, whatever that is.
-    shown = CliRunner().invoke(main, ["show", database.url, "release.people"])
-    assert "unexpected" not in shown.output
+    completed = CliRunner().invoke(main, ["show", database.url, "release.people"])
+    assert "unexpected" not in completed.output
 
 
 @pytest.mark.in_turn
@@ -104,7 +106,7 @@ def test_a_forged_request_stops_no_list(database: Database, request_: str) -> No
     load(database)
     forge(database, "request", request_)
     database.execute(f"UPDATE {database.ledger()} SET source = 'a.b.c.d'")
-    assert [one.output for one in dbanon.releases(database.url)]
+    assert [release.output for release in dbanon.releases(database.url)]
     dbanon.verify(database.url, "release.people")
     with pytest.raises(DbanonError) as refused:
         dbanon.refresh(database.url, "release.people")

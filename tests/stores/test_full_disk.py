@@ -58,15 +58,15 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"duckdb:///{path}"
 
 
-def refused(run: Callable[[], object], place: Path | None = None) -> DiskFull:
+def refused(run: Callable[[], object], folder: Path | None = None) -> DiskFull:
     with pytest.raises(DiskFull) as caught:
         run()
     error = caught.value
     assert (error.code, error.exit_code, error.sqlstate) == ("disk_full", 4, "53100")
     assert error.hint
     assert "Make room" in error.hint
-    if place is not None:
-        assert str(place) in error.message
+    if folder is not None:
+        assert str(folder) in error.message
     return error
 
 
@@ -180,9 +180,9 @@ def test_an_export_that_is_smaller_than_a_buffer(tmp_path: Path, ending: str) ->
 
 
 def test_files_of_blocks(people: str, tmp_path: Path) -> None:
-    given = OPTIONS | {"keep": [], "output": "in_blocks", "block_size": 5000}
+    options = OPTIONS | {"keep": [], "output": "in_blocks", "block_size": 5000}
     with limited_files(1 << 17):
-        refused(lambda: dbanon.anonymize(people, **given, spill=str(tmp_path / "s")), tmp_path)
+        refused(lambda: dbanon.anonymize(people, **options, spill=str(tmp_path / "s")), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -251,17 +251,17 @@ def test_the_limit_of_temporary_files_of_postgresql(
     assert small != settings.SETTINGS
     monkeypatch.setattr(session, "SETTINGS", small)
     database = f'ALTER DATABASE "{pg_url.rpartition("/")[2]}" SET temp_file_limit ='
-    asked = OPTIONS | {"output": "release.people", "method": "mdav", "key": ["id"]}
+    options = OPTIONS | {"output": "release.people", "method": "mdav", "key": ["id"]}
     postgresql.execute(f"{database} 64")
     with pytest.raises(DiskFull) as caught:
-        dbanon.anonymize(pg_url, **asked)
+        dbanon.anonymize(pg_url, **options)
     error = caught.value
     assert "temp_file_limit" in error.message
     assert (error.code, error.exit_code) == ("disk_full", 4)
     # The hint, as a superuser of this database follows it.
     assert "SET temp_file_limit = '16GB', or -1" in str(error.hint)
     postgresql.execute(f"{database} '16GB'")
-    assert dbanon.anonymize(pg_url, **asked).rows_out == 20000
+    assert dbanon.anonymize(pg_url, **options).rows_out == 20000
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from dbanon.hierarchy.edges import HierarchyProblem
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.refusal import refuse
 from tests.stores.trees import (
-    GIVEN,
     LEVELS,
+    OPTIONS,
     PAIRS,
     check_release,
     load,
@@ -40,25 +40,29 @@ def test_the_ledger_says_which_tree(database: Database) -> None:
     load(database)
     load_pairs(database)
     tree = store_hierarchy(database.url, "places", table())
-    for output, given in (("release.a", "name:places"), ("release.b", table())):
-        database.anonymize(**GIVEN, output=output, hierarchies={"place": given})
+    for output, hierarchy in (("release.a", "name:places"), ("release.b", table())):
+        database.anonymize(**OPTIONS, output=output, hierarchies={"place": hierarchy})
     database.anonymize(
-        **GIVEN,
+        **OPTIONS,
         output="release.c",
         local_range=True,
         hierarchies={"age": {"intervals": [10, 20]}, "place": {"ordered": True, "fanout": 3}},
     )
-    told = [
+    recorded = [
         (json.loads(text) if isinstance(text, str) else text)["hierarchies"]
         for (text,) in database.rows(
             f"SELECT arguments FROM {database.ledger()} ORDER BY created_at"
         )
     ]
     same = {"leaves": 6, "height": 3, "sha256": tree.sha256}
-    assert told[0] == {"place": {**same, "from": {"name": "places"}}}
-    assert told[1] == {"place": {**same, "from": {"table": "ref.tree"}}}
-    assert told[2]["age"]["from"] == {"intervals": [10, 20]}
-    assert told[2]["place"] == {"leaves": 6, "height": 2, "from": {"ordered": True, "fanout": 3}}
+    assert recorded[0] == {"place": {**same, "from": {"name": "places"}}}
+    assert recorded[1] == {"place": {**same, "from": {"table": "ref.tree"}}}
+    assert recorded[2]["age"]["from"] == {"intervals": [10, 20]}
+    assert recorded[2]["place"] == {
+        "leaves": 6,
+        "height": 2,
+        "from": {"ordered": True, "fanout": 3},
+    }
 
 
 def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> None:
@@ -89,27 +93,27 @@ def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> 
         {"tree": [list(p) for p in PAIRS]},
         {"levels": [list(row) for row in sorted(LEVELS)]},
     ]
-    found = []
-    for number, way in enumerate(ways):
+    releases = []
+    for number, hierarchy in enumerate(ways):
         report = database.anonymize(
-            **GIVEN, output=f"release.r{number}", hierarchies={"place": way}, keep=["id"]
+            **OPTIONS, output=f"release.r{number}", hierarchies={"place": hierarchy}, keep=["id"]
         )
         relation = database.relation(f"release.r{number}")
-        found.append(database.rows(f"SELECT * FROM {relation} ORDER BY id"))
+        releases.append(database.rows(f"SELECT * FROM {relation} ORDER BY id"))
         assert report.k_achieved >= 4
         check_release(database, f"release.r{number}", PAIRS, 4)
     # Siblings stand in another order where a tree is given as it was written.
-    for rows in found[1:8]:
-        assert rows == found[0]
+    for rows in releases[1:8]:
+        assert rows == releases[0]
 
 
-@pytest.mark.parametrize("given", [{"ordered": True}, {"grouped": [2, 4]}])
-def test_labels_that_name_values_must_be_wanted(database: Database, given: Any) -> None:
+@pytest.mark.parametrize("hierarchy", [{"ordered": True}, {"grouped": [2, 4]}])
+def test_labels_that_name_values_must_be_wanted(database: Database, hierarchy: Any) -> None:
     load(database)
     with pytest.raises(errors.InvalidParameter, match=r"place.*own order name values"):
-        database.anonymize(**GIVEN, output="release.a", hierarchies={"place": given})
+        database.anonymize(**OPTIONS, output="release.a", hierarchies={"place": hierarchy})
     report = database.anonymize(
-        **GIVEN, output="release.a", hierarchies={"place": given}, local_range=True
+        **OPTIONS, output="release.a", hierarchies={"place": hierarchy}, local_range=True
     )
     assert report.arguments["local_range"] is True
 
@@ -133,32 +137,34 @@ BROKEN: dict[str, tuple[list[tuple[Any, ...]], dict[str, int]]] = {
 
 @pytest.mark.parametrize("which", BROKEN)
 def test_all_that_is_wrong_with_a_table(database: Database, which: str) -> None:
-    rows, wanted = BROKEN[which]
+    rows, expected = BROKEN[which]
     load(database)
     load_pairs(database, rows)
-    error = refuse(database, errors.HierarchyBroken, "ref", **GIVEN, hierarchies={"place": table()})
+    error = refuse(
+        database, errors.HierarchyBroken, "ref", **OPTIONS, hierarchies={"place": table()}
+    )
     assert error.sqlstate == "ZK004"
     kinds = Counter(p.kind for p in error.problems if isinstance(p, HierarchyProblem))  # type: ignore[attr-defined]
-    assert kinds == wanted
+    assert kinds == expected
     assert not any(label in str(error) for label in ("Rome", "Norway", "France"))
 
 
 def test_values_that_are_no_leaf(database: Database) -> None:
     load(database)
     load_pairs(database, [pair for pair in PAIRS if pair[0] not in ("Oslo", "Bari")])
-    error = refuse(database, errors.HierarchyBroken, **GIVEN, hierarchies={"place": table()})
+    error = refuse(database, errors.HierarchyBroken, **OPTIONS, hierarchies={"place": table()})
     labels = {p.label for p in error.problems if isinstance(p, HierarchyProblem)}  # type: ignore[attr-defined]
     assert labels == {"Oslo", "Bari"}
 
 
 def test_tables_of_another_form(database: Database) -> None:
     load(database)
-    refuse(database, errors.TableNotFound, **GIVEN, hierarchies={"place": table("nowhere")})
+    refuse(database, errors.TableNotFound, **OPTIONS, hierarchies={"place": table("nowhere")})
     refuse(
         database,
         errors.InvalidParameter,
         "no columns with names from which a hierarchy",
-        **GIVEN,
+        **OPTIONS,
         hierarchies={"place": table("people")},
     )
     text = database.types["text"]
@@ -167,18 +173,22 @@ def test_tables_of_another_form(database: Database) -> None:
         database,
         errors.UnsupportedType,
         "labels are text",
-        **GIVEN,
+        **OPTIONS,
         hierarchies={"place": table("late")},
     )
     database.load("odd", {"child": text, "parent": text, "position": text}, [])
     refuse(
-        database, errors.UnsupportedType, '"position"', **GIVEN, hierarchies={"place": table("odd")}
+        database,
+        errors.UnsupportedType,
+        '"position"',
+        **OPTIONS,
+        hierarchies={"place": table("odd")},
     )
     refuse(
         database,
         errors.InvalidParameter,
         "names no quasi-identifier",
-        **GIVEN,
+        **OPTIONS,
         hierarchies={"ill": table()},
     )
 
@@ -219,9 +229,9 @@ def test_a_value_may_be_a_label_above_others(database: Database) -> None:
     assert load_hierarchy(database.url, "table:ref.icd_levels") == tree
     assert sorted(tree.positions) == ["E10", "E11", "E11.9"]
     store_hierarchy(database.url, "icd", {"table": "ref.icd"})
-    for number, given in enumerate((table("ref.icd"), table("ref.icd_levels"), "name:icd")):
+    for number, hierarchy in enumerate((table("ref.icd"), table("ref.icd_levels"), "name:icd")):
         output = f"release.r{number}"
-        job: Any = {"quasi_identifiers": ["icd"], "hierarchies": {"icd": given}, "k": 5}
+        job: Any = {"quasi_identifiers": ["icd"], "hierarchies": {"icd": hierarchy}, "k": 5}
         # Two rows are too few for a class of their own.
         planned = dbanon.plan(database.url, table="patients", method="gaa_cp", output=output, **job)
         assert planned.rows == 12
@@ -232,10 +242,20 @@ def test_a_value_may_be_a_label_above_others(database: Database) -> None:
 def test_a_plan_refuses_what_the_run_refuses(database: Database) -> None:
     load(database)
     few = {"tree": {"*": ["Oslo", "Rome"]}}
-    for given in ({"place": few}, {"place": {"intervals": [5]}}, {"age": {"dates": ["year"]}}):
+    for hierarchies in (
+        {"place": few},
+        {"place": {"intervals": [5]}},
+        {"age": {"dates": ["year"]}},
+    ):
         for call in (dbanon.plan, dbanon.anonymize):
             with pytest.raises((errors.HierarchyBroken, errors.InvalidParameter)) as caught:
-                call(database.url, table="people", output="release.a", hierarchies=given, **GIVEN)
+                call(
+                    database.url,
+                    table="people",
+                    output="release.a",
+                    hierarchies=hierarchies,
+                    **OPTIONS,
+                )
             assert "Oslo" not in str(caught.value)
 
 
@@ -249,18 +269,18 @@ def test_the_distance_of_a_model(database: Database) -> None:
     )
     store_hierarchy(database.url, "ills", table("ref.ills"))
     levels = []
-    for given in (table("ref.ills"), "name:ills", load_hierarchy(database.url, "name:ills")):
+    for distance in (table("ref.ills"), "name:ills", load_hierarchy(database.url, "name:ills")):
         report = database.anonymize(
-            **GIVEN,
+            **OPTIONS,
             sensitive=["ill"],
             if_exists="replace",
-            models=[dbanon.Model("t_closeness", "ill", 0.25, distance=given)],
+            models=[dbanon.Model("t_closeness", "ill", 0.25, distance=distance)],
         )
         levels.append(report.models[0].achieved)
         assert report.models[0].model.endswith("hierarchical")
     assert levels[0] == levels[1] == levels[2] <= 0.25 + 1e-9
     flat = database.anonymize(
-        **GIVEN,
+        **OPTIONS,
         sensitive=["ill"],
         if_exists="replace",
         models=[dbanon.Model("t_closeness", "ill", 0.25, distance={"ordered": True})],
@@ -276,8 +296,8 @@ def test_shapes(database: Database, shape: str) -> None:
     rng = random.Random(9)
     n = 3_000 if shape == "10,000 leaves" else 300
     rows = [(i, rng.randrange(20, 70), rng.choice(leaves)) for i in range(n)]
-    text, whole = database.types["text"], database.types["integer"]
-    columns = {"id": whole + " PRIMARY KEY", "age": whole, "place": text}
+    text, integer = database.types["text"], database.types["integer"]
+    columns = {"id": integer + " PRIMARY KEY", "age": integer, "place": text}
     database.load("people", columns, rows)
     load_pairs(database, pairs)
     read = load_hierarchy(database.url, "table:ref.tree")
@@ -288,7 +308,9 @@ def test_shapes(database: Database, shape: str) -> None:
     methods = ("kmember", "mondrian") if n < 1000 else ("mondrian",)
     for method in methods:
         report = database.anonymize(
-            **(GIVEN | {"method": method}), hierarchies={"place": "name:shape"}, if_exists="replace"
+            **(OPTIONS | {"method": method}),
+            hierarchies={"place": "name:shape"},
+            if_exists="replace",
         )
         assert recounted(database, "release.people", ["age", "place"])[0] == report.k_achieved >= 4
         check_release(database, "release.people", pairs, 4)
@@ -296,7 +318,7 @@ def test_shapes(database: Database, shape: str) -> None:
 
 @pytest.mark.postgresql
 def test_the_order_of_an_enum(postgresql: PostgresqlDatabase, duckdb_file: DuckdbDatabase) -> None:
-    """Both databases know the order of an enumerated type; so it is a tree without being told."""
+    """Both databases know the order of an enumerated type, so its hierarchy needs no option."""
     grades = ["none", "low", 'it\'s "mid"', "high", "severe"]
     listed = ", ".join("'" + grade.replace("'", "''") + "'" for grade in grades)
     for database in (postgresql, duckdb_file):
@@ -316,10 +338,10 @@ def test_the_order_of_an_enum(postgresql: PostgresqlDatabase, duckdb_file: Duckd
         )
         assert report.arguments["hierarchies"]["grade"]["height"] == 3
         relation = database.relation("release.people")
-        found = {grade for (grade,) in database.rows(f"SELECT DISTINCT grade FROM {relation}")}
+        labels = {grade for (grade,) in database.rows(f"SELECT DISTINCT grade FROM {relation}")}
         pairs = {f"{a} to {b}" for a, b in (grades[:2], grades[2:4], (grades[0], grades[3]))}
-        assert found <= {*grades, *pairs, "*"}
-        assert len(found) > 1
+        assert labels <= {*grades, *pairs, "*"}
+        assert len(labels) > 1
         refuse(
             database,
             errors.InvalidParameter,
@@ -365,8 +387,8 @@ def test_builders_on_timestamps(database: Database) -> None:
         hierarchies={"seen": {"dates": ["month", "year"]}},
     )
     relation = database.relation("release.people")
-    found = {seen for (seen,) in database.rows(f"SELECT DISTINCT seen FROM {relation}")}
-    assert found <= {*(f"2024-{month:02}" for month in range(1, 13)), "2024"}
+    months = {seen for (seen,) in database.rows(f"SELECT DISTINCT seen FROM {relation}")}
+    assert months <= {*(f"2024-{month:02}" for month in range(1, 13)), "2024"}
 
 
 @pytest.mark.postgresql
@@ -379,7 +401,7 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
         f"CREATE VIEW ref.shown AS SELECT * FROM {database.relation('ref.tree')}",
     )
     store_hierarchy(pg_url, "places", table())
-    database.anonymize(**GIVEN)
+    database.anonymize(**OPTIONS)
     install(pg_url, sql_only=True)
     url = pg_role("anna")
     database.execute(
@@ -388,17 +410,17 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
         "REVOKE SELECT ON dbanon.hierarchy, dbanon.hierarchy_node FROM dbanon_runner",
         "GRANT dbanon_runner TO anna",
     )
-    here = PostgresqlDatabase(url)
-    wished = {**GIVEN, "output": "release.anna", "if_exists": "replace"}
-    for given in (table(), table("ref.shown"), {"name": "places"}):
+    as_role = PostgresqlDatabase(url)
+    options = {**OPTIONS, "output": "release.anna", "if_exists": "replace"}
+    for hierarchy in (table(), table("ref.shown"), {"name": "places"}):
         with pytest.raises(errors.InsufficientRights):
-            here.anonymize(**wished, hierarchies={"place": given})
+            as_role.anonymize(**options, hierarchies={"place": hierarchy})
     database.execute("GRANT USAGE ON SCHEMA ref TO anna", "GRANT SELECT ON ref.shown TO anna")
-    here.anonymize(**wished, hierarchies={"place": table("ref.shown")})
+    as_role.anonymize(**options, hierarchies={"place": table("ref.shown")})
     with pytest.raises(errors.InsufficientRights, match='"child", "parent"'):
-        here.anonymize(**wished, hierarchies={"place": table()})
+        as_role.anonymize(**options, hierarchies={"place": table()})
     database.execute("GRANT SELECT ON dbanon.hierarchy, dbanon.hierarchy_node TO anna")
-    here.anonymize(**wished, hierarchies={"place": {"name": "places"}})
+    as_role.anonymize(**options, hierarchies={"place": {"name": "places"}})
     for attempt in (
         lambda: store_hierarchy(url, "mine", table("ref.shown")),
         lambda: drop_hierarchy(url, "places"),
@@ -410,7 +432,7 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
         "ALTER TABLE ref.tree ENABLE ROW LEVEL SECURITY", "GRANT SELECT ON ref.tree TO anna"
     )
     with pytest.raises(errors.InsufficientRights, match="Row-level security"):
-        here.anonymize(**wished, hierarchies={"place": table()})
+        as_role.anonymize(**options, hierarchies={"place": table()})
 
 
 def test_written_to_another_database(database: Database, duckdb_file: DuckdbDatabase) -> None:
@@ -419,16 +441,16 @@ def test_written_to_another_database(database: Database, duckdb_file: DuckdbData
     load_pairs(database)
     tree = store_hierarchy(database.url, "places", table())
     store_hierarchy(duckdb_file.url, "places", {"levels": [["Oslo", "*"]]})
-    for given in (table(), "name:places"):
+    for hierarchy in (table(), "name:places"):
         report = database.anonymize(
-            **GIVEN, hierarchies={"place": given}, target=duckdb_file.url, if_exists="replace"
+            **OPTIONS, hierarchies={"place": hierarchy}, target=duckdb_file.url, if_exists="replace"
         )
         assert report.arguments["hierarchies"]["place"]["sha256"] == tree.sha256
         sizes = recounted(duckdb_file, "release.people", ["age", "place"])
         assert (min(sizes), sum(sizes)) == (report.k_achieved, 80)
     with pytest.raises(errors.TableNotFound):
         database.anonymize(
-            **GIVEN,
+            **OPTIONS,
             output="release.x",
             hierarchies={"place": table("ref.other")},
             target=duckdb_file.url,

@@ -22,22 +22,22 @@ TABLE = """CREATE TABLE patient AS SELECT g::bigint AS id, 'name ' || g AS full_
     (ARRAY['flu', 'asthma', 'gout'])[1 + g * 5 % 3] AS diagnosis,
     (ARRAY['active', 'gone'])[1 + g % 2] AS status FROM generate_series(0, 999) AS g"""
 
-# A function of the shell in the place of the program: it asks, and prints what is answered.
+# A shell function instead of the program: it forwards the command and prints the answer.
 ASKS = """dbanon() { printf '%s\\n' "$@" > asked; cat answered; }
 trap 'echo > asked' EXIT
 """
 
 
-def answered(words: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
+def answered(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a script of the shell, and in this process what it asks for, each of which ends well."""
-    del given["capture_output"], given["check"]
+    del options["capture_output"], options["check"]
     codes = []
     for name in ("asked", "answered"):
         os.mkfifo(name)
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, **pipes, **given) as shell:
-        while any(asked := Path("asked").read_text(encoding="utf-8").splitlines()):
-            done = CliRunner().invoke(main, asked)
+    with subprocess.Popen(words, **pipes, **options) as shell:
+        while any(command_words := Path("asked").read_text(encoding="utf-8").splitlines()):
+            done = CliRunner().invoke(main, command_words)
             codes.append(done.exit_code)
             Path("answered").write_text(done.stdout, encoding="utf-8")
         out, err = shell.communicate()
@@ -65,12 +65,12 @@ def test_postgresql_prints_the_same_but_for_its_words(
     monkeypatch.setenv("DBANON_URL", postgresql.url)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
-    found = printed(tmp_path, postgresql.url, run=answered, before=ASKS)
+    outputs = printed(tmp_path, postgresql.url, run=answered, before=ASKS)
     assert postgresql.url not in (tmp_path / "job.yaml").read_text()
 
-    def alike(texts: list[str]) -> list[str]:
+    def normalized(texts: list[str]) -> list[str]:
         words = {"VARCHAR": "text", "BIGINT": "bigint", "main.patient": "public.patient"}
         text = masked("\n".join(texts))
-        return re.sub("|".join(words), lambda one: words[one[0]], text).split()
+        return re.sub("|".join(words), lambda match: words[match[0]], text).split()
 
-    assert alike(found) == alike([text for kind, text in blocks() if kind == "prints"])
+    assert normalized(outputs) == normalized([text for kind, text in blocks() if kind == "prints"])

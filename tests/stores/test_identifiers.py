@@ -52,12 +52,12 @@ ORDINARY_COLUMNS = {"age", "town", "severity", "last_visit"}
 
 def visits() -> list[tuple[Any, ...]]:
     """Visits of patients whose names have no more than twenty values."""
-    drawn = random.Random(3)
+    rng = random.Random(3)
     rows = []
     for patient in range(PATIENTS):
         number = f"{100 + patient}-{10 + patient}-{1000 + patient}"
         for _ in range(VISITS):
-            day = f"2024-{drawn.randrange(1, 13):02}-{drawn.randrange(1, 28):02}"
+            day = f"2024-{rng.randrange(1, 13):02}-{rng.randrange(1, 28):02}"
             rows.append(
                 (
                     f"S-{patient:04}",
@@ -67,11 +67,11 @@ def visits() -> list[tuple[Any, ...]]:
                     70_000 + patient,
                     20 + 3 * patient,
                     f"town {patient % 4}",
-                    f"grade {drawn.randrange(3)}",
+                    f"grade {rng.randrange(3)}",
                     day,
                 )
             )
-    drawn.shuffle(rows)
+    rng.shuffle(rows)
     return rows
 
 
@@ -86,17 +86,17 @@ def require_roles(roles: dict[str, str]) -> None:
 
 def test_advice_of_a_small_table(database: Database) -> None:
     load(database)
-    found = dbanon.advise(database.url, "visits", k=[3, 5], methods=["gaa_cp"])
-    require_roles({one.column.name: one.role.role for one in found.columns})
-    reasons = {one.column.name: one.role.reason for one in found.columns}
+    advice = dbanon.advise(database.url, "visits", k=[3, 5], methods=["gaa_cp"])
+    require_roles({column.column.name: column.role.role for column in advice.columns})
+    reasons = {column.column.name: column.role.reason for column in advice.columns}
     assert {name: reasons[name] for name in IDENTIFIERS} == IDENTIFIERS
-    assert found.entity in ("USUBJID", "ssn")
+    assert advice.entity in ("USUBJID", "ssn")
     # A frame is advised on alike.
     frame = pd.DataFrame(visits(), columns=list(KINDS))
     of_frame = dbanon.advise(frame, k=[3, 5], methods=["gaa_cp"])
-    for one, other in zip(found.columns, of_frame.columns, strict=True):
-        assert (one.role, one.column.form) == (other.role, other.column.form)
-    assert of_frame.entity == found.entity
+    for column, other in zip(advice.columns, of_frame.columns, strict=True):
+        assert (column.role, column.column.form) == (other.role, other.column.form)
+    assert of_frame.entity == advice.entity
 
 
 def test_what_init_writes_releases_none_of_them(
@@ -151,8 +151,8 @@ def test_names_that_have_few_values_and_are_about_something_else(database: Datab
         for i in range(200)
     ]
     database.load("visits", {n: database.types[kind] for n, kind in kinds.items()}, rows)
-    found = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
-    roles = {one.column.name: one.role.role for one in found.columns}
+    advice = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
+    roles = {column.column.name: column.role.role for column in advice.columns}
     assert "identifier" not in roles.values(), roles
 
 
@@ -160,28 +160,28 @@ def examples() -> Iterator[tuple[str, list[str]]]:
     """Columns of texts: with the form of an identifier, nearly so, and of none."""
     yield from EXAMPLES.items()
     yield from ORDINARY.items()
-    drawn = random.Random(11)
-    for place, form in enumerate(forms()):
+    rng = random.Random(11)
+    for index, form in enumerate(forms()):
         if not form.checks:
             continue
         valid, invalid = [], []
         lengths = {"IBAN": [22], "card number": [15, 16, 19]}.get(form.name)
         while len(valid) < 12:
-            text = drawn_text(drawn, form.pattern, lengths)
+            text = drawn_text(rng, form.pattern, lengths)
             (valid if form.fits(text) else invalid).append(text)
         spaced = [f" {text[:4]} {text[4:].lower()}" for text in valid]
-        yield f"{form.name} {place}", [*spaced, invalid[0]]
-        yield f"no {form.name} {place}", [*valid[:6], *invalid[:6]]
+        yield f"{form.name} {index}", [*spaced, invalid[0]]
+        yield f"no {form.name} {index}", [*valid[:6], *invalid[:6]]
 
 
-def drawn_text(drawn: random.Random, pattern: str, lengths: list[int] | None) -> str:
+def drawn_text(rng: random.Random, pattern: str, lengths: list[int] | None) -> str:
     """A text of a pattern that is a list of characters with their number of times."""
-    alternative = drawn.choice(pattern.split("|"))
+    alternative = rng.choice(pattern.split("|"))
     text = ""
     for listed, low, high in re.findall(r"(\[[^]]+\]|[0-9])(?:\{(\d+)(?:,(\d+))?\})?", alternative):
-        size = drawn.randrange(int(low or 1), int(high or low or 1) + 1)
+        size = rng.randrange(int(low or 1), int(high or low or 1) + 1)
         characters = [chr(c) for c in range(48, 91) if re.fullmatch(listed, chr(c))]
-        text += "".join(drawn.choice(characters) for _ in range(size))
+        text += "".join(rng.choice(characters) for _ in range(size))
     assert lengths is None or len(text) >= min(lengths) - 7
     return text
 
@@ -207,11 +207,13 @@ def test_numbers_with_check_digits_in_columns_of_numbers(database: Database) -> 
         4012888888881881,
         4222222222222220,
     ]
-    rows = [(number, 20 + place) for place, number in enumerate(numbers)] * 20
+    rows = [(number, 20 + index) for index, number in enumerate(numbers)] * 20
     kinds = {"payment": database.types["bigint"], "age": database.types["integer"]}
     database.load("visits", kinds, rows)
-    found = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
-    roles = {one.column.name: (one.role.role, one.role.reason) for one in found.columns}
+    advice = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
+    roles = {
+        column.column.name: (column.role.role, column.role.reason) for column in advice.columns
+    }
     assert roles["payment"] == ("identifier", "form")
     assert roles["age"][0] == "quasi_identifier"
 
@@ -223,5 +225,5 @@ def test_json_of_the_command_has_no_value(database: Database) -> None:
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
     plain = json.loads(done.stdout)
-    require_roles({one["name"]: one["role"] for one in plain["columns"]})
+    require_roles({column["name"]: column["role"] for column in plain["columns"]})
     assert not re.search(r"S-00|@example|Name1|-1[0-9]-10", done.output)

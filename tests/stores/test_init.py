@@ -35,8 +35,8 @@ def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
     assert call("check", file).exit_code == 0
     [job] = read_job_file(file).jobs
     proposed = {
-        one.column.name: one.role.role
-        for one in dbanon.advise(database.url, "people", k=[4]).columns
+        column.column.name: column.role.role
+        for column in dbanon.advise(database.url, "people", k=[4]).columns
     }
     assert list(proposed) == list(COLUMNS)
     for name, role in proposed.items():
@@ -55,22 +55,26 @@ def test_what_init_gives_runs_as_it_is(
     where = "region" if kind == "text" else "visits"
     columns = {"age": "integer", where: kind}
     rows = [[20 + i % 7, f"region {i % 3}" if kind == "text" else i % 5] for i in range(60)]
-    database.load("people", {name: database.types[one] for name, one in columns.items()}, rows)
+    database.load(
+        "people",
+        {name: database.types[logical_type] for name, logical_type in columns.items()},
+        rows,
+    )
     file = tmp_path / "job.yaml"
     file.write_text(call("init", database.url, "--table", "people").stdout)
     for command in ("check", "plan", "run"):
         done = call(command, file)
         assert done.exit_code == 0, done.stderr
-    [one] = read_job_file(file).jobs
-    assert {*one.job.quasi_identifiers} == {*columns}
-    assert one.job.policy.method == method
+    [job_entry] = read_job_file(file).jobs
+    assert {*job_entry.job.quasi_identifiers} == {*columns}
+    assert job_entry.job.policy.method == method
     advised = dbanon.advise(database.url, "people", k=[5], sample=100)
     assert advised.sweep.points[0].method == method
-    [(found,)] = database.rows(
+    [(smallest,)] = database.rows(
         "SELECT min(n) FROM (SELECT count(*) AS n FROM"
         f" {database.relation('release.people')} GROUP BY age, {where}) AS classes"
     )
-    assert found >= 5
+    assert smallest >= 5
 
 
 def test_a_table_of_the_proposed_name_is_in_nobodys_way(database: Database, tmp_path: Path) -> None:

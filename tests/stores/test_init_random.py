@@ -37,7 +37,7 @@ def run_what_init_writes(database: Database, folder: Path, seed: int) -> str:
 
 
 def require_advice(database: Database, file: Path) -> None:
-    """What is advised of the same table with the same k is what the file says."""
+    """Advice on the same table with the same k matches the file."""
     [job] = read_job_file(file).jobs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -70,7 +70,7 @@ def test_the_file_of_init_runs_on_random_tables(
 def test_the_file_of_init_runs_on_each_database(
     database: Database, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables of which no row has a value in each quasi-identifier."""
+    """Tables in which no row has a value in every quasi-identifier."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DBANON_URL", database.url)
     assert run_what_init_writes(database, tmp_path, seed) == ""
@@ -81,13 +81,13 @@ def test_init_takes_what_becomes_of_nulls(database: Database, tmp_path: Path) ->
     rows = [(20 + i % 9, None if i < 3 else i % 4) for i in range(60)]
     database.load("people", dict.fromkeys(("age", "visits"), database.types["integer"]), rows)
     runner = CliRunner()
-    told = {
+    completed_by_option = {
         nulls: runner.invoke(main, ["init", database.url, "--table", "people", "--nulls", nulls])
         for nulls in ("suppress", "category", "error")
     }
-    assert "nulls: suppress\n    max_suppression: 0.05\n" in told["suppress"].stdout
-    assert "nulls: category\n    max_suppression: 0.05\n" in told["category"].stdout
-    assert "null_in_quasi_identifier" in told["error"].stderr
+    assert "nulls: suppress\n    max_suppression: 0.05\n" in completed_by_option["suppress"].stdout
+    assert "nulls: category\n    max_suppression: 0.05\n" in completed_by_option["category"].stdout
+    assert "null_in_quasi_identifier" in completed_by_option["error"].stderr
 
 
 def test_advice_counts_all_rows_of_a_table_without_a_complete_one(database: Database) -> None:
@@ -95,20 +95,20 @@ def test_advice_counts_all_rows_of_a_table_without_a_complete_one(database: Data
     rows = [(i, *((20 + i % 9, None) if i % 2 else (None, i % 7))) for i in range(80)]
     names = ("id", "age", "visits")
     database.load("people", dict.fromkeys(names, database.types["integer"]), rows)
-    given = {"quasi_identifiers": ["age", "visits"], "k": [3, 5]}
-    advice = dbanon.advise(database.url, "people", **given)
+    options = {"quasi_identifiers": ["age", "visits"], "k": [3, 5]}
+    advice = dbanon.advise(database.url, "people", **options)
     assert (advice.rows, advice.start["nulls"]) == (80, "category")
     assert "category: a release loses about" in dict(advice.recommended())["nulls"]
     assert database.anonymize(**{**advice.start, "key": ["id"]}).rows_out == 80
     with pytest.raises(dbanon.errors.TooFewRecords, match="80 rows, and no more than 0 rows"):
-        dbanon.advise(database.url, "people", nulls="suppress", **given)
+        dbanon.advise(database.url, "people", nulls="suppress", **options)
 
 
 def test_a_sample_has_k_of_each_pattern(duckdb_file: DuckdbDatabase) -> None:
     """Of 3,000 rows 20 have no age; of a sample of 100 one would have none."""
     rows = [(20 + i % 50 if i >= 20 else None, i % 13) for i in range(3000)]
     duckdb_file.load("people", {"age": "INTEGER", "visits": "INTEGER"}, rows)
-    given = {"quasi_identifiers": ["age", "visits"], "k": [5, 20], "sample": 100}
-    advice = dbanon.advise(duckdb_file.url, "people", nulls="category", **given)
+    options = {"quasi_identifiers": ["age", "visits"], "k": [5, 20], "sample": 100}
+    advice = dbanon.advise(duckdb_file.url, "people", nulls="category", **options)
     assert {point.k for point in advice.sweep.points} == {5, 20}
     assert all(str(point.suppressed) == "0" for point in advice.sweep.points)

@@ -40,13 +40,15 @@ def digits(report: dbanon.Report) -> set[str]:
 
 def test_whoever_ran_a_release_asks_for_its_exact_figures(database: Database) -> None:
     report = released(database)
-    shown = dbanon.show(database.url, "release.people", internal=True)["internal"]
+    internal = dbanon.show(database.url, "release.people", internal=True)["internal"]
     exact = report.internal
-    assert shown["note"] == NOTE
-    assert shown["information_loss"] == pytest.approx(exact.information_loss, rel=1e-12)
+    assert internal["note"] == NOTE
+    assert internal["information_loss"] == pytest.approx(exact.information_loss, rel=1e-12)
     for name, loss in exact.column_losses.items():
-        assert shown["column_losses"][name]["released"] == pytest.approx(loss.released, rel=1e-12)
-    recorded = shown["evaluation"]["losses"]
+        assert internal["column_losses"][name]["released"] == pytest.approx(
+            loss.released, rel=1e-12
+        )
+    recorded = internal["evaluation"]["losses"]
     for name, value in exact.evaluation["losses"].items():
         assert recorded[name] == (value if value is None else pytest.approx(value, rel=1e-12))
     assert "internal" not in dbanon.show(database.url, "release.people")
@@ -64,13 +66,13 @@ def test_the_command_prints_them_on_request_alone(database: Database, tmp_path: 
     for name, words in commands.items():
         done = runner.invoke(main, words, env={"COLUMNS": "400"})
         assert done.exit_code == 0, (name, done.output)
-        assert not [one for one in numbers if one in done.output], name
-    assert not [one for one in numbers if one in page.read_text("utf-8")]
-    asked = runner.invoke(
+        assert not [number for number in numbers if number in done.output], name
+    assert not [number for number in numbers if number in page.read_text("utf-8")]
+    printed = runner.invoke(
         main, ["show", database.url, "release.people", "--internal"], env={"COLUMNS": "400"}
     )
-    assert NOTE in asked.output
-    assert [one for one in numbers if one in asked.output]
+    assert NOTE in printed.output
+    assert [number for number in numbers if number in printed.output]
 
 
 def test_no_other_table_of_the_ledger_has_them(database: Database) -> None:
@@ -78,9 +80,11 @@ def test_no_other_table_of_the_ledger_has_them(database: Database) -> None:
     for schema, name in database.relations():
         if "release_internal" in name or schema == "information_schema" or not name:
             continue
-        place = f"{schema}.{name}" if schema else name
-        text = json.dumps(database.rows(f"SELECT * FROM {database.relation(place)}"), default=str)
-        assert not [one for one in numbers if one in text], place
+        relation = f"{schema}.{name}" if schema else name
+        text = json.dumps(
+            database.rows(f"SELECT * FROM {database.relation(relation)}"), default=str
+        )
+        assert not [number for number in numbers if number in text], relation
 
 
 def test_a_database_without_the_originals_records_none(tmp_path: Path, database: Database) -> None:
@@ -110,9 +114,11 @@ def test_statements_of_mariadb_do_not_show_them(mariadb: MariadbDatabase) -> Non
         report = mariadb.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
         logged = "\n".join(statements())
     assert "release_internal" in logged
-    assert not [one for one in digits(report) if one in logged]
-    shown = dbanon.show(mariadb.url, "release.people", internal=True)["internal"]
-    assert shown["information_loss"] == pytest.approx(report.internal.information_loss, rel=1e-12)
+    assert not [number for number in digits(report) if number in logged]
+    internal = dbanon.show(mariadb.url, "release.people", internal=True)["internal"]
+    assert internal["information_loss"] == pytest.approx(
+        report.internal.information_loss, rel=1e-12
+    )
 
 
 def test_a_reader_on_mariadb_reads_no_exact_figure(mariadb: MariadbDatabase) -> None:
@@ -140,7 +146,7 @@ def test_a_reader_on_mariadb_reads_no_exact_figure(mariadb: MariadbDatabase) -> 
             for query in queries:
                 cursor.execute(query)
                 text += str(cursor.fetchall())
-            assert not [one for one in numbers if one in text]
+            assert not [number for number in numbers if number in text]
             with pytest.raises(Exception, match="denied"):
                 cursor.execute("SELECT * FROM dbanon.release_internal")
         url = mariadb.server.url("release", "reader")
@@ -164,21 +170,21 @@ def test_default_privileges_let_no_reader_read_them(
     numbers = digits(released(database))
     text = str(pg_server.execute("SELECT to_jsonb(r) FROM dbanon.release AS r", url=reader))
     assert "information_loss" in text
-    assert not [one for one in numbers if one in text]
+    assert not [number for number in numbers if number in text]
     with pytest.raises(Exception, match="permission denied for table release_internal"):
         pg_server.execute("SELECT * FROM dbanon.release_internal", url=reader)
 
 
 def test_a_chain_shows_the_published_loss(database: Database, tmp_path: Path) -> None:
     chain_cases.load(database, chain_cases.Months(n=40).now)
-    chained = chain_cases.Chained.made(database, tmp_path)
+    chained = chain_cases.Chained.create(database, tmp_path)
     report = chained.release(method="mdav")
     exact = report.internal
     assert exact is not None
     assert exact.information_loss != report.information_loss
-    [release] = chained.shown().releases
+    [release] = chained.show().releases
     assert release["loss"] == report.information_loss
     words = ["chain", "show", database.url, "patients", "--format", "json"]
-    shown = CliRunner().invoke(main, words).output
+    output = CliRunner().invoke(main, words).output
     for figure in (exact.information_loss, exact.information_loss_before_rounding):
-        assert repr(figure)[:8] not in shown
+        assert repr(figure)[:8] not in output

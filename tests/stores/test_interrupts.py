@@ -58,21 +58,23 @@ def test_a_signal_without_a_handler_stays_so() -> None:
 
 
 def test_another_thread_has_no_signals() -> None:
-    found = []
+    handlers = []
 
     def work() -> None:
         with held_once_committed() as hold:
             hold()
-            found.append(signal.getsignal(signal.SIGINT))
+            handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [signal.getsignal(signal.SIGINT)]
+    assert handlers == [signal.getsignal(signal.SIGINT)]
 
 
 def strike_once_held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """SIGINT at each COMMIT of a file's database, as soon as it is held; what says that it came."""
+    """Sends SIGINT at each COMMIT of a file's database, as soon as the file is open; yields a flag
+    that says it came.
+    """
     struck: list[str] = []
 
     @contextmanager
@@ -105,7 +107,7 @@ def test_an_interrupt_while_it_is_committed(
     monkeypatch.undo()
     assert struck == ["commit"]
     ids = f"SELECT release_id FROM {database.ledger()} WHERE superseded_at IS NULL"
-    assert [str(found) for [found] in database.rows(ids)] == [report.release_id]
+    assert [str(release_id) for [release_id] in database.rows(ids)] == [report.release_id]
     failed = f"SELECT error_code FROM {database.ledger('run')} WHERE error_code IS NOT NULL"
     assert database.rows(failed) == []
 
@@ -152,17 +154,19 @@ def test_an_interrupt_when_the_source_was_read(
     make_database: Callable[[str], Database], source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two databases the one that is only read commits nothing: Ctrl-C there ends the run."""
-    there = make_database(source)
-    here = make_database("sqlite" if source == "duckdb" else "duckdb")
-    load_people(there)
-    before = here.state()
+    source_database = make_database(source)
+    target_database = make_database("sqlite" if source == "duckdb" else "duckdb")
+    load_people(source_database)
+    before = target_database.state()
     struck: list[str] = []
     strike_at_commit(monkeypatch, source, struck)
     with pytest.raises(KeyboardInterrupt):
-        there.anonymize(quasi_identifiers=["age", "income"], k=3, target=here.url)
+        source_database.anonymize(
+            quasi_identifiers=["age", "income"], k=3, target=target_database.url
+        )
     monkeypatch.undo()
     assert struck == [source]
-    assert here.state() == before
+    assert target_database.state() == before
 
 
 @pytest.mark.parametrize("kind", [DuckdbDatabase, SqliteDatabase])
@@ -173,16 +177,18 @@ def test_a_file_that_was_made_stays_once_it_is_committed(
     tmp_path: Path,
 ) -> None:
     """Also where warnings are errors: that of a late Ctrl-C says that the release is there."""
-    there = make_database("sqlite" if kind.name == "duckdb" else "duckdb")
-    load_people(there)
-    made = tmp_path / f"made.{kind.name}"
+    source_database = make_database("sqlite" if kind.name == "duckdb" else "duckdb")
+    load_people(source_database)
+    target_path = tmp_path / f"made.{kind.name}"
     struck = strike_once_held(monkeypatch)
     warnings.simplefilter("error", CommitConfirmed)
     with pytest.raises(CommitConfirmed):
-        there.anonymize(quasi_identifiers=["age"], k=3, target=f"{kind.name}:///{made}")
+        source_database.anonymize(
+            quasi_identifiers=["age"], k=3, target=f"{kind.name}:///{target_path}"
+        )
     monkeypatch.undo()
     assert struck
-    assert made.exists()
-    here = kind(made)
-    relation = here.relation("release.people")
-    assert here.rows(f"SELECT count(*) FROM {relation}") == [(40,)]
+    assert target_path.exists()
+    target_database = kind(target_path)
+    relation = target_database.relation("release.people")
+    assert target_database.rows(f"SELECT count(*) FROM {relation}") == [(40,)]

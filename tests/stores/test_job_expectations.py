@@ -13,7 +13,7 @@ import dbanon
 from dbanon.errors import InvalidParameter, UnexpectedCounts
 from tests.prerequisites import skip_case
 from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase
-from tests.stores.job_lines import call, job, told, write
+from tests.stores.job_lines import call, job, job_results, write
 
 DATABASES = ALL_NAMES
 ROLES = {
@@ -70,8 +70,8 @@ def test_a_truncated_table_is_refused_and_accepted_once(
     assert "one run of job people: --accept-counts rows." in refused.stderr
     accepted = call("run", file, "--accept-counts", "rows", "--format", "json")
     assert accepted.exit_code == 0, accepted.stderr
-    [made] = told(accepted)
-    assert made["report"]["arguments"]["expect"]["accepted"] == ["rows"]
+    [job_result] = job_results(accepted)
+    assert job_result["report"]["arguments"]["expect"]["accepted"] == ["rows"]
     # That release is the next one's measure.
     assert call("run", file).exit_code == 0
     assert _released(database) == 69
@@ -94,7 +94,9 @@ def test_persons_and_nulls_are_counted(
     [(types, counts)] = database.rows(
         f"SELECT source_types, source_counts FROM {database.ledger('run')}"
     )
-    recorded = [one if isinstance(one, dict) else json.loads(one) for one in (types, counts)]
+    recorded = [
+        value if isinstance(value, dict) else json.loads(value) for value in (types, counts)
+    ]
     assert set(recorded[0]) == set(ROLES)
     assert recorded[1] == {"rows": 100, "persons": 50}
     _load(database, _rows(100, 44, nulls=6))
@@ -135,7 +137,7 @@ def test_releases_of_a_chain(
         skip_case("MariaDB cannot store chains")
     monkeypatch.setenv("PEOPLE", database.url)
     _load(database, _rows(60, 60))
-    made = call(
+    created = call(
         "chain",
         "create",
         database.url,
@@ -149,7 +151,7 @@ def test_releases_of_a_chain(
         "--key-out",
         tmp_path / "people.key",
     )
-    assert made.exit_code == 0, made.stderr
+    assert created.exit_code == 0, created.stderr
     expect = "{rows: 30 %, persons: 30 %}"
     chained = job(roles=ROLES, entity="id", chain=CHAIN, output="{table: people}", expect=expect)
     file = write(tmp_path, chained)
@@ -164,18 +166,20 @@ def test_releases_of_a_chain(
     assert refused.exit_code == 6
     assert "persons: 20; the last release had 60" in refused.stderr
     # Nothing of the chain went on.
-    shown = json.loads(call("chain", "show", database.url, "people", "--format", "json").stdout)
-    assert len(shown["releases"]) == 1
+    chain_shown = json.loads(
+        call("chain", "show", database.url, "people", "--format", "json").stdout
+    )
+    assert len(chain_shown["releases"]) == 1
     database.execute(
         *(f"INSERT INTO people VALUES {(*row[:3], 'seen')}" for row in _rows(66, 66)[20:])
     )
     assert call("run", file).exit_code == 0
 
 
-@pytest.mark.parametrize("place", ["in/people.csv", "in/*.parquet", "in/"])
-def test_files_and_folders(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("data_path", ["in/people.csv", "in/*.parquet", "in/"])
+def test_files_and_folders(tmp_path: Path, data_path: str) -> None:
     (tmp_path / "in").mkdir()
-    form = "parquet" if place.endswith("parquet") else "csv"
+    form = "parquet" if data_path.endswith("parquet") else "csv"
 
     def deliver(rows: int) -> None:
         with duckdb.connect() as connection:
@@ -192,7 +196,7 @@ def test_files_and_folders(tmp_path: Path, place: str) -> None:
         expect="{rows: ±30%, persons: 30 %}",
     )
     file = write(tmp_path, named)
-    text = file.read_text().replace('url: "${PEOPLE}"', f'path: "{place}"')
+    text = file.read_text().replace('url: "${PEOPLE}"', f'path: "{data_path}"')
     file.write_text(text.replace("schema: release", f'url: "duckdb:///{tmp_path}/to.duckdb"'))
     deliver(552)
     assert call("run", file).exit_code == 0
@@ -226,12 +230,12 @@ def test_init_proposes_what_refuses_a_truncated_file(tmp_path: Path) -> None:
     assert "    expect: {rows: 30 %, persons: 30 %}\n" in written
     file = tmp_path / "job.yaml"
     file.write_text(written)
-    place = {"DBANON_TARGET": f"duckdb:///{tmp_path}/to.duckdb"}
-    written = written.replace("duckdb:///released.duckdb", place["DBANON_TARGET"])
+    environment = {"DBANON_TARGET": f"duckdb:///{tmp_path}/to.duckdb"}
+    written = written.replace("duckdb:///released.duckdb", environment["DBANON_TARGET"])
     file.write_text(written)
-    assert call("run", file, **place).exit_code == 0
+    assert call("run", file, **environment).exit_code == 0
     delivered.write_text("".join(lines[:112]))
-    assert call("run", file, **place).exit_code == 6
+    assert call("run", file, **environment).exit_code == 6
 
 
 def test_init_expects_persons_where_it_names_them(duckdb_file: DuckdbDatabase) -> None:

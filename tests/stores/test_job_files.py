@@ -43,18 +43,18 @@ def test_check_plan_run_and_run_again(database: Database, tmp_path: Path) -> Non
     assert call("check", file).exit_code == 0
     planned = call("plan", file, "--format", "json")
     assert planned.exit_code == 0, planned.stderr
-    [one] = json.loads(planned.stdout)["jobs"]
+    [job_result] = json.loads(planned.stdout)["jobs"]
     chosen = [row for row in rows if row[2] >= 30]
-    assert one["plan"]["rows"] == len(chosen)
+    assert job_result["plan"]["rows"] == len(chosen)
     assert database.state() == before
     for turn in range(3):
         done = call("run", file, "--format", "json")
         assert done.exit_code == 0, done.stderr
-        [one] = json.loads(done.stdout)["jobs"]
-        assert one["job"] == "people"
-        assert one["report"]["rows_out"] == len(chosen)
+        [job_result] = json.loads(done.stdout)["jobs"]
+        assert job_result["job"] == "people"
+        assert job_result["report"]["rows_out"] == len(chosen)
         # keep_last: 2, with the one that is shown.
-        assert len(one["dropped"]) == (1 if turn == 2 else 0)
+        assert len(job_result["dropped"]) == (1 if turn == 2 else 0)
     columns = "SELECT * FROM " + database.relation("release.people")
     assert len(database.rows(columns)) == len(chosen)
     doors = [door for (door,) in database.rows(f"SELECT door FROM {database.ledger('run')}")]
@@ -72,11 +72,11 @@ def test_a_job_is_what_anonymize_makes_of_the_same_words(
     by_hand = database.anonymize(
         quasi_identifiers=["age", "income"], keep=["site"], weights={"age": 2}, output="release.two"
     )
-    one, two = (
+    parsed_job, two = (
         sorted(database.rows(f"SELECT * FROM {database.relation(f'release.{name}')}"), key=str)
         for name in ("one", "two")
     )
-    assert one == two
+    assert parsed_job == two
     # Only the second one says that there was another before.
     first, second = of_file.arguments, dict(by_hand.arguments)
     assert second.pop("intersects")
@@ -100,9 +100,9 @@ def test_a_new_column_halts_or_is_dropped_and_told(database: Database, tmp_path:
     done = call("run", file, "--format", "json")
     assert done.exit_code == 0
     assert 'column "diagnosis" has no role, and was not released' in done.stderr
-    [one] = json.loads(done.stdout)["jobs"]
-    assert one["unclassified"] == ["diagnosis"]
-    assert "diagnosis" in one["report"]["not_copied"]
+    [job_result] = json.loads(done.stdout)["jobs"]
+    assert job_result["unclassified"] == ["diagnosis"]
+    assert "diagnosis" in job_result["report"]["not_copied"]
 
 
 @pytest.mark.parametrize("column", ["income", "height"], ids=["read", "dropped"])
@@ -127,17 +127,21 @@ def test_one_job_that_fails_stops_no_other(database: Database, tmp_path: Path) -
     file = write(tmp_path, *jobs)
     done = call("run", file, "--format", "json")
     assert done.exit_code == 8
-    found = json.loads(done.stdout)["jobs"]
-    assert [one["job"] for one in found] == ["one", "two", "three"]
-    assert [one.get("error", {}).get("code") for one in found] == [None, "too_few_records", None]
-    assert found[1]["error"]["exit_code"] == 3
+    job_results = json.loads(done.stdout)["jobs"]
+    assert [job["job"] for job in job_results] == ["one", "two", "three"]
+    assert [job.get("error", {}).get("code") for job in job_results] == [
+        None,
+        "too_few_records",
+        None,
+    ]
+    assert job_results[1]["error"]["exit_code"] == 3
     assert "1 of 3 jobs failed" in done.stderr
     # A job by name has its own code.
     assert call("run", file, "--job", "two").exit_code == 3
     assert call("run", file, "--job", "no").exit_code == 2
     done = call("run", file, "--fail-fast", "--job", "two", "--job", "three", "--format", "json")
     assert done.exit_code == 8
-    assert [one["job"] for one in json.loads(done.stdout)["jobs"]] == ["two"]
+    assert [job["job"] for job in json.loads(done.stdout)["jobs"]] == ["two"]
 
 
 def test_a_job_that_runs_already(database: Database, tmp_path: Path) -> None:
@@ -148,9 +152,9 @@ def test_a_job_that_runs_already(database: Database, tmp_path: Path) -> None:
         done = call("run", file, "--job", "people")
         assert done.exit_code == 7
         assert "[job_running]" in done.stderr
-        told = " ".join(done.stderr.split())
-        assert re.search(r'held by process \d+ of role "\w+", since [\d-]+ [\d:]+ UTC\.', told)
-        assert database.name == "postgresql" or f"process {os.getpid()} of" in told
+        message = " ".join(done.stderr.split())
+        assert re.search(r'held by process \d+ of role "\w+", since [\d-]+ [\d:]+ UTC\.', message)
+        assert database.name == "postgresql" or f"process {os.getpid()} of" in message
         assert call("run", file, "--job", "other").exit_code == 0
         with pytest.raises(JobRunning), store.job_lock("people"):
             pass
@@ -168,8 +172,8 @@ def test_lines_for_machines_name_the_job(database: Database, tmp_path: Path) -> 
     assert "job" not in lines[-1]
     runs = {line["job"]: line["run_id"] for line in lines if line["event"] == "job"}
     assert set(runs) == {"people", "other"}
-    found = database.rows(f"SELECT CAST(run_id AS VARCHAR(36)) FROM {database.ledger('run')}")
-    assert {run_id for (run_id,) in found} == set(runs.values())
+    run_ids = database.rows(f"SELECT CAST(run_id AS VARCHAR(36)) FROM {database.ledger('run')}")
+    assert {run_id for (run_id,) in run_ids} == set(runs.values())
 
 
 def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_path: Path) -> None:
@@ -207,9 +211,9 @@ def test_a_refused_job_says_why_beside_its_report(database: Database, tmp_path: 
     # Of a report by release there is one file a run.
     refused = write(tmp_path, job(report=f'"{tmp_path}/out/{{release}}.json"', k="100000"))
     assert call("run", refused).exit_code == TooFewRecords.exit_code
-    [place] = (tmp_path / "out").iterdir()
-    refusal = json.loads(place.read_text(encoding="utf-8"))["refusal"]
-    assert place.name == f"{refusal['run_id']}.refused.json"
+    [report_path] = (tmp_path / "out").iterdir()
+    refusal = json.loads(report_path.read_text(encoding="utf-8"))["refusal"]
+    assert report_path.name == f"{refusal['run_id']}.refused.json"
     assert refusal["error"]["code"] == "too_few_records"
 
 
@@ -219,15 +223,15 @@ def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) 
     file = write(tmp_path, job(report=f'"{page}"'))
     done = call("run", file, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    [one] = json.loads(done.stdout)["jobs"]
-    assert one["report"]["evaluation"] is not None
-    text = Path(str(page).format(release=one["report"]["release_id"])).read_text()
+    [job_result] = json.loads(done.stdout)["jobs"]
+    assert job_result["report"]["evaluation"] is not None
+    text = Path(str(page).format(release=job_result["report"]["release_id"])).read_text()
     assert "No further evaluation" not in text
     assert "lacks information about the release" not in done.stderr
     # Any other report needs none of it.
     file = write(tmp_path, job(report=f'"{tmp_path}/report.json"'))
-    [one] = json.loads(call("run", file, "--format", "json").stdout)["jobs"]
-    assert one["report"]["evaluation"] is None
+    [job_result] = json.loads(call("run", file, "--format", "json").stdout)["jobs"]
+    assert job_result["report"]["evaluation"] is None
 
 
 def test_variables_are_of_the_environment(database: Database, tmp_path: Path) -> None:
@@ -294,13 +298,13 @@ def test_a_job_is_run_again_when_the_database_failed(
 ) -> None:
     load_people(database)
     file = write(tmp_path, job(retries="2"))
-    noted, waits, runs = file_runs.run_any, list[float](), list[str]()
+    original_run, waits, runs = file_runs.run_any, list[float](), list[str]()
 
     def failing(of: Any, *stores: Any) -> Any:
         runs.append(of.run_id)
         if len(runs) < 3:
             raise DatabaseBusy
-        return noted(of, *stores)
+        return original_run(of, *stores)
 
     monkeypatch.setattr(file_runs, "run_any", failing)
     # Not the module's own: threads of others sleep, too.
@@ -318,7 +322,7 @@ def test_a_job_is_run_again_when_the_database_failed(
     assert len(runs) == 3
     file = write(tmp_path, job(retries="2", k="41"))
     waits.clear()
-    monkeypatch.setattr(file_runs, "run_any", noted)
+    monkeypatch.setattr(file_runs, "run_any", original_run)
     assert call("run", file).exit_code == 3
     assert waits == []
 
@@ -332,21 +336,21 @@ def test_old_tables_that_cannot_be_dropped_are_no_failure(
     assert call("run", file).exit_code == 0
     tables = len(database.relations())
 
-    def busy(*given: Any) -> list[str]:
+    def busy(*args: Any) -> list[str]:
         raise DatabaseBusy
 
     with monkeypatch.context() as patch:
         patch.setattr(file_runs, "collect_garbage", busy)
         done = call("run", file, "--format", "json")
         assert done.exit_code == 0, done.stderr
-        assert [one["dropped"] for one in json.loads(done.stdout)["jobs"]] == [[], []]
+        assert [job["dropped"] for job in json.loads(done.stdout)["jobs"]] == [[], []]
         assert done.stderr.count("Tables of earlier releases were not dropped.") == 2
         with pytest.warns(TablesLeft):
             dbanon.run_job(file, job="a")
     assert len(database.ledger_rows("release")) == 5
     assert len(database.relations()) > tables
     done = call("run", file, "--format", "json")
-    assert [len(one["dropped"]) for one in json.loads(done.stdout)["jobs"]] == [3, 2]
+    assert [len(job["dropped"]) for job in json.loads(done.stdout)["jobs"]] == [3, 2]
     assert len(database.relations()) == tables
 
 
@@ -356,7 +360,7 @@ def test_a_signal_after_the_commit_leaves_the_release_told(
     load_people(database)
     file = write(tmp_path, job(output="{view: people, keep_last: 1}"))
 
-    def interrupted(*given: Any) -> list[str]:
+    def interrupted(*args: Any) -> list[str]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(file_runs, "collect_garbage", interrupted)
@@ -376,11 +380,11 @@ def test_a_job_has_a_certificate_of_its_own_seconds(database: Database, tmp_path
     file = write(tmp_path, job(certificate="30"))
     done = call("run", file, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    [one] = json.loads(done.stdout)["jobs"]
-    told = one["report"]["arguments"]["certificate"]
-    assert (told["limit"], told["records"], told["k"]) == (30, 40, 3)
-    assert told["lower_bound"] is None
-    assert 0 <= told["above"] == round(told["above"], 2)
+    [job_result] = json.loads(done.stdout)["jobs"]
+    certificate = job_result["report"]["arguments"]["certificate"]
+    assert (certificate["limit"], certificate["records"], certificate["k"]) == (30, 40, 3)
+    assert certificate["lower_bound"] is None
+    assert 0 <= certificate["above"] == round(certificate["above"], 2)
     refused = call("run", write(tmp_path, job(certificate="0")), "--format", "json")
     assert refused.exit_code == 2
     assert "certificate" in refused.output

@@ -11,7 +11,7 @@ import dbanon
 from dbanon.ledger import job_history
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
-from tests.stores.job_lines import call, job, told, write
+from tests.stores.job_lines import call, job, job_results, write
 from tests.stores.people import load_people
 
 # No engine decides of these.
@@ -28,21 +28,26 @@ def test_each_attempt_is_told(database: Database, tmp_path: Path) -> None:
     assert dbanon.attempts(database.url, "people") == []
     assert call("run", write(tmp_path, job(k="41"))).exit_code == 3
     file = write(tmp_path, job(), job("other", output="{table: other}"))
-    first, other = told(call("run", file, "--format", "json"))
+    first, other = job_results(call("run", file, "--format", "json"))
     database.anonymize(quasi_identifiers=["age"], output="release.by_hand")
     assert call("run", write(tmp_path, job(k="41"))).exit_code == 3
-    found = dbanon.attempts(database.url, "people")
+    attempts = dbanon.attempts(database.url, "people")
     # The first one failed before there was a ledger.
-    assert [(one.state, one.error_code, one.release_id) for one in found] == [
+    assert [(attempt.state, attempt.error_code, attempt.release_id) for attempt in attempts] == [
         ("failed", "too_few_records", None),
         ("done", None, first["report"]["release_id"]),
     ]
-    assert all(one.finished_at and one.finished_at >= one.started_at for one in found)
+    assert all(
+        attempt.finished_at and attempt.finished_at >= attempt.started_at for attempt in attempts
+    )
     done = call("releases", database.url, "--job", "other", "--format", "json")
-    [one] = json.loads(done.stdout)
-    assert (one["state"], one["release_id"]) == ("done", other["report"]["release_id"])
-    shown = dbanon.show(database.url, one["release_id"])
-    assert shown["run"]["job"] == "other"
+    [listed_attempt] = json.loads(done.stdout)
+    assert (listed_attempt["state"], listed_attempt["release_id"]) == (
+        "done",
+        other["report"]["release_id"],
+    )
+    release = dbanon.show(database.url, listed_attempt["release_id"])
+    assert release["run"]["job"] == "other"
     assert "too_few_records" in call("releases", database.url, "--job", "people").stdout
     assert call("releases", database.url, "--job", "nobody", "--format", "json").stdout == "[]\n"
 

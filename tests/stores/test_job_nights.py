@@ -1,4 +1,6 @@
-"""Nights of jobs: paths beside the job file, files and reports that go, and what is said."""
+"""Nights of jobs: paths relative to the job file, files and reports that are removed, and
+messages.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.prerequisites import skip_case
 from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase
-from tests.stores.job_lines import call, job, told, write
+from tests.stores.job_lines import call, job, job_results, write
 from tests.stores.people import load_people
 
 DATABASES = ALL_NAMES
@@ -70,16 +72,19 @@ def test_as_many_files_stay_as_are_asked_for_with_their_reports(
     named = job(output=output, export=EXPORTS, report='"out/{job}-{release}.json"')
     file = write(tmp_path, named)
     somebodys = tmp_path / "out" / "people-00000000-0000-4000-8000-000000000000.json"
-    made = []
+    release_ids = []
     for turn in range(5):
         done = call("run", file, "--format", "json")
         assert done.exit_code == 0, done.stderr
-        made.append(told(done)[0]["report"]["release_id"])
+        release_ids.append(job_results(done)[0]["report"]["release_id"])
         if turn == 0:
             somebodys.write_text("{}")
-    assert {path.stem for path in (tmp_path / "out").glob("*.csv")} == set(made[2:])
+    assert {path.stem for path in (tmp_path / "out").glob("*.csv")} == set(release_ids[2:])
     reports = {path.name for path in (tmp_path / "out").glob("*.json")}
-    assert reports == {somebodys.name, *(f"people-{one}.json" for one in made[2:])}
+    assert reports == {
+        somebodys.name,
+        *(f"people-{release_id}.json" for release_id in release_ids[2:]),
+    }
 
 
 def test_as_many_tables_stay_as_files(
@@ -96,10 +101,10 @@ def test_as_many_tables_stay_as_files(
     before = len(database.relations())
     for _ in range(4):
         planned = call("plan", file, "--format", "json")
-        drops = told(planned)[0]["plan"]["drops"]
+        drops = job_results(planned)[0]["plan"]["drops"]
         done = call("run", file, "--format", "json")
         assert done.exit_code == 0, done.stderr
-        assert told(done)[0]["dropped"] == drops
+        assert job_results(done)[0]["dropped"] == drops
     # The view, its table and two more.
     assert len(database.relations()) == before + 2
     assert len(list((tmp_path / "out").glob("*.csv"))) == 3

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from tests.stores.databases import Database
-from tests.stores.job_lines import call, job, told, write
+from tests.stores.job_lines import call, job, job_results, write
 from tests.stores.people import load_people
 
 # No engine decides of these.
@@ -29,8 +29,8 @@ def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(file: Path) -> Any:
     done = call("plan", file, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    [one] = told(done)
-    return one
+    [job_result] = job_results(done)
+    return job_result
 
 
 def test_a_schedule_is_a_hint(database: Database, tmp_path: Path) -> None:
@@ -53,15 +53,15 @@ def test_what_is_said_is_what_is_done(database: Database, tmp_path: Path, keep: 
     assert database.state() == before
     assert not (tmp_path / "out").exists(), "no directory is made"
     for _ in range(keep + 1):
-        said = planned(file)["plan"]
-        [one] = told(call("run", file, "--format", "json"))
-        assert sorted(said["drops"]) == sorted(one["dropped"])
-    assert len(said["drops"]) == 1
-    assert said["creates"] == [f"a table for view {said['output']}"]
-    paths = [(Path(one["path"]).name, one["replaces"]) for one in said["exports"]]
+        job_plan = planned(file)["plan"]
+        [job_result] = job_results(call("run", file, "--format", "json"))
+        assert sorted(job_plan["drops"]) == sorted(job_result["dropped"])
+    assert len(job_plan["drops"]) == 1
+    assert job_plan["creates"] == [f"a table for view {job_plan['output']}"]
+    paths = [(Path(export["path"]).name, export["replaces"]) for export in job_plan["exports"]]
     assert paths == [("people.csv", True), ("{release}.parquet", False)]
-    shown = call("plan", file).stdout
-    assert all(word in shown for word in ("drops", "people.csv", "replaces a file"))
+    printed = call("plan", file).stdout
+    assert all(word in printed for word in ("drops", "people.csv", "replaces a file"))
 
 
 def test_a_place_of_something_else_is_refused_as_by_the_run(
@@ -72,21 +72,21 @@ def test_a_place_of_something_else_is_refused_as_by_the_run(
     (tmp_path / "mine.csv").write_text("mine\n")
     for command in ("plan", "run"):
         done = call(command, file, "--format", "json")
-        assert (done.exit_code, told(done)[0]["error"]["code"]) == (2, "output_exists")
+        assert (done.exit_code, job_results(done)[0]["error"]["code"]) == (2, "output_exists")
     assert (tmp_path / "mine.csv").read_text() == "mine\n"
 
 
 def test_a_memory_limit_is_told(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    found = planned(write(tmp_path, job(memory_limit="1GiB")))["plan"]
-    assert 0 < found["memory"] < found["memory_limit"] == 2**30
+    job_plan = planned(write(tmp_path, job(memory_limit="1GiB")))["plan"]
+    assert 0 < job_plan["memory"] < job_plan["memory_limit"] == 2**30
     done = call("plan", write(tmp_path, job(memory_limit="100")))
     assert (done.exit_code, "[memory_limit]" in done.stderr) == (9, True)
     assert json.loads(call("plan", tmp_path / "job.yaml", "--format", "json").stdout)
 
 
 def test_hints_name_keys_of_the_file(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
-    """Who has a job file has no flags: of its plan, its run, and in Python."""
+    """The owner of a job file uses no flags: hints for its plan, its run, and in Python."""
     load_people(database)
     database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id <= 3")
     monkeypatch.setenv("PEOPLE", database.url)
@@ -100,10 +100,10 @@ def test_hints_name_keys_of_the_file(database: Database, tmp_path: Path, monkeyp
         for command in ("plan", "run"):
             done = CliRunner().invoke(main, [command, str(file), "--format", form])
             assert done.exit_code == 2
-            said = done.stdout + done.stderr
-            assert "nulls: suppress" in said
-            assert "--nulls" not in said
-            assert "nulls=" not in said
+            output = done.stdout + done.stderr
+            assert "nulls: suppress" in output
+            assert "--nulls" not in output
+            assert "nulls=" not in output
     with pytest.raises(dbanon.DbanonError) as refused:
         dbanon.run_job(file)
     assert "`" not in str(refused.value.hint)

@@ -1,4 +1,4 @@
-"""Rights that a job's role lacks: told by the plan as statements, which make it a plan."""
+"""Rights that a job's role lacks: the plan prints the statements that grant them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
-from tests.stores.job_lines import call, job, told, write
+from tests.stores.job_lines import call, job, job_results, write
 from tests.stores.people import load_people
 
 pytestmark = pytest.mark.own_backends
@@ -33,22 +33,22 @@ def test_what_lacks_is_what_has_to_be_granted(
         f'REVOKE TEMPORARY ON DATABASE "{name}" FROM PUBLIC',
     )
     monkeypatch.setenv("PEOPLE", anna)
-    one = job(
+    job_lines = job(
         table="'\"Ap p\".people'",
         output="{table: '\"re lease\".people'}",
         entity="id",
         where="\"name <> 'x'\"",
     )
-    file = write(tmp_path, one)
+    file = write(tmp_path, job_lines)
     before = database.state()
     done = call("plan", file, "--format", "json")
     assert done.exit_code == call("run", file).exit_code == 5
-    grants = told(done)[0]["grants"]
+    grants = job_results(done)[0]["grants"]
     assert 'GRANT USAGE ON SCHEMA "Ap p" TO "an na"' in grants
     assert 'GRANT SELECT ("age", "income", "site", "id") ON "Ap p"."people" TO "an na"' in grants
     assert 'GRANT USAGE, CREATE ON SCHEMA "re lease" TO "an na"' in grants
-    shown = call("plan", file)
-    assert (shown.exit_code, "GRANT USAGE ON SCHEMA" in shown.stdout) == (5, True)
+    planned = call("plan", file)
+    assert (planned.exit_code, "GRANT USAGE ON SCHEMA" in planned.stdout) == (5, True)
     assert database.state() == before
     # They are the missing ones, and all of them.
     database.execute(*grants, 'GRANT SELECT (name) ON "Ap p".people TO "an na"')

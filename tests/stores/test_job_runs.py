@@ -1,4 +1,4 @@
-"""Runs of one job by several processes, and runs that are told to end."""
+"""Runs of one job by several processes, and runs that receive a signal to stop."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def test_of_four_runs_of_one_job_one_is_done(database: Database, tmp_path: Path)
         done = [(*run.communicate(), run.returncode) for run in runs]
     assert sorted(str(code) for *_, code in done) == ["0", *["7"] * 3], done
     for out, _, code in done:
-        [one] = json.loads(out)["jobs"]
-        assert ("report" in one) == (code == 0)
-        assert code == 0 or one["error"]["code"] == "job_running"
+        [job_result] = json.loads(out)["jobs"]
+        assert ("report" in job_result) == (code == 0)
+        assert code == 0 or job_result["error"]["code"] == "job_running"
     assert len(database.ledger_rows("release")) == 1
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["people.csv"]
 

@@ -22,7 +22,7 @@ DATABASES = ALL_NAMES
 def test_a_larger_value_is_no_other_type(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Widths grow within a kind, and of what is not read any type is taken."""
+    """Widths may grow within a kind, and a column that is not read may take any type."""
     if (database.name, kind) == ("mariadb", "view"):
         skip_case("MariaDB releases tables only")
     monkeypatch.setenv("PEOPLE", database.url)
@@ -47,16 +47,16 @@ def test_a_larger_value_is_no_other_type(
     assert done[0] == 0, done
     assert run(2, "6,2", "bigint", "VARCHAR(20)")[0] == 0
     # A condition may be about a column that is not read.
-    exit_code, said = run(3, "6,2", "bigint", "INTEGER", where="note IS NULL")
+    exit_code, message = run(3, "6,2", "bigint", "INTEGER", where="note IS NULL")
     assert exit_code == 6
-    assert "--accept-types note" in said
-    exit_code, said = run(4, "6,2", "text", "VARCHAR(20)")
+    assert "--accept-types note" in message
+    exit_code, message = run(4, "6,2", "text", "VARCHAR(20)")
     assert exit_code == 6
-    assert "--accept-types days" in said
+    assert "--accept-types days" in message
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "other", "same"),
     [
         ("DECIMAL(5,2)", "DECIMAL(6, 3)", True),
         ("numeric", "numeric(10,2)", True),
@@ -75,14 +75,14 @@ def test_a_larger_value_is_no_other_type(
         ("enum('a','b')", "enum('a')", False),
     ],
 )
-def test_kinds_of_types(one: str, other: str, same: bool) -> None:
-    assert (type_family(one) == type_family(other)) is same
+def test_kinds_of_types(first: str, other: str, same: bool) -> None:
+    assert (type_family(first) == type_family(other)) is same
 
 
 def test_a_view_keeps_its_grants_when_a_column_widens(pg_url: str, pg_role: Any) -> None:
     postgresql = PostgresqlDatabase(pg_url)
     postgresql.make_schema("release")
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "table": "shown", "quasi_identifiers": ["age", "cost"], "output_kind": "view",
         "if_exists": "replace",
     }  # fmt: skip
@@ -108,27 +108,27 @@ def test_a_view_keeps_its_grants_when_a_column_widens(pg_url: str, pg_role: Any)
         "ALTER DEFAULT PRIVILEGES IN SCHEMA release GRANT SELECT ON TABLES TO stranger",
         "GRANT USAGE ON SCHEMA release TO stranger",
     )
-    first = postgresql.anonymize(**asked, key=["id"])
+    first = postgresql.anonymize(**options, key=["id"])
     assert stranger.rows("SELECT count(*) FROM release.people") == [(20,)]
     postgresql.execute("REVOKE SELECT ON release.people FROM stranger")
     postgresql.execute(
         "GRANT USAGE ON SCHEMA release TO reader", "GRANT SELECT ON release.people TO reader"
     )
     widen("7,2")
-    second = postgresql.anonymize(**asked, key=["id"])
+    second = postgresql.anonymize(**options, key=["id"])
     assert reader.rows("SELECT count(*) FROM release.people") == [(20,)]
     # What the owner revoked does not come back by default privileges.
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         stranger.rows("SELECT count(*) FROM release.people")
-    found = dbanon.verify(postgresql.url, "release.people")
-    assert (found.release_id, found.unchanged) == (second.release_id, True)
+    verification = dbanon.verify(postgresql.url, "release.people")
+    assert (verification.release_id, verification.unchanged) == (second.release_id, True)
     assert dbanon.verify(postgresql.url, first.release_id).unchanged
     postgresql.execute("CREATE VIEW release.mine AS SELECT age FROM release.people")
     # What depends on the view is not dropped, and stands in the way of other widths alone.
-    third = postgresql.anonymize(**asked, key=["id"])
+    third = postgresql.anonymize(**options, key=["id"])
     widen("9,2")
     before = postgresql.state()
     with pytest.raises(OutputChanged, match=r'"cost" of the view release\.people'):
-        postgresql.anonymize(**asked, key=["id"])
+        postgresql.anonymize(**options, key=["id"])
     assert postgresql.state() == before
     assert dbanon.verify(postgresql.url, "release.people").release_id == third.release_id

@@ -14,7 +14,7 @@ import dbanon
 from dbanon.errors import InvalidParameter, TableChanged
 from tests.stores.conftest import FINGERPRINT_ROUNDS
 from tests.stores.databases import Database
-from tests.stores.job_lines import ROLES, call, job, told, write
+from tests.stores.job_lines import ROLES, call, job, job_results, write
 from tests.stores.people import load_people
 
 # No engine decides of these.
@@ -56,9 +56,13 @@ def test_nothing_is_done_twice(database: Database, tmp_path: Path) -> None:
     before = database.state(), (tmp_path / "out.csv").stat().st_mtime_ns
     again = call("run", file, *SKIP)
     assert again.exit_code == 99, again.stderr
-    assert told(again) == [
-        {"job": one["job"], "skipped": True, "release_id": one["report"]["release_id"]}
-        for one in told(first)
+    assert job_results(again) == [
+        {
+            "job": job_result["job"],
+            "skipped": True,
+            "release_id": job_result["report"]["release_id"],
+        }
+        for job_result in job_results(first)
     ]
     assert (database.state(), (tmp_path / "out.csv").stat().st_mtime_ns) == before
     assert "nothing changed" in call("run", file, "--skip-unchanged", "--job", "other").stdout
@@ -67,7 +71,7 @@ def test_nothing_is_done_twice(database: Database, tmp_path: Path) -> None:
     file = write(tmp_path, job(**more), job("other", output="{table: other}", k="4"))
     mixed = call("run", file, *SKIP)
     assert mixed.exit_code == 0
-    assert ["skipped" in one for one in told(mixed)] == [True, False]
+    assert ["skipped" in job_result for job_result in job_results(mixed)] == [True, False]
     file = write(tmp_path, job(**more), job("other", output="{table: other}", k="41"))
     assert call("run", file, *SKIP).exit_code == 8
     assert call("run", file, *SKIP, "--job", "other").exit_code == 3
@@ -94,7 +98,7 @@ def test_a_value_of_any_column_that_matters_is_seen(
     done = call("run", file, *SKIP)
     # A person less, or a stratum of one: other rows, which the run judges.
     assert done.exit_code in (0, 3), done.stderr
-    assert "skipped" not in told(done)[0]
+    assert "skipped" not in job_results(done)[0]
 
 
 def test_columns_that_are_not_released_do_not_matter(database: Database, tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_another_definition_is_seen(
     file = write(tmp_path, job(**(before | changed)))  # type: ignore[arg-type]
     done = call("run", file, *SKIP)
     assert done.exit_code == 0, done.stderr
-    assert "skipped" not in told(done)[0]
+    assert "skipped" not in job_results(done)[0]
     assert call("run", file, *SKIP).exit_code == 99
 
 
@@ -208,10 +212,10 @@ def test_what_was_made_must_be_there_as_it_was_made(
     assert call("run", file, *SKIP).exit_code == 99
     change(database, tmp_path)
     done = call("run", file, *SKIP)
-    # A file that somebody changed is not written over.
-    wanted = (2, "output_exists") if change is other_file else (0, None)
-    [one] = told(done)
-    assert (done.exit_code, one.get("error", {}).get("code")) == wanted, done.stderr
+    # A file that someone changed is not overwritten.
+    expected = (2, "output_exists") if change is other_file else (0, None)
+    [job_result] = job_results(done)
+    assert (done.exit_code, job_result.get("error", {}).get("code")) == expected, done.stderr
 
 
 def test_two_fingerprints_of_the_same_rows_tell_nothing(
@@ -223,9 +227,11 @@ def test_two_fingerprints_of_the_same_rows_tell_nothing(
         database.execute(f"DELETE FROM {database.ledger('run')} WHERE job <> 'people'")
         write(tmp_path, job(k="4"))
         assert call("run", tmp_path / "job.yaml", *SKIP).exit_code == 0
-    found = [text for (text,) in database.rows(f"SELECT fingerprint FROM {database.ledger('run')}")]
-    assert len(set(found)) == len(found) == 4
-    assert all(re.fullmatch(r"[0-9]+:[0-9a-f]{64}", text) for text in found)
+    fingerprints = [
+        text for (text,) in database.rows(f"SELECT fingerprint FROM {database.ledger('run')}")
+    ]
+    assert len(set(fingerprints)) == len(fingerprints) == 4
+    assert all(re.fullmatch(r"[0-9]+:[0-9a-f]{64}", text) for text in fingerprints)
     # Neither the number of rows nor their sum stands in it; a key makes it another one.
     assert call("run", tmp_path / "job.yaml", *SKIP).exit_code == 99
     assert call("run", tmp_path / "job.yaml", *SKIP, DBANON_FINGERPRINT_KEY="s").exit_code == 0
@@ -258,7 +264,7 @@ def test_files_of_rows(database: Database, tmp_path: Path, monkeypatch: pytest.M
     rows.write_text(rows.read_text().replace("\n7,48\n", "\n7,unknown\n"))
     done = call("run", file, *SKIP)
     assert done.exit_code == 2
-    assert told(done)[0]["error"]["code"] == "file_malformed"
+    assert job_results(done)[0]["error"]["code"] == "file_malformed"
     assert "unknown" not in done.stdout + done.stderr
 
 

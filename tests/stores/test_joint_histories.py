@@ -33,7 +33,7 @@ from tests.stores.people import load_people
 DATABASES = ALL_NAMES
 
 K = 3
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "income"],
     "k": K,
     "nulls": "category",
@@ -47,7 +47,7 @@ RELEASES = ["release.first", "release.second", "release.third"]
 def load(database: Database, months: Months) -> None:
     """The rows of a month, with a copy of who it is that readers get."""
     kinds = {"id": "integer", "who": "integer", "age": "integer", "income": "integer"}
-    rows = [(one, one, values[0], values[1]) for one, values in months.now.items()]
+    rows = [(person, person, values[0], values[1]) for person, values in months.now.items()]
     if any(name == "people" for _, name in database.relations()):
         database.execute("DROP TABLE people")
     database.load("people", {name: database.types[kind] for name, kind in kinds.items()}, rows)
@@ -58,20 +58,20 @@ def publish(database: Database) -> tuple[list[Any], list[dict[int, Any]]]:
     months, reports, classes = Months(seed=4, n=40), [], []
     for name in RELEASES:
         load(database, months)
-        reports.append(database.anonymize(**GIVEN, output=name))
+        reports.append(database.anonymize(**OPTIONS, output=name))
         rows = database.rows(f"SELECT who, age, income FROM {database.relation(name)}")
-        classes.append({person: tuple(shown) for person, *shown in rows})
+        classes.append({person: tuple(class_values) for person, *class_values in rows})
         months.pass_on()
     return reports, classes
 
 
 def plainly(classes: list[dict[int, Any]], k: int) -> tuple[int, int, int]:
     """Persons, those below k, and those alone, by a dictionary."""
-    persons = {person for one in classes for person in one}
-    histories = {person: tuple(one.get(person) for one in classes) for person in persons}
+    persons = {person for release in classes for person in release}
+    histories = {person: tuple(release.get(person) for release in classes) for person in persons}
     sizes = Counter(histories.values())
-    own = [sizes[history] for history in histories.values()]
-    return len(own), sum(size < k for size in own), own.count(1)
+    history_sizes = [sizes[history] for history in histories.values()]
+    return len(history_sizes), sum(size < k for size in history_sizes), history_sizes.count(1)
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
@@ -83,22 +83,22 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
         report, expected = reports[count - 1], plainly(classes[:count], K)
         # The first key of JSON, and the first line of text.
         assert next(iter(report.to_dict())) == "joint_histories"
-        said = report.to_dict()["joint_histories"]
-        assert (said["persons"], said["below"], said["alone"]) == expected
-        assert (said["releases"], said["k"]) == (count, K)
-        assert said["share"] == expected[1] / expected[0]
-        assert "not_measured" not in said
+        exposure = report.to_dict()["joint_histories"]
+        assert (exposure["persons"], exposure["below"], exposure["alone"]) == expected
+        assert (exposure["releases"], exposure["k"]) == (count, K)
+        assert exposure["share"] == expected[1] / expected[0]
+        assert "not_measured" not in exposure
         label, text = report.rows()[0]
         assert label == "JOINT HISTORIES"
-        assert f"{expected[1]} of {expected[0]} persons ({said['share']:.1%})" in text
+        assert f"{expected[1]} of {expected[0]} persons ({exposure['share']:.1%})" in text
         again = look(open_store(database.url), parse_relation(RELEASES[count - 1]))
         assert again.recorded.report.rows()[0] == (label, text)
         first = page(report).partition('class="guarantee"')[2][:1000]
         assert f"<strong>JOINT HISTORIES</strong> {expected[1]} of {expected[0]} persons" in first
     assert expected[1] > expected[0] / 2
     measured = dbanon.measure_releases(database.url, RELEASES)
-    known = [(one.persons, one.below, one.alone) for one in measured.known]
-    assert known == [plainly(classes[: count + 1], K) for count in range(3)]
+    earlier = [(history.persons, history.below, history.alone) for history in measured.known]
+    assert earlier == [plainly(classes[: count + 1], K) for count in range(3)]
     assert (measured.entity, measured.k) == ("id", K)
     # Some of them, in whatever order.
     pair = dbanon.measure_releases(database.url, [RELEASES[2], RELEASES[0]], k=5).known[-1]
@@ -114,8 +114,8 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
 
 
 def said_by(report: Any) -> dict[str, Any]:
-    said: dict[str, Any] = report.to_dict()["joint_histories"]
-    return said
+    exposure: dict[str, Any] = report.to_dict()["joint_histories"]
+    return exposure
 
 
 def test_persons_of_several_rows_have_all_of_their_classes() -> None:
@@ -125,10 +125,10 @@ def test_persons_of_several_rows_have_all_of_their_classes() -> None:
     for _ in range(4):
         pairs = {(int(p), int(c)) for p, c in rng.integers(0, (60, 6), (70, 2))}
         records.append(np.array(sorted(pairs), PERSON))
-        own: dict[int, Any] = {}
+        classes_by_person: dict[int, Any] = {}
         for person, number in pairs:
-            own[person] = own.get(person, frozenset()) | {number}
-        classes.append(own)
+            classes_by_person[person] = classes_by_person.get(person, frozenset()) | {number}
+        classes.append(classes_by_person)
     expected = [plainly(classes[: count + 1], K) for count in range(4)]
     assert joint_counts(records, K) == expected
     assert joint_counts(records, K, each=False) == expected[-1:]
@@ -137,8 +137,8 @@ def test_persons_of_several_rows_have_all_of_their_classes() -> None:
 def test_what_has_no_record_is_named(database: Database) -> None:
     """Releases of earlier versions are not measured, and later ones are."""
     load_people(database)
-    given = GIVEN | {"keep": []}
-    database.anonymize(**given, output="release.old")
+    options = OPTIONS | {"keep": []}
+    database.anonymize(**options, output="release.old")
     if database.name == "mariadb":
         # Version 0.1.0 knew no such server.
         release = database.ledger()
@@ -148,22 +148,22 @@ def test_what_has_no_record_is_named(database: Database) -> None:
         )
     else:
         make_ledger_older(database)
-    report = database.anonymize(**given, output="release.new")
-    said = said_by(report)
-    assert "share" not in said
-    assert re.match(r"release[._]old, made before dbanon kept", said["not_measured"])
+    report = database.anonymize(**options, output="release.new")
+    exposure = said_by(report)
+    assert "share" not in exposure
+    assert re.match(r"release[._]old, made before dbanon kept", exposure["not_measured"])
     label, text = report.rows()[0]
     assert label == "JOINT HISTORIES"
     assert text.startswith("not measured: ")
     assert "docs/chains.md" in text
-    said = said_by(database.anonymize(**given, output="release.newer"))
-    assert (said["earlier"], said["releases"], said["persons"]) == (2, 2, 40)
-    assert "made before" in said["not_measured"]
+    exposure = said_by(database.anonymize(**options, output="release.newer"))
+    assert (exposure["earlier"], exposure["releases"], exposure["persons"]) == (2, 2, 40)
+    assert "made before" in exposure["not_measured"]
     with pytest.raises(
         InvalidParameter, match=r"no record of the persons of release\.old"
-    ) as found:
+    ) as refused:
         dbanon.measure_releases(database.url, ["release.old", "release.new"])
-    assert "column of the person" in str(found.value.hint)
+    assert "column of the person" in str(refused.value.hint)
     dbanon.measure_releases(database.url, ["release.new", "release.newer"])
     with pytest.raises(InvalidParameter, match="no sensitive values"):
         dbanon.measure_releases(
@@ -176,9 +176,9 @@ def test_a_source_elsewhere_is_not_measured(
 ) -> None:
     source = make_database("sqlite")
     load_people(source)
-    given = GIVEN | {"keep": [], "target": duckdb_file.url}
-    source.anonymize(**given, output="release.first")
-    report = source.anonymize(**given, output="release.second")
+    options = OPTIONS | {"keep": [], "target": duckdb_file.url}
+    source.anonymize(**options, output="release.first")
+    report = source.anonymize(**options, output="release.second")
     assert "in another database than the source" in said_by(report)["not_measured"]
     assert "Load the rows into the database of the release" in report.rows()[0][1]
     # Nor could the command count them.
@@ -192,11 +192,14 @@ def test_a_report_counts_so_many_and_the_command_all(
 ) -> None:
     monkeypatch.setattr(person_record, "MOST", 2)
     load_people(database)
-    given = GIVEN | {"keep": [], "if_exists": "replace", "output": "release.people"}
+    options = OPTIONS | {"keep": [], "if_exists": "replace", "output": "release.people"}
     for number in range(5):
-        said = database.anonymize(**given).to_dict().get("joint_histories", {})
-        assert said.get("releases", 1) == min(number + 1, 3)
-        assert said.get("not_measured", "").partition(" older")[0] == ["", "", "", "1", "2"][number]
+        exposure = database.anonymize(**options).to_dict().get("joint_histories", {})
+        assert exposure.get("releases", 1) == min(number + 1, 3)
+        assert (
+            exposure.get("not_measured", "").partition(" older")[0]
+            == ["", "", "", "1", "2"][number]
+        )
     assert len(dbanon.measure_releases(database.url, ["release.people"]).known) == 5
 
 
@@ -211,15 +214,15 @@ def test_rows_without_an_entity_have_no_record(database: Database) -> None:
 def test_spellings_that_are_one_person_have_a_salt_of_their_own(database: Database) -> None:
     types = {"id": database.types["text"], "age": database.types["integer"]}
     database.load("people", types, [(f"p{n}", n * 7 % 50) for n in range(40)])
-    given = GIVEN | {"quasi_identifiers": ["age"], "keep": []}
+    options = OPTIONS | {"quasi_identifiers": ["age"], "keep": []}
     for number in range(2):
-        database.anonymize(**given, output=f"release.exact{number}")
+        database.anonymize(**options, output=f"release.exact{number}")
     database.execute("UPDATE people SET id = 'P7' WHERE id = 'p7'")
-    given["entity_normalize"] = "casefold"
-    assert "share" not in said_by(database.anonymize(**given, output="release.folded"))
+    options["entity_normalize"] = "casefold"
+    assert "share" not in said_by(database.anonymize(**options, output="release.folded"))
     database.execute("UPDATE people SET id = 'p7' WHERE id = 'P7'")
-    said = said_by(database.anonymize(**given, output="release.again"))
-    assert (said["earlier"], said["releases"], said["persons"]) == (3, 2, 40)
+    exposure = said_by(database.anonymize(**options, output="release.again"))
+    assert (exposure["earlier"], exposure["releases"], exposure["persons"]) == (3, 2, 40)
 
 
 @pytest.mark.postgresql
@@ -229,11 +232,11 @@ def test_default_privileges_give_nobody_the_record(postgresql: PostgresqlDatabas
         "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO joint_reader",
     )
     load_people(postgresql)
-    given = GIVEN | {"keep": []}
-    postgresql.anonymize(**given, output="release.old")
+    options = OPTIONS | {"keep": []}
+    postgresql.anonymize(**options, output="release.old")
     query = "SELECT has_table_privilege('joint_reader', 'dbanon.release_person', 'SELECT')"
     assert postgresql.rows(query) == [(False,)]
     make_ledger_older(postgresql)
-    postgresql.anonymize(**given, output="release.new")
+    postgresql.anonymize(**options, output="release.new")
     assert postgresql.rows(query) == [(False,)]
     postgresql.execute("DROP OWNED BY joint_reader", "DROP ROLE joint_reader")

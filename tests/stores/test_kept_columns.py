@@ -1,4 +1,6 @@
-"""Columns released as they are: what tells rows apart, or what was hidden, is warned of."""
+"""Columns released unchanged: a warning names those that single out rows or reveal hidden
+values.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def load(database: Database, table: str = "people", **more: Values) -> dict[str,
     types = {"id": "integer", "age": "integer", "zip": "integer"}
     types |= {name: kind for name, (kind, _, _) in COLUMNS.items()}
     values: dict[str, Values] = {"id": list(range(N)), "age": AGE, "zip": ZIP}
-    values |= {name: found for name, (_, found, _) in COLUMNS.items()}
+    values |= {name: column_values for name, (_, column_values, _) in COLUMNS.items()}
     types |= dict.fromkeys(more, "integer")
     values |= more
     rows = list(zip(*values.values(), strict=True))
@@ -67,11 +69,11 @@ def load(database: Database, table: str = "people", **more: Values) -> dict[str,
     return types
 
 
-def given(**more: Any) -> dict[str, Any]:
+def options_with(**more: Any) -> dict[str, Any]:
     return {"quasi_identifiers": ["age", "zip"], "k": K} | more
 
 
-def found(report: dbanon.Report) -> dict[str, list[tuple[str | None, float]]]:
+def disclosive_columns(report: dbanon.Report) -> dict[str, list[tuple[str | None, float]]]:
     columns: dict[str, list[tuple[str | None, float]]] = {}
     for column in report.disclosive_columns:
         columns.setdefault(column.name, []).append((column.determines, column.share))
@@ -83,11 +85,11 @@ EXPECTED = {name: tells for name, (_, _, tells) in COLUMNS.items() if tells}
 
 def test_what_each_column_tells(database: Database) -> None:
     load(database)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report = database.anonymize(**given(keep=list(COLUMNS)))
-    assert found(report) == EXPECTED
-    texts = [str(w.message) for w in said if w.category is KeptColumnTells]
+        report = database.anonymize(**options_with(keep=list(COLUMNS)))
+    assert disclosive_columns(report) == EXPECTED
+    texts = [str(w.message) for w in caught if w.category is KeptColumnTells]
     assert texts == [f"Column {column.describe(K)}." for column in report.disclosive_columns]
     # Names and shares only: no value of a column, no count.
     assert not any(word in text for text in texts for word in (*WORDS[18:78], "text 1", "600"))
@@ -106,11 +108,11 @@ def test_of_a_data_frame_it_is_the_same() -> None:
     frame = pd.DataFrame({name: values for name, (_, values, _) in COLUMNS.items()})
     frame["age"], frame["zip"] = AGE, ZIP
     with pytest.warns(KeptColumnTells):
-        _, report = dbanon.anonymize_frame(frame, **given(keep=list(COLUMNS)))
-    assert found(report) == EXPECTED
+        _, report = dbanon.anonymize_frame(frame, **options_with(keep=list(COLUMNS)))
+    assert disclosive_columns(report) == EXPECTED
     with pytest.raises(TellingColumnRefused):
-        dbanon.anonymize_frame(frame, **given(keep=["copy"]), strict=True)
-    _, report = dbanon.anonymize_frame(frame, **given(keep=["unrelated"]), strict=True)
+        dbanon.anonymize_frame(frame, **options_with(keep=["copy"]), strict=True)
+    _, report = dbanon.anonymize_frame(frame, **options_with(keep=["unrelated"]), strict=True)
     assert report.disclosive_columns == ()
 
 
@@ -122,22 +124,24 @@ def test_in_another_database(
         load(source)
         with pytest.warns(KeptColumnTells):
             report = source.anonymize(
-                **given(keep=list(COLUMNS)), target=duckdb_file.url, output=f"release.{name}"
+                **options_with(keep=list(COLUMNS)), target=duckdb_file.url, output=f"release.{name}"
             )
-        assert found(report) == EXPECTED
+        assert disclosive_columns(report) == EXPECTED
         with pytest.raises(TellingColumnRefused):
-            source.anonymize(**given(sensitive=["copy"]), target=duckdb_file.url, strict=True)
+            source.anonymize(
+                **options_with(sensitive=["copy"]), target=duckdb_file.url, strict=True
+            )
 
 
 def test_strict_publishes_nothing(database: Database) -> None:
     load(database)
     database.make_schema("release")
     for column in EXPECTED:
-        error = refuse(database, TellingColumnRefused, **given(keep=[column]), strict=True)
+        error = refuse(database, TellingColumnRefused, **options_with(keep=[column]), strict=True)
         assert f'"{column}"' in str(error.detail)
         assert (error.exit_code, error.code, error.sqlstate) == (6, "telling_column", "ZK005")
     harmless = [name for name in COLUMNS if name not in EXPECTED]
-    report = database.anonymize(**given(sensitive=harmless), strict=True)
+    report = database.anonymize(**options_with(sensitive=harmless), strict=True)
     assert report.disclosive_columns == ()
 
 
@@ -148,7 +152,7 @@ def test_a_warning_made_an_error_publishes_nothing(database: Database) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(KeptColumnTells):
-            database.anonymize(**given(keep=["copy"]))
+            database.anonymize(**options_with(keep=["copy"]))
     assert database.state() == before
 
 
@@ -157,13 +161,13 @@ def test_strata_are_released_too(database: Database) -> None:
     decade = [age // 20 for age in AGE]
     load(database, decade=decade, decade_copy=[3 * d for d in decade])
     steps = {"decade": 1000, "zip": 1000}
-    wanted = {"quasi_identifiers": ["decade", "zip"], "k": K, "method": "gaa_cp"}
+    options = {"quasi_identifiers": ["decade", "zip"], "k": K, "method": "gaa_cp"}
     with pytest.warns(KeptColumnTells):
-        report = database.anonymize(**wanted, by=["decade_copy"], steps=steps)
-    assert found(report) == {"decade_copy": [("decade", 1.0)]}
+        report = database.anonymize(**options, by=["decade_copy"], steps=steps)
+    assert disclosive_columns(report) == {"decade_copy": [("decade", 1.0)]}
     # Where the release shows the value itself, the stratum tells nothing more.
-    wanted |= {"method": "mdav", "output": "release.shown"}
-    report = database.anonymize(**wanted, by=["decade_copy"], strict=True)
+    options |= {"method": "mdav", "output": "release.shown"}
+    report = database.anonymize(**options, by=["decade_copy"], strict=True)
     assert report.disclosive_columns == ()
 
 
@@ -178,14 +182,14 @@ def test_only_released_rows_count(database: Database) -> None:
     )
     with pytest.warns(KeptColumnTells):
         report = database.anonymize(
-            **given(keep=["copy", "unrelated"]), nulls="suppress", max_suppression=1.0
+            **options_with(keep=["copy", "unrelated"]), nulls="suppress", max_suppression=1.0
         )
     assert (report.rows_out, report.suppressed) == (N, N)
-    assert found(report) == {"copy": [("age", 1.0)]}
+    assert disclosive_columns(report) == {"copy": [("age", 1.0)]}
 
 
 def test_other_rows_than_the_released_ones(database: Database, monkeypatch: Any) -> None:
-    """What is told is of the released rows, or nothing is published."""
+    """The warning describes the released rows, or nothing is published."""
     load(database)
     table = database.relation("people")
     database.execute(f"INSERT INTO {table} (id, age, copy) SELECT id + {N}, age, copy FROM {table}")
@@ -193,7 +197,7 @@ def test_other_rows_than_the_released_ones(database: Database, monkeypatch: Any)
         Session, "released_rows", lambda self, source, *_: f"{source.relation.quoted} AS s"
     )
     how = {"nulls": "suppress", "max_suppression": 1.0}
-    refuse(database, RecountFailed, '"copy"', **given(keep=["copy"]), **how)
+    refuse(database, RecountFailed, '"copy"', **options_with(keep=["copy"]), **how)
 
 
 def test_of_persons(database: Database) -> None:
@@ -201,24 +205,26 @@ def test_of_persons(database: Database) -> None:
     person = [i // 10 for i in range(N)]
     load(database, person=person, address=[p * 7 for p in person], site=[p % 3 for p in person])
     with pytest.warns(KeptColumnTells, match='"address" is nearly unique'):
-        report = database.anonymize(**given(keep=["address", "site"]), entity="person")
-    assert found(report) == {"address": [(None, 1.0)]}
+        report = database.anonymize(**options_with(keep=["address", "site"]), entity="person")
+    assert disclosive_columns(report) == {"address": [(None, 1.0)]}
     frame = pd.DataFrame({"age": AGE, "zip": ZIP, "person": person})
     frame["address"], frame["site"] = frame["person"] * 7, frame["person"] % 3
-    _, of_frame = dbanon.anonymize_frame(frame, **given(keep=["address", "site"]), entity="person")
+    _, of_frame = dbanon.anonymize_frame(
+        frame, **options_with(keep=["address", "site"]), entity="person"
+    )
     assert of_frame.disclosive_columns == report.disclosive_columns
 
 
 def test_few_rows(database: Database) -> None:
-    """As many rows as k: any value but a common one is shared by fewer, and no count is told."""
+    """As many rows as k: all but common values are shared by fewer rows, and no count is given."""
     rows = [(i, i, i % 2) for i in range(K)]
     columns = dict.fromkeys(("age", "own", "half"), database.types["integer"])
     database.load("people", columns, rows)
-    wanted = {"quasi_identifiers": ["age"], "k": K}
-    report = database.anonymize(**wanted, keep=["own"])
-    assert found(report) == {"own": [(None, 1.0)]}
-    report = database.anonymize(**wanted, keep=["half"], if_exists="replace")
-    assert found(report) == {"half": [(None, 1.0)]}
+    options = {"quasi_identifiers": ["age"], "k": K}
+    report = database.anonymize(**options, keep=["own"])
+    assert disclosive_columns(report) == {"own": [(None, 1.0)]}
+    report = database.anonymize(**options, keep=["half"], if_exists="replace")
+    assert disclosive_columns(report) == {"half": [(None, 1.0)]}
 
 
 @pytest.mark.parametrize("name", ["age", "born", "height", "seen", "site"])
@@ -244,8 +250,10 @@ def test_quasi_identifiers_of_every_kind(name: str, database: Database) -> None:
     # Heavy places, so that names are what classes mix.
     how = {"method": "gaa_cp", "weights": {"zip": 50}} if kind == "text" else {}
     with pytest.warns(KeptColumnTells):
-        report = database.anonymize(**given(quasi_identifiers=[name, "zip"], keep=["code"], **how))
-    assert found(report) == {"code": [(name, 1.0)]}
+        report = database.anonymize(
+            **options_with(quasi_identifiers=[name, "zip"], keep=["code"], **how)
+        )
+    assert disclosive_columns(report) == {"code": [(name, 1.0)]}
 
 
 def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -> None:
@@ -265,8 +273,8 @@ def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -
         return groups(self, draft, name)
 
     monkeypatch.setattr(SqlSource, "groups", note)
-    report = database.anonymize(**given(keep=["own", "couples", "double", "part"]))
-    assert found(report) == {
+    report = database.anonymize(**options_with(keep=["own", "couples", "double", "part"]))
+    assert disclosive_columns(report) == {
         "own": [(None, 0.9)],
         "couples": [(None, 1.0)],
         "double": [("age", 1.0)],
@@ -286,10 +294,10 @@ def test_columns_that_are_no_values_of_a_line(database: Database) -> None:
     value = text[database.name]
     database.execute(
         *(
-            f"INSERT INTO {table} VALUES ({age}, {place}, {value.format(age)},"
+            f"INSERT INTO {table} VALUES ({age}, {zip_code}, {value.format(age)},"
             f" {value.format(i % 7)})"
-            for i, (age, place) in enumerate(zip(AGE[:300], ZIP[:300], strict=True))
+            for i, (age, zip_code) in enumerate(zip(AGE[:300], ZIP[:300], strict=True))
         )
     )
-    report = database.anonymize(**given(k=2, keep=['se"lect', "other"]))
-    assert found(report) == {'se"lect': [("age", 1.0)]}
+    report = database.anonymize(**options_with(k=2, keep=['se"lect', "other"]))
+    assert disclosive_columns(report) == {'se"lect': [("age", 1.0)]}

@@ -41,17 +41,17 @@ ROWS = [
     for person in range(12)
     for visit in range(10)
 ]
-ASKED: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 10}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 10}
 OTHERS = {"keep": ["visits", "hospital_name"], "sensitive": ["illness"]}
-FOUND = [KeptIdentifier("full_name", "name"), KeptIdentifier("contact", "form")]
+EXPECTED = [KeptIdentifier("full_name", "name"), KeptIdentifier("contact", "form")]
 
 
 def load(database: Database) -> None:
     database.load("people", {n: database.types[kind] for n, kind in KINDS.items()}, ROWS)
 
 
-def said(caught: list[warnings.WarningMessage]) -> list[str]:
-    return [str(one.message) for one in caught if one.category is KeptColumnIdentifies]
+def warnings_of(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(warning.message) for warning in caught if warning.category is KeptColumnIdentifies]
 
 
 @pytest.mark.parametrize(
@@ -67,25 +67,30 @@ def test_every_run_warns(database: Database, roles: dict[str, list[str]]) -> Non
     load(database)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report = database.anonymize(**ASKED, **roles)
-    assert list(report.kept_identifiers) == FOUND
-    assert said(caught) == [f"Column {one.describe(10)}." for one in FOUND]
-    assert all("Name 1" not in text and "@" not in text for text in said(caught))
+        report = database.anonymize(**OPTIONS, **roles)
+    assert list(report.kept_identifiers) == EXPECTED
+    assert warnings_of(caught) == [f"Column {identifier.describe(10)}." for identifier in EXPECTED]
+    assert all("Name 1" not in text and "@" not in text for text in warnings_of(caught))
     assert [text for label, text in report.rows() if label == "KEPT IDENTIFIER"] == [
-        one.describe(10) for one in FOUND
+        identifier.describe(10) for identifier in EXPECTED
     ]
-    assert report.warned[:2] == tuple(f"column {one.describe(10)}" for one in FOUND)
+    assert report.warned[:2] == tuple(
+        f"column {identifier.describe(10)}" for identifier in EXPECTED
+    )
     # The ledger keeps it, and a report that is made from it says it again.
     [(recorded,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
-    assert [KeptIdentifier(**one) for one in arguments["kept_identifiers"]] == FOUND
+    assert [
+        KeptIdentifier(**arguments_of_column)
+        for arguments_of_column in arguments["kept_identifiers"]
+    ] == EXPECTED
 
 
 def test_strict_refuses_and_reads_nothing(database: Database) -> None:
     load(database)
     database.make_schema("release")
     error = refuse(
-        database, KeptIdentifierRefused, '"full_name"', **ASKED, keep=["full_name"], strict=True
+        database, KeptIdentifierRefused, '"full_name"', **OPTIONS, keep=["full_name"], strict=True
     )
     assert (error.exit_code, error.code, error.sqlstate) == (6, "kept_identifier", "ZK005")
     assert "Name 1" not in repr(vars(error))
@@ -94,7 +99,7 @@ def test_strict_refuses_and_reads_nothing(database: Database) -> None:
 @pytest.mark.filterwarnings("error::dbanon.errors.KeptColumnIdentifies")
 def test_ordinary_columns_are_kept_without_a_word(database: Database) -> None:
     load(database)
-    report = database.anonymize(**ASKED, **OTHERS)
+    report = database.anonymize(**OPTIONS, **OTHERS)
     assert report.kept_identifiers == ()
     assert "kept_identifiers" not in report.arguments
 
@@ -104,7 +109,7 @@ def test_a_filter_ends_the_run_before_anything_is_published(database: Database) 
     load(database)
     before = database.state()
     with pytest.raises(KeptColumnIdentifies):
-        database.anonymize(**ASKED, keep=["contact"])
+        database.anonymize(**OPTIONS, keep=["contact"])
     assert database.state() == before
 
 
@@ -113,18 +118,20 @@ def test_the_rows_that_a_condition_chooses(database: Database) -> None:
     rows = [(*row[:1], row[1] if row[5] < 30 else "none", *row[2:]) for row in ROWS]
     database.load("people", {n: database.types[kind] for n, kind in KINDS.items()}, rows)
     with pytest.warns(KeptColumnIdentifies, match="contact"):
-        database.anonymize(**ASKED, keep=["contact"], where="age < 30")
-    report = database.anonymize(**ASKED, keep=["contact"], where="age >= 30", output="release.old")
+        database.anonymize(**OPTIONS, keep=["contact"], where="age < 30")
+    report = database.anonymize(
+        **OPTIONS, keep=["contact"], where="age >= 30", output="release.old"
+    )
     assert report.kept_identifiers == ()
 
 
 def test_frames_are_looked_at_alike() -> None:
     frame = pd.DataFrame(ROWS, columns=list(KINDS))
     with pytest.warns(KeptColumnIdentifies):
-        _, report = dbanon.anonymize_frame(frame, **ASKED, keep=["full_name", "contact"])
-    assert list(report.kept_identifiers) == FOUND
+        _, report = dbanon.anonymize_frame(frame, **OPTIONS, keep=["full_name", "contact"])
+    assert list(report.kept_identifiers) == EXPECTED
     with pytest.raises(KeptIdentifierRefused):
-        dbanon.anonymize_frame(frame, **ASKED, keep=["contact"], strict=True)
+        dbanon.anonymize_frame(frame, **OPTIONS, keep=["contact"], strict=True)
 
 
 def test_the_command_says_it_on_stderr(database: Database) -> None:
@@ -149,7 +156,7 @@ def test_the_command_says_it_on_stderr(database: Database) -> None:
     assert "kept_identifier" in done.stderr
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
-    assert f"Warning: column {FOUND[0].describe(10)}." in done.stderr
+    assert f"Warning: column {EXPECTED[0].describe(10)}." in done.stderr
     assert "Name 1" not in done.output
 
 
@@ -172,7 +179,7 @@ def test_a_job_says_it(database: Database, tmp_path: Path, monkeypatch: Any) -> 
     )
     done = CliRunner().invoke(main, ["run", str(file)])
     assert done.exit_code == 0, done.output
-    assert f"column {FOUND[0].describe(10)}" in done.stderr
+    assert f"column {EXPECTED[0].describe(10)}" in done.stderr
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
@@ -192,7 +199,7 @@ def test_releases_of_a_chain_say_it(
     dbanon.create_chain(
         sqlite_file.url, "c", table="people", entity="person", changes="show", key_out=key
     )
-    asked = {
+    options = {
         "quasi_identifiers": ["age"],
         "entity": "person",
         "k": 3,
@@ -201,10 +208,10 @@ def test_releases_of_a_chain_say_it(
         "keep": ["full_name", "ward"],
     }
     if elsewhere:
-        asked |= {"target": duckdb_file.url}
+        options |= {"target": duckdb_file.url}
     with pytest.warns(KeptColumnIdentifies, match="full_name"):
-        report = sqlite_file.anonymize(**asked)
-    assert list(report.kept_identifiers) == FOUND[:1]
+        report = sqlite_file.anonymize(**options)
+    assert list(report.kept_identifiers) == EXPECTED[:1]
     with pytest.warns(KeptColumnIdentifies, match="full_name"):
-        sqlite_file.anonymize(**asked)
+        sqlite_file.anonymize(**options)
     assert len(sqlite_file.rows("SELECT * FROM dbanon_chain")) == 1

@@ -38,12 +38,12 @@ def words_of(database: Database) -> list[str]:
     """Those that some name cannot be without quotes; in campaigns all."""
     if database.name == "sqlite":
         return _SQLITE.split()
-    asked, reserved = {
+    query, reserved = {
         "postgresql": ("word FROM pg_get_keywords()", "catcode <> 'U'"),
         "duckdb": ("keyword_name FROM duckdb_keywords()", "keyword_category <> 'unreserved'"),
     }[database.name]
-    asked = f"SELECT {asked}" + ("" if CAMPAIGN else f" WHERE {reserved}")
-    return sorted({word for (word,) in database.rows(asked)} | {"true", "false"})
+    query = f"SELECT {query}" + ("" if CAMPAIGN else f" WHERE {reserved}")
+    return sorted({word for (word,) in database.rows(query)} | {"true", "false"})
 
 
 def load(database: Database, words: list[str]) -> None:
@@ -76,12 +76,12 @@ def require_released(database: Database, names: list[str], others: list[str]) ->
     columns = ", ".join(f"r.{quote(word)}" for word in (*names, *others))
     rows = database.rows(f"SELECT {columns} FROM {database.relation('release.people')} AS r")
     for word, values in zip((*names, *others), zip(*rows, strict=True), strict=True):
-        found = min(values), max(values), len(set(values))
-        assert found == ((1, 10, 4) if word in names else (0, 11, 12)), word
+        summary = min(values), max(values), len(set(values))
+        assert summary == ((1, 10, 4) if word in names else (0, 11, 12)), word
 
 
 def test_every_key_word_names_a_table_a_schema_and_a_column(database: Database) -> None:
-    made = "00000000-0000-0000-0000-000000000000"
+    release_id = "00000000-0000-0000-0000-000000000000"
     words = words_of(database)
     # A session looks at all that it wrote again for each thing that it writes.
     for some in (words[start : start + 20] for start in range(0, len(words), 20)):
@@ -89,9 +89,9 @@ def test_every_key_word_names_a_table_a_schema_and_a_column(database: Database) 
             for word in some:
                 name = session.resolve_output(RelationName(word, word))
                 written = name.sibling(f"{name.name}_r")
-                output = Output(name, name, written, "table", made, None)
+                output = Output(name, name, written, "table", release_id, None)
                 session.make_schema(RelationName(word, word))
-                session.create_released(output, [(word, "INTEGER")], made)
+                session.create_released(output, [(word, "INTEGER")], release_id)
                 session.publish(output, [word])
                 assert session.find_source(name).schema.attributes[0].name == word
 
@@ -106,7 +106,7 @@ def test_sqlite_has_no_view_with_a_column_named_as_truth_is(
     """It would call it ``column1``, whatever is written."""
     load(sqlite_file, ["age", word])
     before = sqlite_file.state()
-    for given in (
+    for options in (
         {"output_kind": "view"},
         {"where": "age < 10"},
     ):
@@ -119,7 +119,7 @@ def test_sqlite_has_no_view_with_a_column_named_as_truth_is(
                     quasi_identifiers=["age"],
                     keep=[word],
                     k=3,
-                    **given,
+                    **options,
                 )
             assert "AS" in str(refused.value.hint)
             assert sqlite_file.state() == before
@@ -132,7 +132,7 @@ def test_truth_names_keys_and_is_looked_at_in_sqlite(sqlite_file: SqliteDatabase
     assert report.rows_out == 12
     assert sqlite_file.rows('SELECT count(DISTINCT r."false") FROM release_people AS r') == [(4,)]
     advice = dbanon.advise(sqlite_file.url, "people", quasi_identifiers=["age", "false"])
-    assert {one.column.attribute.name for one in advice.columns} == {"true", "false", "age"}
+    assert {column.column.attribute.name for column in advice.columns} == {"true", "false", "age"}
 
 
 def test_truth_travels_to_sqlite(
@@ -140,10 +140,10 @@ def test_truth_travels_to_sqlite(
 ) -> None:
     source = make_database("duckdb")
     load(source, ["age", "true", "false"])
-    given: dict[str, Any] = {"quasi_identifiers": ["age", "true"], "keep": ["false"]}
-    assert source.anonymize(**given, target=sqlite_file.url).rows_out == 12
+    options: dict[str, Any] = {"quasi_identifiers": ["age", "true"], "keep": ["false"]}
+    assert source.anonymize(**options, target=sqlite_file.url).rows_out == 12
     with pytest.raises(errors.InvalidName, match='"true", "false"'):
-        source.anonymize(**given, target=sqlite_file.url, output="v", output_kind="view")
+        source.anonymize(**options, target=sqlite_file.url, output="v", output_kind="view")
 
 
 def test_a_key_may_have_the_name_that_its_number_has(database: Database) -> None:
@@ -155,7 +155,11 @@ def test_a_key_may_have_the_name_that_its_number_has(database: Database) -> None
 def test_a_column_is_not_taken_for_the_mark_of_a_view(sqlite_file: SqliteDatabase) -> None:
     forged = f"/* {MARK}00000000-0000-0000-0000-000000000000 */"
     load(sqlite_file, ["age", forged])
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": [forged], "output_kind": "view"}
+    options: dict[str, Any] = {
+        "quasi_identifiers": ["age"],
+        "keep": [forged],
+        "output_kind": "view",
+    }
     for _ in range(2):
-        assert sqlite_file.anonymize(**given, if_exists="replace").rows_out == 12
+        assert sqlite_file.anonymize(**options, if_exists="replace").rows_out == 12
     assert dbanon.verify(sqlite_file.url, "release.people").k_achieved == 3

@@ -20,7 +20,7 @@ ROWS = rows_of_people(40)
 
 
 def classes(database: Database, name: str = "release.people") -> Counter[tuple[str, ...]]:
-    """Released values with what was kept: equal only when the classes are."""
+    """Released values with the kept ones: equal only if the classes are."""
     names = 'age, height, "site"'
     return Counter(
         tuple(map(str, row))
@@ -29,23 +29,23 @@ def classes(database: Database, name: str = "release.people") -> Counter[tuple[s
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, Counter[tuple[str, ...]]]:
-    """What is `expected`, by the name of the database."""
+def expected_by_database() -> dict[str, Counter[tuple[str, ...]]]:
+    """Caches the fixture `expected` by database name."""
     return {}
 
 
 @pytest.fixture
 def expected(
-    database: Database, known: dict[str, Counter[tuple[str, ...]]]
+    database: Database, expected_by_database: dict[str, Counter[tuple[str, ...]]]
 ) -> Counter[tuple[str, ...]]:
     """The classes of the people with an integer key, in its order: found once a database."""
-    if database.name not in known:
+    if database.name not in expected_by_database:
         load_people(database, ROWS, "reference")
         database.anonymize(
             table="reference", quasi_identifiers=NUMERIC, keep=["site"], output="release.reference"
         )
-        known[database.name] = classes(database, "release.reference")
-    return known[database.name]
+        expected_by_database[database.name] = classes(database, "release.reference")
+    return expected_by_database[database.name]
 
 
 def shuffled(rows: Sequence[Any]) -> list[Any]:
@@ -80,7 +80,10 @@ def test_keys_of_any_type(database: Database, expected: Counter[tuple[str, ...]]
     database.execute(*inserts("people", shuffled(rows)))
     database.anonymize(quasi_identifiers=NUMERIC, keep=["site"])
     site = {f"{i:03d} é": row[7] for i, row in enumerate(ROWS)}
-    assert Counter((age, height, site[kept]) for age, height, kept in classes(database)) == expected
+    assert (
+        Counter((age, height, site[kept_index]) for age, height, kept_index in classes(database))
+        == expected
+    )
 
 
 def test_text_keys_sort_by_code_point(database: Database) -> None:
@@ -165,7 +168,7 @@ def partitioned(database: PostgresqlDatabase) -> None:
     database.execute(
         f"CREATE TABLE people ({PEOPLE}) PARTITION BY RANGE (age)",
         "CREATE TABLE young PARTITION OF people FOR VALUES FROM (0) TO (50)",
-        # Other column order: what is read by position would be wrong.
+        # A different column order: reading by position would be wrong.
         "CREATE TABLE old (site text, seen timestamp, born date, height double precision,"
         " income numeric(10,2), dropped integer, age integer, name text, id integer)",
         "ALTER TABLE old DROP COLUMN dropped",
@@ -267,7 +270,7 @@ def test_a_table_with_a_foreign_part_needs_a_key(
         skip_or_fail("this server has no file_fdw")
     lines = "\\n".join(",".join(str(value) for value in row) for row in ROWS)
     options = f"SERVER there OPTIONS (program 'printf \"{lines}\\n\"', format 'csv')"
-    made = {
+    create_statements = {
         "partitioned": (
             f"CREATE TABLE people ({PEOPLE}) PARTITION BY LIST (height)",
             f"CREATE FOREIGN TABLE part PARTITION OF people DEFAULT {options}",
@@ -279,7 +282,9 @@ def test_a_table_with_a_foreign_part_needs_a_key(
         ),
     }[parent]
     postgresql.execute(
-        "CREATE EXTENSION file_fdw", "CREATE SERVER there FOREIGN DATA WRAPPER file_fdw", *made
+        "CREATE EXTENSION file_fdw",
+        "CREATE SERVER there FOREIGN DATA WRAPPER file_fdw",
+        *create_statements,
     )
     with pytest.raises(KeyRequired, match="with a foreign part"):
         postgresql.anonymize(quasi_identifiers=NUMERIC, keep=["site"])

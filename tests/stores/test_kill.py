@@ -35,23 +35,23 @@ KILLS = MOMENTS if CAMPAIGN else 6
 COPY_KILLS = MOMENTS // 2 if CAMPAIGN else 4
 
 
-def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
+def _anonymize(channel: Connection, options: dict[str, Any]) -> None:
     """A client that tells each moment, and waits for leave to go on."""
 
-    def moment(*what: Any) -> None:
+    def moment(*event: Any) -> None:
         channel.send("moment")
         channel.recv()
 
-    dbanon.anonymize(**given, progress=moment, on_sql=moment)
+    dbanon.anonymize(**options, progress=moment, on_sql=moment)
     channel.send("done")
 
 
-def count_moments(given: dict[str, Any]) -> int:
-    return forked.count_moments(_anonymize, given)
+def count_moments(options: dict[str, Any]) -> int:
+    return forked.count_moments(_anonymize, options)
 
 
-def kill_at(moment: int, given: dict[str, Any]) -> None:
-    forked.kill_at(_anonymize, moment, given)
+def kill_at(moment: int, options: dict[str, Any]) -> None:
+    forked.kill_at(_anonymize, moment, options)
 
 
 def settle(database: Database) -> None:
@@ -79,7 +79,7 @@ def contents(database: Database) -> list[Any]:
 def test_a_killed_client_leaves_nothing(make_database: Any, name: str, kind: str) -> None:
     database: Database = make_database(name)
     load_people(database)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "database": database.url,
         "table": "people",
         "quasi_identifiers": ["age", "height"],
@@ -89,27 +89,27 @@ def test_a_killed_client_leaves_nothing(make_database: Any, name: str, kind: str
         "k": 3,
     }
     # The first run makes the ledger: the runs that are killed are such as the second.
-    count_moments(given)
-    total = count_moments(given | {"if_exists": "replace"})
+    count_moments(options)
+    total = count_moments(options | {"if_exists": "replace"})
     assert total > 2 * MOMENTS
     old, state = contents(database), database.state()
-    given |= {"k": 5, "if_exists": "replace"}
+    options |= {"k": 5, "if_exists": "replace"}
     for moment in range(KILLS):
-        kill_at(moment * (total - 1) // (KILLS - 1), given)
+        kill_at(moment * (total - 1) // (KILLS - 1), options)
         settle(database)
         assert database.state() == state
         assert contents(database) == old
-    report = dbanon.anonymize(**given)
-    found = verify(open_store(database.url), parse_relation("release.people"))
-    assert (found.release_id, found.k_requested) == (report.release_id, 5)
+    report = dbanon.anonymize(**options)
+    verification = verify(open_store(database.url), parse_relation("release.people"))
+    assert (verification.release_id, verification.k_requested) == (report.release_id, 5)
 
 
 @pytest.mark.parametrize("target", ["duckdb", "sqlite", "postgresql"])
 def test_a_killed_copy_leaves_nothing(make_database: Any, tmp_path: Any, target: str) -> None:
     source = DuckdbDatabase(tmp_path / "source.duckdb")
     load_people(source)
-    here = make_database(target)
-    given: dict[str, Any] = {
+    target_database = make_database(target)
+    options: dict[str, Any] = {
         "database": source.url,
         "table": "people",
         "quasi_identifiers": ["age", "height"],
@@ -118,33 +118,33 @@ def test_a_killed_copy_leaves_nothing(make_database: Any, tmp_path: Any, target:
         "output_kind": "view",
         "k": 3,
         "if_exists": "replace",
-        "target": here.url,
+        "target": target_database.url,
         "chunk_rows": 5,
     }
-    count_moments(given)
-    total = count_moments(given)
-    old, state, before = contents(here), here.state(), source.state()
+    count_moments(options)
+    total = count_moments(options)
+    old, state, before = contents(target_database), target_database.state(), source.state()
     for moment in range(COPY_KILLS):
-        kill_at(moment * (total - 1) // (COPY_KILLS - 1), given)
-        settle(here)
-        assert (here.state(), source.state()) == (state, before)
-        assert contents(here) == old
+        kill_at(moment * (total - 1) // (COPY_KILLS - 1), options)
+        settle(target_database)
+        assert (target_database.state(), source.state()) == (state, before)
+        assert contents(target_database) == old
     # Nothing for gc to do but what the two runs that were not killed superseded.
-    store = open_store(here.url)
+    store = open_store(target_database.url)
     assert collect_garbage(store) == []
-    report = dbanon.anonymize(**given)
+    report = dbanon.anonymize(**options)
     dropped = collect_garbage(store, keep_last=0)
     assert len(dropped) == 2
     assert report.relation not in dropped
-    assert len(contents(here)) == 40
+    assert len(contents(target_database)) == 40
 
 
 def test_a_killed_backend_takes_the_run_with_it(
     postgresql: PostgresqlDatabase, local_pg_server: Server
 ) -> None:
     load_people(postgresql)
-    given: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "output_kind": "view"}
-    postgresql.anonymize(**given)
+    options: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "output_kind": "view"}
+    postgresql.anonymize(**options)
     old, state = contents(postgresql), postgresql.state()
 
     for phase in ("read", "write", "verify"):
@@ -160,11 +160,11 @@ def test_a_killed_backend_takes_the_run_with_it(
                 _wait_until_up(postgresql)
 
         with pytest.raises(ConnectionLost) as caught:
-            postgresql.anonymize(if_exists="replace", k=5, progress=kill, **given)
+            postgresql.anonymize(if_exists="replace", k=5, progress=kill, **options)
         assert caught.value.exit_code == 4
         assert postgresql.state() == state
         assert contents(postgresql) == old
-    postgresql.anonymize(if_exists="replace", k=5, **given)
+    postgresql.anonymize(if_exists="replace", k=5, **options)
 
 
 def _wait_until_up(database: PostgresqlDatabase) -> None:

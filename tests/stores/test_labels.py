@@ -1,4 +1,6 @@
-"""Labels as databases get them: what each tells of its rows, and that others shape none of it."""
+"""Labels as databases get them: what each reveals about its rows, and that no other rows influence
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.stores.databases import ALL_NAMES, Database
 
 DATABASES = ALL_NAMES
 
-# More values than twenty, so that no number is told alone.
+# More than twenty values, so no number keeps a label of its own.
 N = 120
 COLUMNS = {"id": "integer", "age": "integer", "pay": "decimal", "born": "date", "ill": "text"}
 KINDS = {
@@ -27,7 +29,7 @@ KINDS = {
     "pay": Attribute("pay", Kind.DECIMAL, scale=2),
     "born": Attribute("born", Kind.DATE),
 }
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": list(KINDS),
     "sensitive": ["ill"],
     "keep": ["id"],
@@ -40,7 +42,7 @@ GIVEN: dict[str, Any] = {
 def rows(age: int | None = None) -> list[tuple[Any, ...]]:
     """N rows, the first with this age, or its own."""
     rng = np.random.default_rng(7)
-    found = [
+    generated = [
         (
             i,
             int(rng.integers(18, 91)),
@@ -51,14 +53,14 @@ def rows(age: int | None = None) -> list[tuple[Any, ...]]:
         for i in range(N)
     ]
     if age is not None:
-        found[0] = (0, age, *found[0][2:])
-    return found
+        generated[0] = (0, age, *generated[0][2:])
+    return generated
 
 
-def load(database: Database, given: list[tuple[Any, ...]]) -> None:
+def load(database: Database, table_rows: list[tuple[Any, ...]]) -> None:
     columns = {name: database.types[kind] for name, kind in COLUMNS.items()}
     columns["id"] += " PRIMARY KEY"
-    database.load("people", columns, given)
+    database.load("people", columns, table_rows)
 
 
 def number(value: Any) -> float:
@@ -68,23 +70,23 @@ def number(value: Any) -> float:
 def released(database: Database, **more: Any) -> list[tuple[Any, ...]]:
     """The released quasi-identifiers, by id."""
     with pytest.warns(KeptColumnTells, match="id"):
-        database.anonymize(**{**GIVEN, **more}, if_exists="replace")
-    shown = ", ".join(["id", *more.get("quasi_identifiers", KINDS)])
-    found = database.rows(f"SELECT {shown} FROM {database.relation('release.people')}")
-    return [tuple(row[1:]) for row in sorted(found)]
+        database.anonymize(**{**OPTIONS, **more}, if_exists="replace")
+    columns = ", ".join(["id", *more.get("quasi_identifiers", KINDS)])
+    released_rows = database.rows(f"SELECT {columns} FROM {database.relation('release.people')}")
+    return [tuple(row[1:]) for row in sorted(released_rows)]
 
 
 def test_labels_are_those_of_the_cells_that_rows_begin_and_end_in(database: Database) -> None:
-    """What tests/unit/data/test_grid.py proves of these labels, then holds for what is written."""
-    given = rows()
-    load(database, given)
-    told = released(database)
+    """The properties proved in tests/unit/data/test_grid.py also hold for the written labels."""
+    table_rows = rows()
+    load(database, table_rows)
+    released_labels = released(database)
     classes = defaultdict(list)
-    for row, labels in zip(given, told, strict=True):
+    for row, labels in zip(table_rows, released_labels, strict=True):
         classes[labels].append(row)
     assert min(map(len, classes.values())) >= 3
     for at, (name, attribute) in enumerate(KINDS.items()):
-        values = np.array([number(row[at + 1]) for row in given])
+        values = np.array([number(row[at + 1]) for row in table_rows])
         scale = Scale.of(values)
         grid = grid_for(attribute, scale, None)
         for labels, members in classes.items():
@@ -106,9 +108,9 @@ def test_no_label_follows_a_value_inside_its_cell(database: Database) -> None:
     for inside in ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)):
         # The first and the last age, which the grid's steps follow from, stay.
         ages = [20, 21, 21, 90, 90, 91] + [30 + 6 * i + more for i in range(8) for more in inside]
-        given = [(i, age, *rows()[0][2:]) for i, age in enumerate(ages)]
-        load(database, given)
+        table_rows = [(i, age, *rows()[0][2:]) for i, age in enumerate(ages)]
+        load(database, table_rows)
         texts.append(released(database, quasi_identifiers=["age"], refine=None))
         database.execute(f"DROP TABLE {database.relation('people')}")
-    assert [set(found) for found in texts] == [set(texts[0])] * 4
+    assert [set(labels) for labels in texts] == [set(texts[0])] * 4
     assert ("[30, 32)",) in texts[0]

@@ -27,14 +27,14 @@ from dbanon.stores.exports import formats, lake, places
 from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
 from tests.stores.databases import DuckdbDatabase
-from tests.stores.test_lake_exports import EXPORT, GIVEN, TABLE, files, released, rows
+from tests.stores.test_lake_exports import EXPORT, OPTIONS, TABLE, files, released, rows
 
 pytestmark = pytest.mark.usefixtures("no_temporary_file")
 
 REPLACED: dict[str, Any] = {"if_exists": "replace"}
 
 
-def shown(path: Path | str = EXPORT) -> str:
+def release_of(path: Path | str = EXPORT) -> str:
     """The release that has a place."""
     return formats.metadata_of(places.resolve_destination(str(path), ""))["release_id"]
 
@@ -43,12 +43,12 @@ def require_whole(warehouse: Path) -> None:
     """Each snapshot is readable, no file has two, and no file is beside them."""
     table = load_catalog("here").load_table(TABLE)
     added = []
-    for one in table.snapshots():
-        assert rows(snapshot_id=one.snapshot_id).num_rows == 100
-        found = table.inspect.entries(one.snapshot_id).to_pylist()
+    for snapshot in table.snapshots():
+        assert rows(snapshot_id=snapshot.snapshot_id).num_rows == 100
+        entries = table.inspect.entries(snapshot.snapshot_id).to_pylist()
         added += [
             entry["data_file"]["file_path"].rpartition("/")[2]
-            for entry in found
+            for entry in entries
             if entry["status"] == 1
         ]
     assert sorted(added) == files(warehouse, ".parquet")
@@ -59,17 +59,17 @@ def patch_commit(patch: pytest.MonkeyPatch, how: str, late: list[Callable[[], An
     """A catalog that does not say what became of a commit."""
     real = SqlCatalog.commit_table
 
-    def commit(catalog: SqlCatalog, *given: Any, **more: Any) -> Any:
+    def commit(catalog: SqlCatalog, *args: Any, **more: Any) -> Any:
         def commit_and_close() -> Any:
             with catalog:
-                return real(catalog, *given, **more)
+                return real(catalog, *args, **more)
 
         late.append(commit_and_close)
         if how != "late":
-            found = late.pop()()
+            published = late.pop()()
         if how == "signal":
             os.kill(os.getpid(), signal.SIGINT)
-            return found
+            return published
         if how == "silent":
             patch.setattr(SqlCatalog, "load_table", commit)
         raise CommitStateUnknownException("nobody knows")
@@ -93,23 +93,23 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
     with monkeypatch.context() as patch:
         patch_commit(patch, how, late)
         if how == "lost":
-            dbanon.anonymize(url, **GIVEN)
+            dbanon.anonymize(url, **OPTIONS)
         elif how == "signal":
             with pytest.warns(CommitConfirmed):
-                dbanon.anonymize(url, **GIVEN)
+                dbanon.anonymize(url, **OPTIONS)
         elif lasting:
             with pytest.warns(ExportPending, match="not answered"):
-                dbanon.anonymize(url, **GIVEN)
+                dbanon.anonymize(url, **OPTIONS)
         else:
             with pytest.raises(OutcomeUnknown, match="not known") as raised:
-                dbanon.anonymize(url, **GIVEN)
+                dbanon.anonymize(url, **OPTIONS)
             assert raised.value.exit_code == 10
             assert "nobody knows" not in f"{raised.value} {raised.value.detail}"
     # The catalog may do at any later time what it was asked for.
-    for one in late:
-        one()
+    for commit_late in late:
+        commit_late()
     assert rows().num_rows == 100
-    dbanon.anonymize(url, **GIVEN, **REPLACED)
+    dbanon.anonymize(url, **OPTIONS, **REPLACED)
     require_whole(warehouse)
 
 
@@ -133,8 +133,8 @@ def test_an_older_release_never_follows_a_newer_one(
     monkeypatch.setitem(objects.SCHEMES, "memory", "fsspec")
     folder = {"table": "", "disk": str(warehouse), "objects": f"memory://older/{moment}"}[kind]
     export = f"{folder}/people.parquet" if folder else EXPORT
-    given = {**REPLACED, "exports": [export]}
-    released(warehouse, **given)
+    options = {**REPLACED, "exports": [export]}
+    released(warehouse, **options)
     newer: list[str] = []
     owner, name = (
         (places, "move_to_destination") if moment == "between" else (exporting.Exporter, "finish")
@@ -145,48 +145,48 @@ def test_an_older_release_never_follows_a_newer_one(
         monkeypatch.setattr(owner, name, real)
         with monkeypatch.context() as patch:
             if moment != "before":
-                patch.setattr(places, "leftover_files", lambda *given: iter(()))
+                patch.setattr(places, "leftover_files", lambda *args: iter(()))
             if moment == "left":
                 all_[0].leave()
-            newer.append(released(warehouse, **given, k=7).release_id)
+            newer.append(released(warehouse, **options, k=7).release_id)
         real(*all_, **more)
 
     monkeypatch.setattr(owner, name, stalled)
     if moment == "between":
         with pytest.warns(ExportPending, match="Another commit"):
-            released(warehouse, **given)
+            released(warehouse, **options)
     else:
-        released(warehouse, **given)
-    # Nothing but what was left behind is looked at: this run is refused.
+        released(warehouse, **options)
+    # Only leftover files are considered: this run is refused.
     with pytest.raises(DbanonError):
-        released(warehouse, **given, k=101)
-    assert [shown(export)] == newer
+        released(warehouse, **options, k=101)
+    assert [release_of(export)] == newer
     if kind == "table":
         require_whole(warehouse)
     elif kind == "disk":
         assert os.listdir(warehouse) == ["people.parquet"]
     else:
-        found = objects.ObjectPath("memory", folder.removeprefix("memory://")).below()
-        assert [path.name for path in found] == ["people.parquet"]
+        paths = objects.ObjectPath("memory", folder.removeprefix("memory://")).below()
+        assert [path.name for path in paths] == ["people.parquet"]
 
 
 def test_a_file_is_committed_once(warehouse: Path) -> None:
     released(warehouse)
-    place = lake.IcebergTable.of(EXPORT)
+    table = lake.IcebergTable.of(EXPORT)
     [name] = files(warehouse, ".parquet")
-    before = place.lstat()
-    file = lake.TableFile(place, f"file://{warehouse}/clinic/people/data/{name}")
-    place.commit(file, over=before)
+    before = table.lstat()
+    file = lake.TableFile(table, f"file://{warehouse}/clinic/people/data/{name}")
+    table.commit(file, over=before)
     file.unlink()
-    assert place.lstat() == before
+    assert table.lstat() == before
     require_whole(warehouse)
 
 
-def crashed(monkeypatch: pytest.MonkeyPatch, warehouse: Path, **given: Any) -> dbanon.Report:
+def crashed(monkeypatch: pytest.MonkeyPatch, warehouse: Path, **overrides: Any) -> dbanon.Report:
     """A release whose run ended right after COMMIT."""
     with monkeypatch.context() as patch:
         patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
-        return released(warehouse, **given)
+        return released(warehouse, **overrides)
 
 
 @pytest.mark.parametrize("takes", [True, False])
@@ -194,8 +194,8 @@ def test_catalogs_that_give_each_table_a_directory_of_its_own(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, takes: bool
 ) -> None:
     def resolve(self: Any, location: str | None, space: str, name: str) -> str:
-        given = location if takes else None
-        return given or f"file://{warehouse}/{space}/{name}-{uuid.uuid4().hex}"
+        fixed_location = location if takes else None
+        return fixed_location or f"file://{warehouse}/{space}/{name}-{uuid.uuid4().hex}"
 
     monkeypatch.setattr(SqlCatalog, "_resolve_table_location", resolve)
     if not takes:
@@ -206,7 +206,7 @@ def test_catalogs_that_give_each_table_a_directory_of_its_own(
     first = crashed(monkeypatch, warehouse)
     with pytest.raises(DbanonError):
         released(warehouse, k=101, **REPLACED)
-    assert shown() == first.release_id
+    assert release_of() == first.release_id
     require_whole(warehouse)
 
 
@@ -215,18 +215,18 @@ def test_a_name_with_a_quote_after_a_crash(
 ) -> None:
     path = 'iceberg:here/clinic."a""b"'
     assert lake.IcebergTable.of(str(lake.IcebergTable.of(path))) == lake.IcebergTable.of(path)
-    given = {**REPLACED, "exports": [path]}
-    first = crashed(monkeypatch, warehouse, **given)
+    options = {**REPLACED, "exports": [path]}
+    first = crashed(monkeypatch, warehouse, **options)
     with pytest.raises(DbanonError):
-        released(warehouse, k=101, **given)
-    assert shown(path) == first.release_id
-    # A place of the ledger that nobody can read ends no run.
+        released(warehouse, k=101, **options)
+    assert release_of(path) == first.release_id
+    # An unreadable path in the ledger does not fail a run.
     with monkeypatch.context() as patch:
         patch.setattr(lake.IcebergTable, "__str__", lambda self: 'iceberg:here/clinic.a"b')
-        crashed(monkeypatch, warehouse, **given)
+        crashed(monkeypatch, warehouse, **options)
     with pytest.warns(ExportPending, match="not valid"):
-        last = released(warehouse, **given)
-    assert shown(path) == last.release_id
+        last = released(warehouse, **options)
+    assert release_of(path) == last.release_id
 
 
 def test_older_snapshots_keep_columns_whose_type_changed(
@@ -237,16 +237,16 @@ def test_older_snapshots_keep_columns_whose_type_changed(
         {"id": "bigint", "age": "bigint", "site": "integer"},
         [(i, 20 + i % 30, 7) for i in range(100)],
     )
-    given = {**GIVEN, **REPLACED}
+    options = {**OPTIONS, **REPLACED}
     for kind, value in (("VARCHAR", f"'{PLANTED}'"), ("INTEGER", "7"), ("VARCHAR", f"'{PLANTED}'")):
         duckdb_file.execute(f"ALTER TABLE people ALTER site TYPE {kind} USING {value}")
-        dbanon.anonymize(duckdb_file.url, **given)
+        dbanon.anonymize(duckdb_file.url, **options)
     # A release without the column, and one that has it again.
     for keep in ([], ["site"]):
-        dbanon.anonymize(duckdb_file.url, **{**given, "keep": keep})
+        dbanon.anonymize(duckdb_file.url, **{**options, "keep": keep})
     snapshots = load_catalog("here").load_table(TABLE).snapshots()
-    found = [rows(snapshot_id=one.snapshot_id) for one in snapshots]
+    tables = [rows(snapshot_id=snapshot.snapshot_id) for snapshot in snapshots]
     assert [
-        set(one["site"].to_pylist()) if "site" in one.column_names else None for one in found
+        set(table["site"].to_pylist()) if "site" in table.column_names else None for table in tables
     ] == [{PLANTED}, {7}, {PLANTED}, None, {PLANTED}]
     require_whole(warehouse)

@@ -36,7 +36,7 @@ from tests.stores.databases import SqliteDatabase
 
 TABLE = "clinic.people"
 EXPORT = f"iceberg:here/{TABLE}"
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "quasi_identifiers": ["age"],
     "k": 5,
@@ -48,29 +48,29 @@ GIVEN: dict[str, Any] = {
 pytestmark = pytest.mark.usefixtures("no_temporary_file")
 
 
-def released(warehouse: Path, **given: Any) -> dbanon.Report:
-    return dbanon.anonymize(f"sqlite:///{warehouse.parent}/d.sqlite", **{**GIVEN, **given})
+def released(warehouse: Path, **overrides: Any) -> dbanon.Report:
+    return dbanon.anonymize(f"sqlite:///{warehouse.parent}/d.sqlite", **{**OPTIONS, **overrides})
 
 
-def rows(**asked: Any) -> pa.Table:
-    return load_catalog("here").load_table(TABLE).scan(**asked).to_arrow()
+def rows(**scan_options: Any) -> pa.Table:
+    return load_catalog("here").load_table(TABLE).scan(**scan_options).to_arrow()
 
 
 def files(warehouse: Path, suffix: str = "") -> list[str]:
     return sorted(path.name for path in warehouse.rglob(f"*{suffix}") if path.is_file())
 
 
-def told(folder: Path) -> list[str]:
+def files_with_kept_values(folder: Path) -> list[str]:
     """Files that hold a kept value, as plain bytes or in a column of Parquet."""
-    found = []
+    names = []
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix != ".sqlite":
             plain = path.read_bytes()
             if plain[:4] == b"PAR1":
                 plain = str(parquet.read_table(path).to_pydict()).encode()
             if PLANTED.encode() in plain:
-                found.append(path.name)
-    return found
+                names.append(path.name)
+    return names
 
 
 def test_a_table_is_made_by_one_commit(warehouse: Path) -> None:
@@ -78,19 +78,24 @@ def test_a_table_is_made_by_one_commit(warehouse: Path) -> None:
     report = released(
         warehouse, progress=lambda phase, share: seen.append(files(warehouse, ".json"))
     )
-    # Nobody met a table until the release was committed.
+    # The table did not exist for readers until the release was committed.
     assert not any(seen)
-    found = rows()
-    assert found.num_rows == 100
-    assert set(found.column_names) == {"age", "site"}
-    assert min(found.group_by("age").aggregate([([], "count_all")])["count_all"].to_pylist()) >= 5
+    released_rows = rows()
+    assert released_rows.num_rows == 100
+    assert set(released_rows.column_names) == {"age", "site"}
+    assert (
+        min(released_rows.group_by("age").aggregate([([], "count_all")])["count_all"].to_pylist())
+        >= 5
+    )
     [entry] = report.arguments["exports"]
     assert (entry["path"], entry["older_versions"]) == (EXPORT, 0)
     assert entry["sha256"] == places.sha256(places.resolve_destination(EXPORT, ""))
     # Limits of columns that are no quasi-identifiers are not in manifests, which catalogs copy.
-    [kept] = load_catalog("here").load_table(TABLE).inspect.files()["lower_bounds"].to_pylist()
-    assert len(kept) == 1
-    assert told(warehouse) == files(warehouse, ".parquet")
+    [lower_bounds] = (
+        load_catalog("here").load_table(TABLE).inspect.files()["lower_bounds"].to_pylist()
+    )
+    assert len(lower_bounds) == 1
+    assert files_with_kept_values(warehouse) == files(warehouse, ".parquet")
 
 
 def test_a_later_release_replaces_all_rows(warehouse: Path) -> None:
@@ -98,16 +103,19 @@ def test_a_later_release_replaces_all_rows(warehouse: Path) -> None:
     with pytest.raises(OutputExists):
         released(warehouse, output="release.other")
     report = released(warehouse, if_exists="replace", keep=["id"])
-    found = rows()
-    assert (found.num_rows, set(found.column_names)) == (100, {"age", "id"})
+    released_rows = rows()
+    assert (released_rows.num_rows, set(released_rows.column_names)) == (100, {"age", "id"})
     table = load_catalog("here").load_table(TABLE)
-    assert [one.summary.operation.value for one in table.snapshots()] == ["append", "overwrite"]
+    assert [snapshot.summary.operation.value for snapshot in table.snapshots()] == [
+        "append",
+        "overwrite",
+    ]
     # The older one is readable, and the report says so.
     before = table.snapshots()[0].snapshot_id
     assert rows(snapshot_id=before)["site"].to_pylist()[0].startswith(PLANTED)
     assert "older versions readable until their files are deleted: 1" in str(report)
     assert first.release_id != report.release_id
-    # The same again, of which no column changes.
+    # The same release again; no column changes.
     released(warehouse, if_exists="replace", keep=["id"])
     assert rows().num_rows == 100
     table = load_catalog("here").load_table(TABLE)
@@ -116,7 +124,7 @@ def test_a_later_release_replaces_all_rows(warehouse: Path) -> None:
 
 
 def test_a_refused_release_leaves_no_byte(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*given: Any, **more: Any) -> None:
+    def refuse(*args: Any, **more: Any) -> None:
         raise RecountFailed("no")
 
     with monkeypatch.context() as patch:
@@ -132,39 +140,39 @@ def test_a_refused_release_leaves_no_byte(warehouse: Path, monkeypatch: pytest.M
         with pytest.raises(DatabaseFailure):
             released(warehouse)
     assert files(warehouse) == []
-    assert told(warehouse.parent) == []
-    # The database does not take what was uploaded.
+    assert files_with_kept_values(warehouse.parent) == []
+    # The database rejects the upload.
     with monkeypatch.context() as patch:
         patch.setattr(SqlTarget, "publish", refuse)
         with pytest.raises(RecountFailed):
             released(warehouse)
     assert files(warehouse) == []
-    assert told(warehouse.parent) == []
+    assert files_with_kept_values(warehouse.parent) == []
 
 
 def test_a_refused_release_leaves_an_older_one_as_it_was(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that lacks a row is refused by its own count, and no byte of it reaches the store."""
+    """A file that lacks a row fails its own count, and no byte of it reaches the store."""
     released(warehouse, keep=[])
     before = files(warehouse)
-    assert told(warehouse) == []
+    assert files_with_kept_values(warehouse) == []
     real = exporting.batches
 
-    def fewer(*given: Any) -> Any:
-        for batch in real(*given):
+    def fewer(*args: Any) -> Any:
+        for batch in real(*args):
             yield batch.slice(1)
 
     uploads: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(exporting, "batches", fewer)
-        patch.setattr(lake.TableFile, "put", lambda *given: uploads.append(given))
+        patch.setattr(lake.TableFile, "put", lambda *args: uploads.append(args))
         with pytest.raises(RecountFailed, match="class sizes"):
             released(warehouse, if_exists="replace")
-    assert (files(warehouse), told(warehouse.parent), uploads) == (before, [], [])
+    assert (files(warehouse), files_with_kept_values(warehouse.parent), uploads) == (before, [], [])
     # The search finds the value where it is.
     released(warehouse, if_exists="replace")
-    assert len(told(warehouse)) == 1
+    assert len(files_with_kept_values(warehouse)) == 1
 
 
 @pytest.mark.parametrize("how", ["dropped", "expired"])
@@ -178,7 +186,7 @@ def test_what_was_taken_away_stays_away(warehouse: Path, how: str) -> None:
         released(warehouse, if_exists="replace", keep=[])
         table = load_catalog("here").load_table(TABLE)
         table.maintenance.expire_snapshots().by_id(first).commit()
-    assert len(told(warehouse)) == 1
+    assert len(files_with_kept_values(warehouse)) == 1
     # One that is refused, after which nothing else is shown.
     with pytest.raises(DbanonError):
         released(warehouse, k=101, if_exists="replace")
@@ -201,7 +209,7 @@ def test_tables_of_others_stay(warehouse: Path) -> None:
     catalog.create_namespace("clinic")
     theirs = pa.table({"age": [1, 2], "site": ["a", "b"]})
     table = catalog.create_table(TABLE, schema=theirs.schema)
-    # Without a row, with some, and a release to which somebody added rows.
+    # Without rows, with some, and a release to which someone added rows.
     for _ in range(2):
         for act in ("error", "replace"):
             with pytest.raises(OutputExists):
@@ -272,11 +280,11 @@ def test_another_commit_at_the_last_moment(
 
 
 @pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("table_exists", [False, True])
 def test_killed_between_upload_and_commit(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch, committed: bool, there: bool
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, committed: bool, table_exists: bool
 ) -> None:
-    if there:
+    if table_exists:
         released(warehouse)
     before = files(warehouse, ".parquet")
     child = os.fork()
@@ -284,13 +292,13 @@ def test_killed_between_upload_and_commit(
         # A child that returned into pytest, by an error too, would run all later tests again.
         try:
 
-            def die(*given: Any, **more: Any) -> Any:
+            def die(*args: Any, **more: Any) -> Any:
                 os._exit(9)
 
             owner, name = (lake.IcebergTable, "commit") if committed else (lake.TableFile, "put")
             if not committed:
                 real = lake.TableFile.put
-                monkeypatch.setattr(owner, name, lambda *given: (real(*given), die()))
+                monkeypatch.setattr(owner, name, lambda *args: (real(*args), die()))
             else:
                 monkeypatch.setattr(owner, name, die)
             released(warehouse, if_exists="replace")
@@ -319,13 +327,13 @@ def test_killed_between_upload_and_commit(
     )
     exporter = exporting.Exporter(job, open_store(f"sqlite:///{warehouse.parent}/d.sqlite"))
     exporter.settle()
-    shown = load_catalog("here").table_exists(TABLE) and [
+    data_files = load_catalog("here").table_exists(TABLE) and [
         task.file.file_path for task in load_catalog("here").load_table(TABLE).scan().plan_files()
     ]
     if committed:
-        assert [one.rpartition("/")[2] for one in shown or []] == [left]
+        assert [file.rpartition("/")[2] for file in data_files or []] == [left]
     else:
-        # Nobody knows whether its run has ended: it goes after a day.
+        # It is unknown whether its run has ended, so it is removed after a day.
         assert left in files(warehouse)
         monkeypatch.setattr(lake.TableFile, "age", lambda self, now: 90_000.0)
         exporter.settle()
@@ -382,16 +390,16 @@ def test_a_file_of_rows_into_a_lake(warehouse: Path, monkeypatch: pytest.MonkeyP
     source = warehouse.parent / "people.csv"
     source.write_text("age,site\n" + "".join(f"{20 + i % 30},s{i % 3}\n" for i in range(100)))
     for _ in range(2):
-        given = {**GIVEN, "if_exists": "replace"}
-        assert dbanon.anonymize(f"file:{source}", **given).rows_out == 100
+        options = {**OPTIONS, "if_exists": "replace"}
+        assert dbanon.anonymize(f"file:{source}", **options).rows_out == 100
     assert rows().num_rows == 100
-    assert dbanon.plan(f"file:{source}", **given).rows == 100
+    assert dbanon.plan(f"file:{source}", **options).rows == 100
     with monkeypatch.context() as patch:
-        patch.setattr(lake_commit, "_fit", lambda *given: _append())
+        patch.setattr(lake_commit, "_fit", lambda *args: _append())
         with pytest.raises(OutputBusy):
-            dbanon.anonymize(f"file:{source}", **given)
-    shown = load_catalog("here").load_table(TABLE).inspect.all_files().num_rows
-    assert len(files(warehouse, ".parquet")) == shown
+            dbanon.anonymize(f"file:{source}", **options)
+    n_files = load_catalog("here").load_table(TABLE).inspect.all_files().num_rows
+    assert len(files(warehouse, ".parquet")) == n_files
 
 
 def _append() -> None:

@@ -36,14 +36,14 @@ from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from tests.stores.catalogs import load_catalog
 
 TABLE = "clinic.people"
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": TABLE,
     "quasi_identifiers": ["age", "income"],
     "k": 5,
     "keep": ["ill", "id", "born"],
     "output": "release.people",
 }
-DRAWN = {**GIVEN, "kept_columns": "client"}
+CLIENT_OPTIONS = {**OPTIONS, "kept_columns": "client"}
 ROWS = pa.table(
     {
         "id": list(range(60)),
@@ -63,13 +63,13 @@ def target(tmp_path: Path) -> str:
 
 def delta(folder: Path) -> str:
     """A table of 60 rows, which has had more; its URL."""
-    place = folder / "lake" / "people"
-    place.parent.mkdir()
-    deltalake.write_deltalake(place, ROWS)
+    folder_of_table = folder / "lake" / "people"
+    folder_of_table.parent.mkdir()
+    deltalake.write_deltalake(folder_of_table, ROWS)
     more = ROWS.slice(0, 7).set_column(0, "id", [list(range(100, 107))])
-    deltalake.write_deltalake(place, more, mode="append")
-    deltalake.DeltaTable(place).delete("id >= 100")
-    return f"delta:{place}"
+    deltalake.write_deltalake(folder_of_table, more, mode="append")
+    deltalake.DeltaTable(folder_of_table).delete("id >= 100")
+    return f"delta:{folder_of_table}"
 
 
 def iceberg(folder: Path) -> str:
@@ -85,26 +85,24 @@ def iceberg(folder: Path) -> str:
 
 @pytest.fixture(params=[delta, iceberg])
 def lake(request: pytest.FixtureRequest, tmp_path: Path, catalog_files: Path) -> str:
-    made: Callable[[Path], str] = request.param
-    return made(tmp_path)
+    make_lake: Callable[[Path], str] = request.param
+    return make_lake(tmp_path)
 
 
 def test_what_stands_there_now_is_released(lake: str, target: str) -> None:
-    report = dbanon.anonymize(lake, **DRAWN, target=target)
+    report = dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
     assert (report.rows_in, report.rows_out) == (60, 60)
     how = report.arguments["drawn"]["how"]
     assert "of the table, rows counted before and after" in how
     assert how.startswith("version 2" if lake.startswith("delta") else "snapshot ")
-    # Names alone of what is not named.
+    # For columns that are not requested, only the names.
     assert set(report.not_copied) == {"diary"}
     with duckdb.connect(target.removeprefix("duckdb:///"), read_only=True) as connection:
-        found = connection.execute(
-            "SELECT id, ill, born FROM release.people ORDER BY id"
-        ).fetchall()
+        rows = connection.execute("SELECT id, ill, born FROM release.people ORDER BY id").fetchall()
         [(smallest,)] = connection.execute(
             "SELECT min(n) FROM (SELECT count(*) n FROM release.people GROUP BY age, income)"
         ).fetchall()
-    assert found == list(zip(*ROWS.select(["id", "ill", "born"]).to_pydict().values(), strict=True))
+    assert rows == list(zip(*ROWS.select(["id", "ill", "born"]).to_pydict().values(), strict=True))
     assert smallest >= 5
 
 
@@ -135,28 +133,28 @@ def test_what_is_not_there_is_said(
     lake: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ColumnNotFound, match="weight"):
-        dbanon.anonymize(lake, **{**DRAWN, "keep": ["weight"]}, target=target)
+        dbanon.anonymize(lake, **{**CLIENT_OPTIONS, "keep": ["weight"]}, target=target)
     if lake.startswith("iceberg"):
         with pytest.raises(TableNotFound, match=r"clinic\.nobody"):
-            dbanon.anonymize(lake, **{**DRAWN, "table": "clinic.nobody"}, target=target)
+            dbanon.anonymize(lake, **{**CLIENT_OPTIONS, "table": "clinic.nobody"}, target=target)
         with pytest.raises(InvalidParameter, match="name of a catalog"):
-            dbanon.anonymize("iceberg:s3://a/b", **DRAWN, target=target)
+            dbanon.anonymize("iceberg:s3://a/b", **CLIENT_OPTIONS, target=target)
         with pytest.raises(InvalidParameter, match='catalog "elsewhere"') as unknown:
-            dbanon.anonymize("iceberg:elsewhere", **DRAWN, target=target)
+            dbanon.anonymize("iceberg:elsewhere", **CLIENT_OPTIONS, target=target)
         assert "PYICEBERG_CATALOG__ELSEWHERE__URI" in str(unknown.value.hint)
-        # Settings that do not fit: pyiceberg's own error, of which the class alone is told.
+        # Invalid settings raise an error of pyiceberg, of which only the class is reported.
         monkeypatch.setenv("PYICEBERG_CATALOG__ELSEWHERE__TYPE", "none-of-them")
         with pytest.raises(DatabaseFailure, match="catalog cannot be read"):
-            dbanon.anonymize("iceberg:elsewhere", **DRAWN, target=target)
+            dbanon.anonymize("iceberg:elsewhere", **CLIENT_OPTIONS, target=target)
     else:
         with pytest.raises(DatabaseNotFound, match="no Delta table"):
-            dbanon.anonymize(f"delta:{tmp_path}", **DRAWN, target=target)
+            dbanon.anonymize(f"delta:{tmp_path}", **CLIENT_OPTIONS, target=target)
         with pytest.raises(InvalidParameter, match="more than a bucket"):
-            dbanon.anonymize("delta:s3://key:secret@bucket/people", **DRAWN, target=target)
-        place = lake.removeprefix("delta:")
-        with pytest.raises(InvalidParameter, match="deleted rows") as told:
-            dbanon.anonymize(f"file:{place}", **GIVEN, target=target)
-        assert "delta:DIRECTORY" in str(told.value.hint)
+            dbanon.anonymize("delta:s3://key:secret@bucket/people", **CLIENT_OPTIONS, target=target)
+        folder = lake.removeprefix("delta:")
+        with pytest.raises(InvalidParameter, match="deleted rows") as refused:
+            dbanon.anonymize(f"file:{folder}", **OPTIONS, target=target)
+        assert "delta:DIRECTORY" in str(refused.value.hint)
 
 
 def test_a_reader_that_loses_rows_ends_the_run(
@@ -164,10 +162,10 @@ def test_a_reader_that_loses_rows_ends_the_run(
 ) -> None:
     real = origins_lake.select_columns
     monkeypatch.setattr(
-        origins_lake, "select_columns", lambda *given: (batch.slice(1) for batch in real(*given))
+        origins_lake, "select_columns", lambda *args: (batch.slice(1) for batch in real(*args))
     )
     with pytest.raises(SourceChanged):
-        dbanon.anonymize(lake, **DRAWN, target=target)
+        dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
 
 
 def test_rows_are_counted_again_once_all_were_read(
@@ -177,8 +175,8 @@ def test_rows_are_counted_again_once_all_were_read(
     real = deltalake.DeltaTable.to_pyarrow_dataset
 
     class Counted:
-        def __init__(self, found: Any) -> None:
-            self._found = found
+        def __init__(self, dataset: Any) -> None:
+            self._found = dataset
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._found, name)
@@ -187,26 +185,26 @@ def test_rows_are_counted_again_once_all_were_read(
             return next(counts)
 
     monkeypatch.setattr(
-        deltalake.DeltaTable, "to_pyarrow_dataset", lambda found: Counted(real(found))
+        deltalake.DeltaTable, "to_pyarrow_dataset", lambda delta_table: Counted(real(delta_table))
     )
     monkeypatch.setattr("pyiceberg.table.DataScan.count", lambda scan: next(counts))
     with pytest.raises(SourceChanged, match="counted 60 rows before, gave 60, and counted 61"):
-        dbanon.anonymize(lake, **DRAWN, target=target)
+        dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
 
 
 def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
-    def gone(name: str, *more: Any, **named: Any) -> Any:
+    def import_without_package(name: str, *more: Any, **named: Any) -> Any:
         if name.partition(".")[0] in ("deltalake", "pyiceberg"):
             raise ModuleNotFoundError(name=name.partition(".")[0])
         return real(name, *more, **named)
 
-    monkeypatch.setattr(builtins, "__import__", gone)
-    monkeypatch.setattr("dbanon.stores.objects.import_module", gone)
-    with pytest.raises(MissingDependency, match=r"needs the package") as told:
-        dbanon.anonymize(lake, **DRAWN, target=target)
-    assert quoted_requirements(lake.partition(":")[0]) in str(told.value.hint)
+    monkeypatch.setattr(builtins, "__import__", import_without_package)
+    monkeypatch.setattr("dbanon.stores.objects.import_module", import_without_package)
+    with pytest.raises(MissingDependency, match=r"needs the package") as refused:
+        dbanon.anonymize(lake, **CLIENT_OPTIONS, target=target)
+    assert quoted_requirements(lake.partition(":")[0]) in str(refused.value.hint)
 
 
 def test_blocks_share_a_catalog_and_the_last_one_closes_it(
@@ -257,12 +255,14 @@ def test_a_delta_table_lists_no_private_file(attack: str, tmp_path: Path) -> Non
     if attack == "link":
         file.symlink_to(secret)
     else:
-        place = str(secret) if attack == "absolute" else f"../private/{secret.name}"
-        log.write_text(log.read_text().replace(file.name, place))
+        relative_path = str(secret) if attack == "absolute" else f"../private/{secret.name}"
+        log.write_text(log.read_text().replace(file.name, relative_path))
     target = f"duckdb:///{tmp_path / 'a.duckdb'}"
     with pytest.raises((ForeignFile, DatabaseFailure)) as refused:
-        dbanon.anonymize(f"delta:{table}", target=target, **DRAWN)
+        dbanon.anonymize(f"delta:{table}", target=target, **CLIENT_OPTIONS)
     assert isinstance(refused.value, ForeignFile) or attack != "link"
     if attack == "link":
-        report = dbanon.anonymize(f"delta:{table}", target=target, foreign_files="links", **DRAWN)
+        report = dbanon.anonymize(
+            f"delta:{table}", target=target, foreign_files="links", **CLIENT_OPTIONS
+        )
         assert report.arguments["reading"] == {"foreign_files": "links"}

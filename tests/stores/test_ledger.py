@@ -43,11 +43,11 @@ def copy_with_mark(database: Database, name: str, release_id: str, kind: str) ->
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_a_copied_mark_is_no_release(database: Database, kind: str) -> None:
     load_people(database, rows_of_people(30))
-    given: dict[str, Any] = {"quasi_identifiers": NUMERIC, "output_kind": kind}
-    report = database.anonymize(**given)
+    options: dict[str, Any] = {"quasi_identifiers": NUMERIC, "output_kind": kind}
+    report = database.anonymize(**options)
     copy_with_mark(database, "release.treasure", report.release_id, kind)
     with pytest.raises(errors.OutputNotOurs):
-        database.anonymize(**given, output="release.treasure", if_exists="replace")
+        database.anonymize(**options, output="release.treasure", if_exists="replace")
     assert database.rows(f"SELECT age FROM {database.relation('release.treasure')}") in (
         [(1,)],
         [],
@@ -64,12 +64,12 @@ def test_a_copied_mark_is_no_release(database: Database, kind: str) -> None:
         with pytest.raises(errors.ReleaseNotFound, match="dbanon upgrade"):
             verify(store, parse_relation("release.people"))
         with pytest.raises(errors.OutputNotOurs):
-            database.anonymize(**given, if_exists="replace")
+            database.anonymize(**options, if_exists="replace")
     # A mark of no release at all, and one that is no release's id.
     for number, words in enumerate(("00000000-0000-0000-0000-000000000000", "x' OR 1=1 --"[:1])):
         copy_with_mark(database, f"release.other{number}", words, kind)
         with pytest.raises(errors.OutputNotOurs):
-            database.anonymize(**given, output=f"release.other{number}", if_exists="replace")
+            database.anonymize(**options, output=f"release.other{number}", if_exists="replace")
 
 
 def test_a_table_that_is_not_of_the_entry_s_kind(database: Database) -> None:
@@ -94,12 +94,12 @@ def test_a_name_in_other_letters_is_the_same_relation_where_it_is(database: Data
 
 def test_gc_passes_over_what_an_entry_does_not_name(database: Database) -> None:
     load_people(database, rows_of_people(30))
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": NUMERIC,
         "output_kind": "view",
         "if_exists": "replace",
     }
-    reports = [database.anonymize(**given) for _ in range(3)]
+    reports = [database.anonymize(**options) for _ in range(3)]
     # The live one is hidden; the oldest was dropped and made again with its mark, and as a view.
     database.execute(f"UPDATE {database.ledger()} SET superseded_at = created_at")
     oldest = parse_relation(reports[0].relation)
@@ -220,10 +220,10 @@ def test_a_failed_run_on_a_connection_that_the_caller_keeps() -> None:
         connection.execute("CREATE TABLE t AS SELECT range AS a FROM range(9)")
         import dbanon
 
-        given: dict[str, Any] = {"table": "t", "quasi_identifiers": ["a"]}
-        dbanon.anonymize(connection, output="r.t", k=3, **given)
+        options: dict[str, Any] = {"table": "t", "quasi_identifiers": ["a"]}
+        dbanon.anonymize(connection, output="r.t", k=3, **options)
         with pytest.raises(errors.TooFewRecords):
-            dbanon.anonymize(connection, output="r.u", k=10, **given)
+            dbanon.anonymize(connection, output="r.u", k=10, **options)
         assert connection.execute(
             "SELECT state FROM dbanon.run ORDER BY finished_at"
         ).fetchall() == [("done",), ("failed",)]
@@ -242,9 +242,9 @@ def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> 
     assert done.exit_code == 0, done.output
     tied = database.name == "postgresql"
     assert database.rows(f"SELECT output_oid IS NOT NULL FROM {database.ledger()}") == [(tied,)]
-    # Its digest went with the columns: nobody says 'unchanged'.
-    found = verify(open_store(database.url), parse_relation("release.people"))
-    assert (found.release_id, found.unchanged) == (report.release_id, None)
+    # Its digest was lost with the columns, so nothing reports 'unchanged'.
+    verification = verify(open_store(database.url), parse_relation("release.people"))
+    assert (verification.release_id, verification.unchanged) == (report.release_id, None)
     # A restored database numbers relations anew.
     database.execute(f"UPDATE {database.ledger()} SET output_oid = 1, relation_oid = 1")
     store = open_store(database.url)
@@ -252,8 +252,8 @@ def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> 
         with pytest.raises(errors.ReleaseNotFound, match="dbanon upgrade"):
             verify(store, parse_relation("release.people"))
         install.upgrade(database.url)
-    found = verify(store, parse_relation("release.people"))
-    assert (found.release_id, found.unchanged) == (report.release_id, None)
+    verification = verify(store, parse_relation("release.people"))
+    assert (verification.release_id, verification.unchanged) == (report.release_id, None)
 
 
 def test_a_ledger_that_is_not_there_has_no_release(sqlite_file: SqliteDatabase) -> None:

@@ -32,12 +32,15 @@ def test_levels(database: Database) -> None:
     )
     assert json.loads(arguments)["levels"] == report.levels
     nodes = PLACES.at_level(report.levels["place"])
-    own = {key: PLACES.labels[nodes[PLACES.positions[place]]] for key, place, _, _ in rows}
-    found = database.rows(f"SELECT id, place, age FROM {database.relation('release.people')}")
-    assert {key: place for key, place, _ in found} == own
+    expected = {key: PLACES.labels[nodes[PLACES.positions[town]]] for key, town, _, _ in rows}
+    released_rows = database.rows(
+        f"SELECT id, place, age FROM {database.relation('release.people')}"
+    )
+    assert {key: town for key, town, _ in released_rows} == expected
     ages = {key: age for key, _, age, _ in rows}
-    told = {
-        label: sorted(ages[key] for key, _, age in found if age == label) for _, _, label in found
+    ages_by_label = {
+        label: sorted(ages[key] for key, _, age in released_rows if age == label)
+        for _, _, label in released_rows
     }
-    ends = sorted((values[0], values[-1]) for values in told.values())
+    ends = sorted((values[0], values[-1]) for values in ages_by_label.values())
     assert all(high < low for (_, high), (low, _) in pairwise(ends))

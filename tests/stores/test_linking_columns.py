@@ -21,7 +21,7 @@ from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.recount_statements import unique_profiles as unique_profiles_statement
 from tests.stores.databases import ALL_NAMES, Database
-from tests.stores.linking import ASKED, CODINGS, COLUMNS, ORDINARY, K, N, load
+from tests.stores.linking import CODINGS, COLUMNS, OPTIONS, ORDINARY, K, N, load
 from tests.stores.refusal import refuse
 
 DATABASES = ALL_NAMES
@@ -34,12 +34,12 @@ def below_k(rows: list[Row]) -> float:
     return sum(size for size in counts.values() if size < K) * 100 // N / 100
 
 
-def alone(rows: list[Row]) -> float:
+def share_alone(rows: list[Row]) -> float:
     """The share of groups, the last value of each row, that are alone with their profiles."""
     members = defaultdict(list)
     for *profile, group in rows:
         members[group].append(tuple(profile))
-    profiles = Counter(tuple(sorted(held)) for held in members.values())
+    profiles = Counter(tuple(sorted(values)) for values in members.values())
     return sum(n == 1 for n in profiles.values()) * 100 // len(members) / 100
 
 
@@ -52,13 +52,15 @@ def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
     for name in CODINGS:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            report = database.anonymize(**ASKED, keep=[name, *ORDINARY], if_exists="replace")
+            report = database.anonymize(**OPTIONS, keep=[name, *ORDINARY], if_exists="replace")
         assert not report.disclosive_columns
         [finding] = report.linking
         assert finding == LinkingColumn(name, "age", below_k(rows_of(database, name)))
         assert finding.share > 0.05
-        said = [str(one.message) for one in caught if one.category is KeptColumnLinks]
-        assert said == [f"Column {finding.describe(K)}."]
+        messages = [
+            str(warning.message) for warning in caught if warning.category is KeptColumnLinks
+        ]
+        assert messages == [f"Column {finding.describe(K)}."]
         assert [text for label, text in report.rows() if label == "LINKING COLUMN"] == [
             finding.describe(K)
         ]
@@ -74,10 +76,12 @@ def test_strict_refuses_codings_and_households(database: Database) -> None:
     database.make_schema("release")
     for name in ("age_code", "household"):
         error = refuse(
-            database, LinkingColumnRefused, f'"{name}"', **ASKED, keep=[name], strict=True
+            database, LinkingColumnRefused, f'"{name}"', **OPTIONS, keep=[name], strict=True
         )
         assert (error.code, error.sqlstate) == ("linking_column", "ZK005")
-    report = database.anonymize(**ASKED, keep=["visits"], sensitive=["illness", "sex"], strict=True)
+    report = database.anonymize(
+        **OPTIONS, keep=["visits"], sensitive=["illness", "sex"], strict=True
+    )
     assert report.linking == ()
     assert "linking" not in report.arguments
 
@@ -85,8 +89,8 @@ def test_strict_refuses_codings_and_households(database: Database) -> None:
 def test_groups_that_are_alone_with_their_profiles(database: Database) -> None:
     load(database)
     with pytest.warns(KeptColumnLinks, match="household"):
-        report = database.anonymize(**ASKED, keep=["household"])
-    share = alone(rows_of(database, "household"))
+        report = database.anonymize(**OPTIONS, keep=["household"])
+    share = share_alone(rows_of(database, "household"))
     assert report.linking == (LinkingColumn("household", None, share),)
     assert share > 0.5
 
@@ -95,21 +99,21 @@ def test_frames_are_counted_alike() -> None:
     frame = pd.DataFrame({name: values for name, (_, values) in COLUMNS.items()})
     for name in (*CODINGS, "household"):
         with pytest.warns(KeptColumnLinks):
-            released, report = dbanon.anonymize_frame(frame, **ASKED, keep=[name, *ORDINARY])
+            released, report = dbanon.anonymize_frame(frame, **OPTIONS, keep=[name, *ORDINARY])
         rows = list(
             released[["age", "height", name]].astype(object).fillna(-1).itertuples(index=False)
         )
-        share = alone(rows) if name == "household" else below_k(rows)
-        assert [(one.name, one.share) for one in report.linking] == [(name, share)]
+        share = share_alone(rows) if name == "household" else below_k(rows)
+        assert [(column.name, column.share) for column in report.linking] == [(name, share)]
     with pytest.raises(LinkingColumnRefused):
-        dbanon.anonymize_frame(frame, **ASKED, keep=["age_code"], strict=True)
+        dbanon.anonymize_frame(frame, **OPTIONS, keep=["age_code"], strict=True)
 
 
 def test_a_column_that_was_told_of_already_is_told_of_once(database: Database) -> None:
     """Of groups below k the values are nearly unique: that is said, and nothing else."""
     load(database)
     with pytest.warns(KeptColumnTells):
-        report = database.anonymize(**ASKED | {"k": 8}, keep=["household"])
+        report = database.anonymize(**OPTIONS | {"k": 8}, keep=["household"])
     assert report.linking == ()
 
 
@@ -157,7 +161,7 @@ def test_command_and_job_say_it(database: Database, tmp_path: Path, monkeypatch:
 
 
 def test_groups_of_more_rows_than_one_person_knows_are_not_counted(database: Database) -> None:
-    """Their sums of squares might not fit into an integer, and nobody knows all their members."""
+    """Their sums of squares might not fit into an integer, and not all members are known."""
     groups = [*[0] * (MEMBERS + 1), *[1] * MEMBERS, 2, 2, 3, 3, 4]
     profiles = [*range(MEMBERS + 1), *range(MEMBERS), 0, 1, 0, 1, 0]
     rows = list(zip(groups, profiles, strict=True))

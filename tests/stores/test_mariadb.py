@@ -26,7 +26,7 @@ from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
 
 NINE = ["a", "A", "a ", "ä", "ss", "ß", "é", "e\u0301", "a\u200b"]
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "method": "mdav"}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "method": "mdav"}
 # The statement before which each cut falls: nine, from the plan to the last table that goes.
 CUTS = (
     'INSERT INTO "dbanon"."publication"',
@@ -58,8 +58,8 @@ def staged(database: MariadbDatabase) -> list[str]:
 
 
 def states(database: MariadbDatabase) -> list[str]:
-    found = database.rows("SELECT state FROM dbanon.publication ORDER BY planned_at")
-    return [state for (state,) in found]
+    rows = database.rows("SELECT state FROM dbanon.publication ORDER BY planned_at")
+    return [state for (state,) in rows]
 
 
 @pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_unicode_ci"])
@@ -72,8 +72,8 @@ def test_nine_texts_are_nine_groups(mariadb: MariadbDatabase, collation: str) ->
     mariadb.execute(f"INSERT INTO people VALUES {values}")
     report = mariadb.anonymize(quasi_identifiers=["age"], by=["name"], k=5)
     assert report.rows_out == 90
-    found = mariadb.rows("SELECT name, count(*) FROM release.people GROUP BY name")
-    assert dict(found) == dict.fromkeys(NINE, 10)
+    name_counts = mariadb.rows("SELECT name, count(*) FROM release.people GROUP BY name")
+    assert dict(name_counts) == dict.fromkeys(NINE, 10)
     # Of the source, too, whose own GROUP BY finds fewer.
     with pytest.raises(errors.RecountFailed):
         dbanon.verify(mariadb.url, "people", quasi_identifiers=["name"], k=11)
@@ -88,7 +88,7 @@ def test_values_that_no_release_may_have(mariadb: MariadbDatabase) -> None:
         "INSERT INTO people VALUES (1, 30, 1.5, '0000-00-00', 1, 'x'), (2, 31, 1.6, '2001-02-03',"
         " 1, 'x'), (3, 31, 1.6, '2001-02-03', 7, 'z'), (4, 31, 1.6, '2001-02-03', 1, 'y')",
     )
-    given: dict[str, Any] = {"k": 2, "method": "kmember"}
+    options: dict[str, Any] = {"k": 2, "method": "kmember"}
     for name, error in (
         ("height", errors.UnsupportedType),
         ("born", errors.MixedTypes),
@@ -96,9 +96,9 @@ def test_values_that_no_release_may_have(mariadb: MariadbDatabase) -> None:
         ("ok", errors.MixedTypes),
     ):
         with pytest.raises(error, match=f'"{name}"'):
-            mariadb.anonymize(quasi_identifiers=["age", name], **given)
+            mariadb.anonymize(quasi_identifiers=["age", name], **options)
     with pytest.raises(errors.MixedTypes, match='"born"'):
-        mariadb.anonymize(quasi_identifiers=["age"], keep=["born"], **given)
+        mariadb.anonymize(quasi_identifiers=["age"], keep=["born"], **options)
     assert "dbanon" not in mariadb.server.schemas()
 
 
@@ -106,13 +106,13 @@ def test_an_engine_without_snapshots(mariadb: MariadbDatabase) -> None:
     load_people(mariadb)
     mariadb.execute("ALTER TABLE people ENGINE=MyISAM")
     with pytest.raises(errors.EngineUnsuitable, match="MyISAM"):
-        mariadb.anonymize(**GIVEN)
+        mariadb.anonymize(**OPTIONS)
 
 
 def test_what_needs_one_transaction(mariadb: MariadbDatabase, tmp_path: Any) -> None:
     load_people(mariadb)
     with pytest.raises(errors.ViewsNotHere):
-        mariadb.anonymize(**GIVEN, output_kind="view")
+        mariadb.anonymize(**OPTIONS, output_kind="view")
     with pytest.raises(errors.ChainsNotHere):
         dbanon.create_chain(
             mariadb.url, "c", table="people", entity="id", changes="hold", key_out=tmp_path / "key"
@@ -129,7 +129,7 @@ def test_a_label_longer_than_its_column(
     before = mariadb.state()
     monkeypatch.setattr(dialect, "declared", lambda kind: "varchar(6) NULL")
     with pytest.raises(errors.UnsupportedType, match="longer than the column"):
-        mariadb.anonymize(**GIVEN | {"method": "kmember"})
+        mariadb.anonymize(**OPTIONS | {"method": "kmember"})
     assert mariadb.state() == before
     assert states(mariadb) == ["refused"]
 
@@ -142,7 +142,7 @@ def test_the_rows_of_one_moment(mariadb: MariadbDatabase) -> None:
         if sql.startswith('CREATE TABLE "dbanon"."r_'):
             mariadb.execute("UPDATE people SET site = 'changed', age = 1")
 
-    mariadb.anonymize(**GIVEN, keep=["site"], on_sql=change)
+    mariadb.anonymize(**OPTIONS, keep=["site"], on_sql=change)
     assert mariadb.rows("SELECT count(*) FROM people WHERE site = 'changed'") == [(40,)]
     assert mariadb.rows("SELECT count(*) FROM release.people WHERE site = 'changed'") == [(0,)]
 
@@ -184,15 +184,17 @@ def test_a_view_that_would_run_functions_of_others_as_the_caller(mariadb: Mariad
     )
     view = "CREATE OR REPLACE DEFINER=mallory@localhost SQL SECURITY {} VIEW shown AS SELECT id, {}"
     mariadb.execute(f"{view.format('INVOKER', 'evil(age) AS age')} FROM app.people")
-    given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
+    options = OPTIONS | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
     for call in (mariadb.anonymize, partial(dbanon.plan, mariadb.url, output="o", k=3)):
         with pytest.raises(errors.ForeignCode, match="mallory"):
-            call(**given)
+            call(**options)
     assert mariadb.rows("SELECT count(*) FROM app.taken") == [(0,)]
     # One of the account's own is its own business.
-    own = view.replace("DEFINER=mallory@localhost ", "").format("INVOKER", "age")
-    mariadb.execute(f"{own} FROM app.people")
-    assert mariadb.anonymize(**given).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
+    secure_view = view.replace("DEFINER=mallory@localhost ", "").format("INVOKER", "age")
+    mariadb.execute(f"{secure_view} FROM app.people")
+    assert (
+        mariadb.anonymize(**options).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
+    )
 
 
 EVIL = (
@@ -245,15 +247,15 @@ def test_foreign_code_below_a_view_of_the_readers_own(mariadb: MariadbDatabase, 
         *NESTED[case],
         database="app",
     )
-    # The attack works where nobody looks.
+    # The attack works where dbanon does not check.
     mariadb.rows("SELECT sum(age) FROM shown")
     assert mariadb.rows("SELECT DISTINCT who FROM app.taken") == [("root@localhost",)]
     mariadb.execute("DELETE FROM app.taken")
-    given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
+    options = OPTIONS | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
     trees = {"age": {"table": "shown"}}
     for call in (
-        partial(mariadb.anonymize, **given),
-        partial(dbanon.plan, mariadb.url, output="o", k=3, **given),
+        partial(mariadb.anonymize, **options),
+        partial(dbanon.plan, mariadb.url, output="o", k=3, **options),
         partial(dbanon.advise, mariadb.url, table="shown"),
         partial(dbanon.verify, mariadb.url, "shown", quasi_identifiers=["age"], k=2),
         partial(mariadb.anonymize, quasi_identifiers=["age"], method="gaa_cp", hierarchies=trees),
@@ -283,39 +285,41 @@ def test_code_that_runs_with_its_definers_rights_is_no_reason_to_refuse(
         "CREATE VIEW shown AS SELECT id, mine(evil(age)) AS age FROM below",
         database="app",
     )
-    given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
-    assert mariadb.anonymize(**given).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
+    options = OPTIONS | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
+    assert (
+        mariadb.anonymize(**options).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
+    )
     assert mariadb.rows("SELECT DISTINCT who FROM app.taken") == [("mallory@localhost",)]
 
 
 def test_names_that_differ_in_capitals(mariadb: MariadbDatabase, sqlite_file: Any) -> None:
     load_people(mariadb)
     mariadb.execute("CREATE DATABASE `Release`")
-    mariadb.anonymize(**GIVEN)
-    mariadb.anonymize(**GIVEN, output="Release.People")
+    mariadb.anonymize(**OPTIONS)
+    mariadb.anonymize(**OPTIONS, output="Release.People")
     assert {("release", "people"), ("Release", "People")} <= mariadb.relations()
 
 
 def test_a_trigger_sees_nothing(mariadb: MariadbDatabase) -> None:
     load_people(mariadb)
-    mariadb.anonymize(**GIVEN)
+    mariadb.anonymize(**OPTIONS)
     old = marks(mariadb)
 
     def hang(sql: str) -> None:
         if sql.startswith('INSERT INTO "dbanon"."r_'):
-            [name] = [one for one in staged(mariadb) if one.startswith("r_")]
+            [name] = [routine for routine in staged(mariadb) if routine.startswith("r_")]
             mariadb.execute(
                 f"CREATE TRIGGER dbanon.t BEFORE INSERT ON dbanon.{name} FOR EACH ROW SET @x = 1"
             )
 
     with pytest.raises(errors.LedgerNotTrusted):
-        mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=hang)
+        mariadb.anonymize(**OPTIONS, if_exists="replace", on_sql=hang)
     assert (marks(mariadb), staged(mariadb)) == (old, [])
     mariadb.execute(
         "CREATE TRIGGER release.t BEFORE INSERT ON release.people FOR EACH ROW SET @x = 1"
     )
     with pytest.raises(errors.OutputChanged, match="trigger"):
-        mariadb.anonymize(**GIVEN, if_exists="replace")
+        mariadb.anonymize(**OPTIONS, if_exists="replace")
     assert (marks(mariadb), staged(mariadb)) == (old, [])
 
 
@@ -327,10 +331,10 @@ def test_two_runs_of_one_output(mariadb: MariadbDatabase) -> None:
         if sql.startswith('CREATE TABLE "dbanon"."r_') and not refused:
             refused.append(ValueError())
             with pytest.raises(errors.OutputBusy) as caught:
-                mariadb.anonymize(**GIVEN)
+                mariadb.anonymize(**OPTIONS)
             refused.append(caught.value)
 
-    report = mariadb.anonymize(**GIVEN, on_sql=other)
+    report = mariadb.anonymize(**OPTIONS, on_sql=other)
     assert getattr(refused[1], "exit_code", None) == 4
     assert marks(mariadb) == report.release_id
 
@@ -339,7 +343,7 @@ def test_an_account_without_rights_cannot_take_a_runs_locks(mariadb: MariadbData
     """It may lock whatever it names; names of a run's locks need the ledger's secret."""
     load_people(mariadb)
     statements: list[str] = []
-    mariadb.anonymize(**GIVEN)
+    mariadb.anonymize(**OPTIONS)
     mariadb.execute("CREATE USER IF NOT EXISTS nobody@localhost", "DROP TABLE release.people")
     names = [
         f"dbanon {kind} {hashlib.sha256(name.encode()).hexdigest()[:40]}"
@@ -354,7 +358,7 @@ def test_an_account_without_rights_cannot_take_a_runs_locks(mariadb: MariadbData
             with pytest.raises(pymysql.err.OperationalError, match="denied"):
                 cursor.execute(query)
         with open_store(mariadb.url).job_lock("people"):
-            mariadb.anonymize(**GIVEN, on_sql=statements.append)
+            mariadb.anonymize(**OPTIONS, on_sql=statements.append)
     assert any("get_lock" in sql for sql in statements)
     # Two runs agree on the names.
     with open_store(mariadb.url).job_lock("people"):
@@ -367,25 +371,25 @@ def test_an_account_without_rights_cannot_take_a_runs_locks(mariadb: MariadbData
 def test_a_ledger_without_a_secret_gets_one(mariadb: MariadbDatabase) -> None:
     """As after an upgrade, with a run of before that ended in between."""
     load_people(mariadb)
-    mariadb.anonymize(**GIVEN)
+    mariadb.anonymize(**OPTIONS)
     mariadb.execute(
         "DROP TABLE dbanon.lock_secret",
         "UPDATE dbanon.publication SET state = 'planned'",
     )
-    mariadb.anonymize(**GIVEN, output="release.second")
+    mariadb.anonymize(**OPTIONS, output="release.second")
     assert states(mariadb) == ["refused", "published"]
     [(secret,)] = mariadb.rows("SELECT secret FROM dbanon.lock_secret")
     assert len(secret) == 64
     # A run that ended between the two statements has left the table without its row.
     mariadb.execute("DELETE FROM dbanon.lock_secret")
-    mariadb.anonymize(**GIVEN, output="release.third")
+    mariadb.anonymize(**OPTIONS, output="release.third")
     assert mariadb.rows("SELECT count(*) FROM dbanon.lock_secret") == [(1,)]
 
 
 def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
     """It keeps its rows; others wait behind a try of at most .8 s; then the old release stays."""
     load_people(mariadb)
-    old = mariadb.anonymize(**GIVEN)
+    old = mariadb.anonymize(**OPTIONS)
     tries: list[str] = []
     with contextlib.closing(mariadb.server.connect("app")) as reader:
         cursor = reader.cursor()
@@ -393,7 +397,7 @@ def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
         cursor.execute("SELECT count(*) FROM release.people")
         with pytest.raises(errors.OutputBusy, match="for 2 s"):
             mariadb.anonymize(
-                **GIVEN,
+                **OPTIONS,
                 if_exists="replace",
                 swap_timeout=2,
                 on_sql=lambda sql: tries.append(sql) if "RENAME" in sql else None,
@@ -405,20 +409,20 @@ def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
     assert publication.PAUSE > 0
     assert (marks(mariadb), staged(mariadb)) == (old.release_id, [])
     assert states(mariadb) == ["published", "refused"]
-    assert mariadb.anonymize(**GIVEN, if_exists="replace").release_id == marks(mariadb)
+    assert mariadb.anonymize(**OPTIONS, if_exists="replace").release_id == marks(mariadb)
 
 
 def test_readers_see_whole_releases(mariadb: MariadbDatabase) -> None:
     load_people(mariadb)
     mariadb.execute("CREATE TABLE few AS SELECT * FROM people WHERE id <= 20")
     mariadb.execute("ALTER TABLE few ADD PRIMARY KEY (id)")
-    mariadb.anonymize(**GIVEN)
+    mariadb.anonymize(**OPTIONS)
     readers = Readers(mariadb.server, '"release"', '"release".people')
     stood = [readers.digest()]
     with readers.reading():
         for n in range(6):
             table = "people" if n % 2 else "few"
-            mariadb.anonymize(**GIVEN, table=table, if_exists="replace")
+            mariadb.anonymize(**OPTIONS, table=table, if_exists="replace")
             stood.append(readers.digest())
     assert readers.findings(stood) == []
     # The rows of each, and no others: of two tables, which take turns.
@@ -446,14 +450,16 @@ def _die() -> None:
 
 @contextlib.contextmanager
 def _child(database: MariadbDatabase, cut: str) -> Iterator[Callable[[], int]]:
-    """A client that dies at a cut; made before there are threads, and begun by what is given."""
-    told, tell = os.pipe()
+    """A client that dies at a given step; forked before any thread exists, and started on
+    demand.
+    """
+    reading_end, tell = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.read(told, 1)
+            os.read(reading_end, 1)
             with before(cut, _die) as at:
-                database.anonymize(**GIVEN, if_exists="replace", on_sql=at)
+                database.anonymize(**OPTIONS, if_exists="replace", on_sql=at)
         finally:
             # Whatever was raised, it never returns into pytest.
             os._exit(0)
@@ -463,7 +469,7 @@ def _child(database: MariadbDatabase, cut: str) -> Iterator[Callable[[], int]]:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     yield go
-    os.close(told)
+    os.close(reading_end)
     os.close(tell)
 
 
@@ -482,7 +488,7 @@ def _require_settled(database: MariadbDatabase, old: str, cut: str) -> None:
     current = database.rows("SELECT release_id FROM dbanon.release WHERE superseded_at IS NULL")
     assert current == [(marks(database),)]
     # A later run goes on from there.
-    assert database.anonymize(**GIVEN, if_exists="replace").rows_out == 40
+    assert database.anonymize(**OPTIONS, if_exists="replace").rows_out == 40
 
 
 # PyMySQL leaves a unix socket open that refuses it.
@@ -493,8 +499,8 @@ def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) 
     load_people(mariadb)
     mariadb.execute("CREATE TABLE few AS SELECT * FROM people WHERE id <= 20")
     mariadb.execute("ALTER TABLE few ADD PRIMARY KEY (id)")
-    old = mariadb.anonymize(**GIVEN, table="few").release_id
-    # What a kill leaves stands until somebody clears it.
+    old = mariadb.anonymize(**OPTIONS, table="few").release_id
+    # What a killed run leaves stays until someone clears it.
     readers = Readers(mariadb.server, '"release"', '"release".people', pause=0.005)
     stood = [readers.digest()]
     if who == "server":
@@ -503,7 +509,7 @@ def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) 
             before(cut, mariadb.server.crash) as at,
             pytest.raises((errors.ConnectionLost, errors.OutcomeUnknown)),
         ):
-            mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=at)
+            mariadb.anonymize(**OPTIONS, if_exists="replace", on_sql=at)
         mariadb.server.start()
     else:
         with _child(mariadb, cut) as go, readers.reading():
@@ -529,7 +535,7 @@ def test_what_init_gives_runs_as_it_is(
     file.write_text(job_file_for(mariadb.url, "people", k=4))
     [job] = read_job_file(file).jobs
     assert job.job.output_kind == "table"
-    found = CliRunner().invoke(main, ["check", str(file)])
-    assert found.exit_code == 0, found.output
-    found = CliRunner().invoke(main, ["run", str(file)])
-    assert found.exit_code == 0, found.output
+    completed = CliRunner().invoke(main, ["check", str(file)])
+    assert completed.exit_code == 0, completed.output
+    completed = CliRunner().invoke(main, ["run", str(file)])
+    assert completed.exit_code == 0, completed.output

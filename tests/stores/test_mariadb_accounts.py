@@ -66,8 +66,8 @@ def test_a_refused_account_is_not_an_unreachable_server(clerk: str, wrong: str) 
     assert "reached" not in str(error)
     assert "wrong-one" not in str(error)
     assert "'clerk'@'localhost'" in str(error.detail)
-    for place in ("~/.my.cnf", "MYSQL_PWD", "${VAR}"):
-        assert place in str(error.hint)
+    for password_source in ("~/.my.cnf", "MYSQL_PWD", "${VAR}"):
+        assert password_source in str(error.hint)
 
 
 def test_a_database_of_others_is_a_matter_of_rights(

@@ -77,15 +77,17 @@ def test_no_statement_of_a_release_shows_a_row_of_the_source(
     released = {
         str(value) for row in mariadb.rows("SELECT pay, ward FROM release.people") for value in row
     }
-    [labels] = [one for one in logged if one.startswith('INSERT INTO "dbanon_labels"')]
+    [labels] = [
+        statement for statement in logged if statement.startswith('INSERT INTO "dbanon_labels"')
+    ]
     # Words of small numbers, as classes and positions are, begin with zeros: these are masked.
     assert "0000000000" not in labels
     assert len(labels) > 32 * _N
-    for one in logged:
-        if one.startswith('INSERT INTO "dbanon_classes"'):
-            assert set(re.findall("'(qz[^']*)'", one)) <= released
+    for statement in logged:
+        if statement.startswith('INSERT INTO "dbanon_classes"'):
+            assert set(re.findall("'(qz[^']*)'", statement)) <= released
         else:
-            assert not TRACES.search(one), one
+            assert not TRACES.search(statement), statement
 
 
 def test_rows_of_another_database_stand_in_the_order_of_the_release(
@@ -103,7 +105,11 @@ def test_rows_of_another_database_stand_in_the_order_of_the_release(
             quasi_identifiers=["pay"],
             keep=["note"],
         )
-        [rows] = [one for one in statements() if one.startswith('INSERT INTO "dbanon_rows"')]
+        [rows] = [
+            statement
+            for statement in statements()
+            if statement.startswith('INSERT INTO "dbanon_rows"')
+        ]
     in_release = [note for (note,) in mariadb.rows("SELECT note FROM release.people")]
     assert re.findall("qzkept [0-9]+", rows) == in_release
     assert in_release != [note for (note,) in source.rows("SELECT note FROM people")]
@@ -118,7 +124,7 @@ def test_the_secret_of_the_locks_is_in_no_statement(mariadb: MariadbDatabase) ->
         logged = statements()
     [(secret,)] = mariadb.rows("SELECT secret FROM dbanon.lock_secret")
     assert len(secret) == 64
-    assert not any(secret.lower() in one.lower() for one in logged)
+    assert not any(secret.lower() in statement.lower() for statement in logged)
 
 
 def test_the_binary_log_has_no_classes(mariadb_server: MariadbServer) -> None:
@@ -136,7 +142,7 @@ def test_the_binary_log_has_no_classes(mariadb_server: MariadbServer) -> None:
         release("release.people")
         events = [str(row) for row in database.rows("SHOW BINLOG EVENTS")]
         assert any("dbanon" in event for event in events)
-        assert not any(re.search('(INTO|TABLE) "?dbanon_', one) for one in events)
+        assert not any(re.search('(INTO|TABLE) "?dbanon_', event) for event in events)
         database.execute("SET GLOBAL binlog_format = 'STATEMENT'")
         with pytest.raises(errors.EngineUnsuitable, match="STATEMENT") as refused:
             release("release.others")

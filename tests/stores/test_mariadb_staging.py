@@ -18,8 +18,8 @@ from tests.stores.people import load_people
 
 
 def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
-    drawn = np.random.default_rng(3)
-    values = (drawn.normal(size=400) * 10.0 ** drawn.integers(-300, 300, 400)).tolist()
+    rng = np.random.default_rng(3)
+    values = (rng.normal(size=400) * 10.0 ** rng.integers(-300, 300, 400)).tolist()
     values += [0.0, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 2.0**53 + 2]
     key = 2**62
     rows = ", ".join(f"({key + i}, {value!r})" for i, value in enumerate(values))
@@ -28,8 +28,8 @@ def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
     with open_store(mariadb.url).session(write=False) as session:
         relation = session.locate(session.find_source(parse_relation("t")), ())
         relation = session.pin(relation, ["x", "y"])
-        wanted = [relation.attribute("x"), relation.attribute("y")]
-        [chunk] = session.read_chunks(relation, wanted, 1000)
+        attributes = [relation.attribute("x"), relation.attribute("y")]
+        [chunk] = session.read_chunks(relation, attributes, 1000)
     assert chunk.keys[:, 0].tolist() == [key + i for i in range(len(values))]
     assert chunk.numbers[:, 0].tolist() == values
     assert chunk.valid is not None
@@ -40,12 +40,12 @@ def test_rows_come_in_many_pieces(
     mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys of all sizes, NULLs and decimals, more rows than one answer holds."""
-    drawn = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     keys = sorted(
         {-(2**63), -(2**53) - 1, -1, 0, 2**53 + 1, 2**63 - 1}
-        | set(drawn.integers(-(2**62), 2**62, 300).tolist())
+        | set(rng.integers(-(2**62), 2**62, 300).tolist())
     )
-    decimals = [f"{n}.{m:06d}" for n, m in drawn.integers(0, 10**6, (len(keys), 2)).tolist()]
+    decimals = [f"{n}.{m:06d}" for n, m in rng.integers(0, 10**6, (len(keys), 2)).tolist()]
     names = [None if i % 7 == 0 else f"text {i % 5}" for i in range(len(keys))]
     rows = ", ".join(
         f"({key}, {decimal}, {'NULL' if name is None else repr(name)})"
@@ -59,15 +59,15 @@ def test_rows_come_in_many_pieces(
     with open_store(mariadb.url).session(write=False) as session:
         relation = session.locate(session.find_source(parse_relation("t")), ())
         relation = session.pin(relation, ["x{0}%s", "name"])
-        wanted = [relation.attribute("x{0}%s"), relation.attribute("name")]
-        [values] = session.stage_values(relation, wanted)
-        chunks = list(session.read_chunks(relation, wanted, 1000))
+        attributes = [relation.attribute("x{0}%s"), relation.attribute("name")]
+        [values] = session.stage_values(relation, attributes)
+        chunks = list(session.read_chunks(relation, attributes, 1000))
     assert len(chunks) > 20
-    found = np.concatenate([chunk.keys[:, 0] for chunk in chunks])
-    order = np.argsort(found)
+    keys_read = np.concatenate([chunk.keys[:, 0] for chunk in chunks])
+    order = np.argsort(keys_read)
     numbers = np.concatenate([chunk.numbers[:, 0] for chunk in chunks])[order]
     codes = np.concatenate([chunk.codes[:, 0] for chunk in chunks if chunk.codes is not None])
-    assert found[order].tolist() == keys
+    assert keys_read[order].tolist() == keys
     assert numbers.tolist() == list(map(float, decimals))
     assert [None if code < 0 else values[code] for code in codes[order]] == names
 
@@ -77,20 +77,20 @@ def test_numbers_are_staged_as_they_are(
 ) -> None:
     """As bytes, in packets smaller than the rows."""
     monkeypatch.setattr(staging, "_CHARACTERS", 1_000)
-    drawn = np.random.default_rng(7)
-    keys = np.array([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1, *drawn.integers(-(2**62), 2**62, 300)])
-    classes = drawn.permutation(len(keys)).astype(np.int32)
-    positions = drawn.permutation(len(keys)).astype(np.int32)
+    rng = np.random.default_rng(7)
+    keys = np.array([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1, *rng.integers(-(2**62), 2**62, 300)])
+    classes = rng.permutation(len(keys)).astype(np.int32)
+    positions = rng.permutation(len(keys)).astype(np.int32)
     doubles = np.array(
         [
             0.0,
             5e-324,
             1.7976931348623157e308,
             0.1 + 0.2,
-            *drawn.normal(size=301) * 10.0 ** drawn.integers(-300, 300, 301),
+            *rng.normal(size=301) * 10.0 ** rng.integers(-300, 300, 301),
         ]
     )
-    numbers = drawn.integers(-(2**63), 2**63 - 1, 305)
+    numbers = rng.integers(-(2**63), 2**63 - 1, 305)
     released = [
         ReleasedColumn(Attribute("x", Kind.FLOAT, sql_type="double"), doubles),
         ReleasedColumn(Attribute("n", Kind.INTEGER, sql_type="bigint"), numbers),
@@ -98,12 +98,12 @@ def test_numbers_are_staged_as_they_are(
     with open_store(mariadb.url).session(write=False) as session:
         session.load_labels(keys.reshape(-1, 1), classes, positions, ["BIGINT"])
         session.load_classes(released, len(doubles))
-        found = session.rows("SELECT key0, class, position FROM dbanon_labels")
+        staged_rows = session.rows("SELECT key0, class, position FROM dbanon_labels")
         values = session.rows("SELECT class, v0, v1 FROM dbanon_classes ORDER BY class")
-    assert sorted(found) == sorted(
-        zip(*(one.tolist() for one in (keys, classes, positions)), strict=True)
+    assert sorted(staged_rows) == sorted(
+        zip(*(array.tolist() for array in (keys, classes, positions)), strict=True)
     )
-    assert [int(place) for place, _, _ in values] == list(range(305))
+    assert [int(position) for position, _, _ in values] == list(range(305))
     assert [repr(value) for _, value, _ in values] == list(map(repr, doubles.tolist()))
     assert [int(value) for _, _, value in values] == numbers.tolist()
 
@@ -117,10 +117,10 @@ def test_a_server_that_reads_points_otherwise_is_not_written_to(
         dbanon.anonymize(
             mariadb.url, table="people", k=3, output="release.people", quasi_identifiers=["height"]
         )
-    shown = (
+    query = (
         "SELECT 1 FROM information_schema.tables WHERE table_name = 'people' AND table_schema = "
     )
-    assert mariadb.rows(f"{shown}'release'") == []
+    assert mariadb.rows(f"{query}'release'") == []
 
 
 def test_an_answer_that_is_cut_is_an_error(
@@ -147,8 +147,8 @@ def test_texts_longer_than_a_statement(
     mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, name varchar(80))")
     names = ["%s 'quoted' \\ back", "a%d", "ü" * 60, "plain"]
     for i in range(40):
-        told = names[i % 4].encode().hex()
-        mariadb.execute(f"INSERT INTO t VALUES ({i}, CONVERT(0x{told} USING utf8mb4))")
+        encoded = names[i % 4].encode().hex()
+        mariadb.execute(f"INSERT INTO t VALUES ({i}, CONVERT(0x{encoded} USING utf8mb4))")
     report = dbanon.anonymize(
         mariadb.url,
         table="t",
@@ -159,8 +159,8 @@ def test_texts_longer_than_a_statement(
         recoding="representative",
     )
     assert report.rows_out == 40
-    found = mariadb.rows("SELECT name, count(*) FROM `release`.t GROUP BY BINARY name, name")
-    assert sorted(found) == sorted((name, 10) for name in names)
+    counts = mariadb.rows("SELECT name, count(*) FROM `release`.t GROUP BY BINARY name, name")
+    assert sorted(counts) == sorted((name, 10) for name in names)
 
 
 def test_wide_texts_fit_into_what_a_server_takes_at_once(mariadb: MariadbDatabase) -> None:
@@ -202,5 +202,5 @@ def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase, name: str, 
         method="mdav",
         where=f"{name} < 1000",
     )
-    found = mariadb.rows(f"SELECT a, {name} FROM `release`.t")
-    assert sorted(found) == sorted((float(i % 4), 99 - i % 50) for i in range(60))
+    released_rows = mariadb.rows(f"SELECT a, {name} FROM `release`.t")
+    assert sorted(released_rows) == sorted((float(i % 4), 99 - i % 50) for i in range(60))

@@ -16,7 +16,7 @@ from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, Releas
 from tests.stores.chain_cases import Months, load
 from tests.stores.databases import Database
 
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "income"],
     "sensitive": ["ill"],
     "k": 3,
@@ -30,7 +30,7 @@ def publish(database: Database, **more: Any) -> list[Any]:
     months = Months(seed=4, n=30)
     for name in RELEASES:
         load(database, months.now)
-        database.anonymize(**GIVEN | {"output": name, "keep": ["id"]} | more)
+        database.anonymize(**OPTIONS | {"output": name, "keep": ["id"]} | more)
         months.pass_on()
     return [
         database.rows(f"SELECT id, age, income, ill FROM {database.relation(name)}")
@@ -40,7 +40,7 @@ def publish(database: Database, **more: Any) -> list[Any]:
 
 def plainly(releases: list[Any], k: int) -> list[tuple[int, int, int, int]]:
     """Persons, those below k, those alone, and those of whom one value is left, after each."""
-    found = []
+    expected = []
     for count in range(1, len(releases) + 1):
         history: dict[int, list[Any]] = {
             person: [None] * count for rows in releases[:count] for person, *_ in rows
@@ -53,11 +53,11 @@ def plainly(releases: list[Any], k: int) -> list[tuple[int, int, int, int]]:
                 stand[age, income].add(ill)
             for person, age, income, _ in rows:
                 left[person] = left.get(person, stand[age, income]) & stand[age, income]
-        joint = Counter(tuple(one) for one in history.values())
-        sizes = [joint[tuple(one)] for one in history.values()]
+        joint = Counter(tuple(person_history) for person_history in history.values())
+        sizes = [joint[tuple(person_history)] for person_history in history.values()]
         off = sum(len(values) == 1 for values in left.values())
-        found.append((len(sizes), sum(s < k for s in sizes), sizes.count(1), off))
-    return found
+        expected.append((len(sizes), sum(s < k for s in sizes), sizes.count(1), off))
+    return expected
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
@@ -65,18 +65,23 @@ def test_histories_are_those_of_sets_of_persons(database: Database) -> None:
     rows = publish(database)
     measured = dbanon.measure_releases(database.url, RELEASES, entity="id")
     assert (measured.k, measured.releases) == (3, tuple(RELEASES))
-    seen = [(one.persons, one.below, one.alone, one.read_off["ill"]) for one in measured.known]
+    seen = [
+        (exposure.persons, exposure.below, exposure.alone, exposure.read_off["ill"])
+        for exposure in measured.known
+    ]
     assert seen == plainly(rows, 3)
-    # There is something to be seen: nobody after one release, and most after three.
+    # There is something to detect: no person after one release, and most persons after three.
     assert seen[0][1] == 0 < seen[-1][1]
     more = dbanon.measure_releases(database.url, RELEASES[:2], entity="id", k=6, sensitive=[])
-    assert [one.below for one in more.known] == [one[1] for one in plainly(rows[:2], 6)]
+    assert [exposure.below for exposure in more.known] == [
+        counts[1] for counts in plainly(rows[:2], 6)
+    ]
     assert not more.known[0].read_off
-    told = CliRunner().invoke(
+    completed = CliRunner().invoke(
         main, ["chain", "measure", database.url, *RELEASES, "--entity", "id", "--format", "json"]
     )
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout) == json.loads(json.dumps(measured.to_dict()))
+    assert completed.exit_code == 0, completed.output
+    assert json.loads(completed.stdout) == json.loads(json.dumps(measured.to_dict()))
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
@@ -120,26 +125,28 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Any) -> None:
     publish(database)
     months = Months(n=12)
     load(database, months.now)
-    database.anonymize(**GIVEN | {"output": "release.without"})
+    database.anonymize(**OPTIONS | {"output": "release.without"})
 
     def refused(error: type[Exception], releases: list[str], **more: Any) -> str:
-        with pytest.raises(error) as found:
+        with pytest.raises(error) as refusal:
             dbanon.measure_releases(database.url, releases, **{"entity": "id"} | more)
-        return f"{found.value} {getattr(found.value, 'hint', '')}"
+        return f"{refusal.value} {getattr(refusal.value, 'hint', '')}"
 
     assert "each named once" in refused(InvalidParameter, RELEASES[:1])
     assert "each named once" in refused(InvalidParameter, [RELEASES[0]] * 2)
-    told = refused(ColumnNotFound, [RELEASES[0], "release.without"])
-    assert 'has no column "id"' in told
-    assert "with that column kept" in told
+    output = refused(ColumnNotFound, [RELEASES[0], "release.without"])
+    assert 'has no column "id"' in output
+    assert "with that column kept" in output
     assert "quasi-identifier" in refused(InvalidParameter, RELEASES, entity="age")
     refused(ColumnNotFound, RELEASES, sensitive=["nothing"])
     refused(ReleaseNotFound, [RELEASES[0], "release.nothing"])
     database.execute("UPDATE release.second SET id = NULL WHERE id = 3")
     refused(NullInEntity, RELEASES)
-    for given in ([], ["--entity", "id", "--chain-key", "env:K"], ["--chain-key", "env:K"]):
-        told = (
-            CliRunner().invoke(main, ["chain", "measure", database.url, *RELEASES, *given]).output
+    for extra_words in ([], ["--entity", "id", "--chain-key", "env:K"], ["--chain-key", "env:K"]):
+        output = (
+            CliRunner()
+            .invoke(main, ["chain", "measure", database.url, *RELEASES, *extra_words])
+            .output
         )
-        assert "Error [invalid_parameter]" in told
-        assert "easure" in told
+        assert "Error [invalid_parameter]" in output
+        assert "easure" in output

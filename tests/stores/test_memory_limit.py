@@ -1,4 +1,4 @@
-"""A limit of memory holds for what loads files, too: a small file may hold many rows."""
+"""The memory limit applies to loading files, too: a small file may hold many rows."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def job_file(source: Path, folder: Path) -> Path:
 def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
     """At each door that takes a limit; what to do is said."""
     url, target = f"file:{constant}", f"duckdb:///{tmp_path / 'a.duckdb'}"
-    given: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5}
+    options: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5}
     calls: dict[str, Callable[[], Any]] = {
         "anonymize": lambda: dbanon.anonymize(
-            url, **given, output="r", target=target, memory_limit=LIMIT
+            url, **options, output="r", target=target, memory_limit=LIMIT
         ),
-        "plan": lambda: dbanon.plan(url, **given, output="r", target=target, memory_limit=LIMIT),
+        "plan": lambda: dbanon.plan(url, **options, output="r", target=target, memory_limit=LIMIT),
         "advise": lambda: dbanon.advise(url, "people", memory_limit=LIMIT),
         "certificate": lambda: dbanon.certificate(
             url, 5, table="people", quasi_identifiers=["age"], memory_limit=LIMIT
@@ -76,13 +76,18 @@ def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
 
 
 def test_the_limit_is_of_what_is_needed(constant: Path, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "output": "r"}
+    options: dict[str, Any] = {
+        "table": "people",
+        "quasi_identifiers": ["age"],
+        "k": 5,
+        "output": "r",
+    }
     few = tmp_path / "few.parquet"
     parquet.write_table(pa.table({"age": [30, 31] * 50, "site": ["a", "b"] * 50}), few)
     target = f"duckdb:///{tmp_path / 'a.duckdb'}"
-    report = dbanon.anonymize(f"file:{few}", **given, target=target, memory_limit=LIMIT)
+    report = dbanon.anonymize(f"file:{few}", **options, target=target, memory_limit=LIMIT)
     assert report.rows_out == 100
-    assert dbanon.plan(f"file:{constant}", **given, memory_limit=2**30).rows == ROWS
+    assert dbanon.plan(f"file:{constant}", **options, memory_limit=2**30).rows == ROWS
 
 
 def test_csv_in_another_encoding_is_in_memory(tmp_path: Path) -> None:
@@ -119,16 +124,16 @@ def test_every_database_that_is_opened_keeps_to_it(limit: int, tmp_path: Path) -
     few.write_text("age\n1\n")
     for url in (f"duckdb:///{path}", f"file:{few}"):
         with open_store(url, memory=limit).session(write=False) as session:
-            found, threads = settings_of(session._connection)  # type: ignore[attr-defined]
-        wanted = max(limit, LEAST_OF_DATABASE)
-        assert abs(found - wanted) <= wanted // 100
-        assert 1 <= threads <= max(1, wanted // (64 * MIB))
+            limit_set, threads = settings_of(session._connection)  # type: ignore[attr-defined]
+        expected = max(limit, LEAST_OF_DATABASE)
+        assert abs(limit_set - expected) <= expected // 100
+        assert 1 <= threads <= max(1, expected // (64 * MIB))
 
 
 def test_a_database_in_memory_has_a_limit_where_nobody_says_one() -> None:
     with in_memory() as connection:
-        found, _ = settings_of(connection)
-    assert found <= half_of_memory() * 1.01
+        limit_set, _ = settings_of(connection)
+    assert limit_set <= half_of_memory() * 1.01
 
 
 def test_files_of_releases_are_counted_within_it(constant: Path) -> None:
@@ -143,7 +148,7 @@ V1 = "9:cpu:/a\n7:hugetlb,memory:/docker/a\n0::/\n"
 
 
 @pytest.mark.parametrize(
-    ("lines", "files", "wanted"),
+    ("lines", "files", "expected"),
     [
         (V2, {"system.slice/a.service/memory.max": "1048576"}, MIB),
         (
@@ -172,7 +177,7 @@ V1 = "9:cpu:/a\n7:hugetlb,memory:/docker/a\n0::/\n"
     ],
 )
 def test_the_limit_of_a_control_group_is_one_of_memory(
-    lines: str, files: dict[str, str], wanted: int | None, tmp_path: Path
+    lines: str, files: dict[str, str], expected: int | None, tmp_path: Path
 ) -> None:
     (tmp_path / "proc" / "self").mkdir(parents=True)
     (tmp_path / "proc" / "self" / "cgroup").write_text(lines)
@@ -181,15 +186,15 @@ def test_the_limit_of_a_control_group_is_one_of_memory(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
     machine = available_bytes(tmp_path / "nowhere")
-    assert available_bytes(tmp_path) == (machine if wanted is None else wanted)
+    assert available_bytes(tmp_path) == (machine if expected is None else expected)
 
 
 def test_limits_are_read_at_every_door() -> None:
     """The default is one function's."""
     root = Path(dbanon.__file__).parent
     texts = {path: path.read_text() for path in root.rglob("*.py")}
-    asked = [path.name for path, text in texts.items() if "SC_PHYS_PAGES" in text]
-    assert asked == ["memory.py"]
+    readers = [path.name for path, text in texts.items() if "SC_PHYS_PAGES" in text]
+    assert readers == ["memory.py"]
     cores = [path.name for path, text in texts.items() if "os.cpu_count()" in text]
     assert cores == ["memory.py"]
 
@@ -198,10 +203,12 @@ def test_other_connections_keep_their_limits(tmp_path: Path) -> None:
     """A program may have the file open itself: connections of a process share a database."""
     path = str(tmp_path / "shared.duckdb")
     query = "SELECT current_setting('memory_limit'), current_setting('threads')"
-    with duckdb.connect(path) as own:
-        own.execute("SET memory_limit = '1GB'")
-        own.execute("CREATE TABLE people AS SELECT range AS id, range % 20 AS age FROM range(200)")
-        before = own.execute(query).fetchall()
+    with duckdb.connect(path) as connection:
+        connection.execute("SET memory_limit = '1GB'")
+        connection.execute(
+            "CREATE TABLE people AS SELECT range AS id, range % 20 AS age FROM range(200)"
+        )
+        before = connection.execute(query).fetchall()
         dbanon.anonymize(
             f"duckdb:///{path}",
             table="people",
@@ -210,4 +217,4 @@ def test_other_connections_keep_their_limits(tmp_path: Path) -> None:
             output="released",
             memory_limit=64 * 2**20,
         )
-        assert own.execute(query).fetchall() == before
+        assert connection.execute(query).fetchall() == before

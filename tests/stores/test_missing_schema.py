@@ -12,7 +12,7 @@ from tests.prerequisites import skip_case
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
-GIVEN = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "if_exists": "replace"}
+OPTIONS = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "if_exists": "replace"}
 
 
 @pytest.fixture
@@ -26,19 +26,19 @@ def people(database: Database) -> Database:
 
 def test_a_missing_schema_is_named_by_plan_warning_and_report(people: Database) -> None:
     people.make_schema("release")
-    planned = dbanon.plan(people.url, output="relaese.people", **GIVEN)
+    planned = dbanon.plan(people.url, output="relaese.people", **OPTIONS)
     assert "schema relaese, which is missing" in planned.creates
     with pytest.warns(SchemaCreated, match='no schema "relaese"'):
-        report = dbanon.anonymize(people.url, output="relaese.people", **GIVEN)
+        report = dbanon.anonymize(people.url, output="relaese.people", **OPTIONS)
     assert report.arguments["schema_created"] == "relaese"
     assert "in a schema that was missing" in str(report)
-    # The schema of the ledger is dbanon's own: nobody misspelled it.
-    again = dbanon.anonymize(people.url, output="relaese.people", **GIVEN)
+    # The ledger's schema is dbanon's own, so it cannot be misspelled.
+    again = dbanon.anonymize(people.url, output="relaese.people", **OPTIONS)
     assert "schema_created" not in again.arguments
     assert not [
-        one
-        for one in dbanon.plan(people.url, output="release.people", **GIVEN).creates
-        if "schema" in one
+        statement
+        for statement in dbanon.plan(people.url, output="release.people", **OPTIONS).creates
+        if "schema" in statement
     ]
 
 
@@ -46,17 +46,17 @@ def test_a_strict_release_creates_no_schema(people: Database) -> None:
     before = people.relations()
     for call in (dbanon.plan, dbanon.anonymize):
         with pytest.raises(SchemaNotFound, match='no schema "relaese"') as refused:
-            call(people.url, output="relaese.people", strict=True, **GIVEN)
+            call(people.url, output="relaese.people", strict=True, **OPTIONS)
         assert "create it first: CREATE " in str(refused.value.hint)
     assert people.relations() == before
     people.make_schema("release")
-    dbanon.anonymize(people.url, output="release.people", strict=True, **GIVEN)
-    assert not [one for one in people.relations() if "relaese" in one]
+    dbanon.anonymize(people.url, output="release.people", strict=True, **OPTIONS)
+    assert not [relation for relation in people.relations() if "relaese" in relation]
 
 
 def test_the_command_says_it_on_stderr(people: Database) -> None:
-    given = ["--table", "people", "-q", "age", "--k", "5", "--output", "relaese.people"]
-    done = CliRunner().invoke(main, ["anonymize", people.url, *given])
+    words = ["--table", "people", "-q", "age", "--k", "5", "--output", "relaese.people"]
+    done = CliRunner().invoke(main, ["anonymize", people.url, *words])
     assert done.exit_code == 0
     assert 'no schema "relaese"' in done.stderr
 

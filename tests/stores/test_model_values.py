@@ -26,7 +26,7 @@ VALUES: dict[str, list[Any]] = {
     "date": DAYS,
     "timestamp": [datetime(2020, 1, 1, 10, i, 0, 125_000 * i) for i in range(4)],
 }
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age"], "sensitive": ["ill"], "method": "gaa_cp"}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age"], "sensitive": ["ill"], "method": "gaa_cp"}
 FOUR = dbanon.Model("distinct_l", "ill", 4)
 
 
@@ -41,7 +41,7 @@ def test_values_of_every_type(database: Database) -> None:
     columns |= {name: database.types[kind] for kind, name in names.items()}
     rows = [(i, i // 2, *(values[i % 4] for values in VALUES.values())) for i in range(24)]
     database.load("people", columns, rows)
-    given = {**GIVEN, "sensitive": [*names.values()]}
+    options = {**OPTIONS, "sensitive": [*names.values()]}
     models = [
         model
         for name in names.values()
@@ -50,15 +50,15 @@ def test_values_of_every_type(database: Database) -> None:
             dbanon.Model("t_closeness", name, 0.2, distance="ordered"),
         )
     ]
-    report = database.anonymize(**given, models=models)
-    assert [one.achieved for one in report.models[::2]] == [4] * len(names)
-    assert max(one.achieved for one in report.models[1::2]) <= 0.2
+    report = database.anonymize(**options, models=models)
+    assert [level.achieved for level in report.models[::2]] == [4] * len(names)
+    assert max(level.achieved for level in report.models[1::2]) <= 0.2
     for name in names.values():
         refuse(
             database,
             ModelInfeasible,
             "4 distinct values",
-            **given,
+            **options,
             output="release.x",
             models=[dbanon.Model("distinct_l", name, 5)],
         )
@@ -68,7 +68,7 @@ def test_a_hierarchy_of_timestamps_is_refused(database: Database) -> None:
     load(database, database.types["timestamp"], VALUES["timestamp"])
     tree = dbanon.Hierarchy.from_levels([["2020", "*"]])
     model = dbanon.Model("t_closeness", "ill", 0.2, distance=tree)
-    refuse(database, InvalidParameter, "timestamps", **GIVEN, models=[model])
+    refuse(database, InvalidParameter, "timestamps", **OPTIONS, models=[model])
 
 
 def test_names_are_names(database: Database) -> None:
@@ -90,7 +90,7 @@ def test_names_are_names(database: Database) -> None:
 def test_two_zeros_are_one_value(database: Database) -> None:
     load(database, database.types["double"], [0.0, "-0.0"])
     error = refuse(
-        database, ModelInfeasible, **GIVEN, models=[dbanon.Model("distinct_l", "ill", 2)]
+        database, ModelInfeasible, **OPTIONS, models=[dbanon.Model("distinct_l", "ill", 2)]
     )
     assert "1 distinct values" in str(error)
 
@@ -114,7 +114,7 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, kind: str, values: 
     postgresql.execute("CREATE TYPE mood AS ENUM ('angry', 'sad', 'ok', 'glad')")
     load(postgresql, kind, values)
     models = [FOUR, dbanon.Model("t_closeness", "ill", 0.3, distance="ordered")]
-    report = postgresql.anonymize(**GIVEN, models=models)
+    report = postgresql.anonymize(**OPTIONS, models=models)
     assert report.models[0].achieved == 4
 
 
@@ -123,7 +123,7 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, kind: str, values: 
 def test_nan_comes_last_in_an_order_of_numbers(postgresql: PostgresqlDatabase, kind: str) -> None:
     load(postgresql, kind, ["1", "2.5", "NaN", "-3"])
     model = dbanon.Model("t_closeness", "ill", 0.3, distance={"ordered": True})
-    assert postgresql.anonymize(**GIVEN, models=[model]).models[0].achieved <= 0.3
+    assert postgresql.anonymize(**OPTIONS, models=[model]).models[0].achieved <= 0.3
 
 
 @pytest.mark.postgresql
@@ -134,23 +134,23 @@ def test_leaves_of_decimals_of_no_scale_have_the_largest_one(
     rows = [(leaf, "*") for leaf in ("1.00", "2.50", "3.25")]
     postgresql.load("ref.tree", {"child": "text", "parent": "text"}, rows)
     model = dbanon.Model("t_closeness", "ill", 0.3, distance={"table": "ref.tree"})
-    report = postgresql.anonymize(**GIVEN, models=[model])
+    report = postgresql.anonymize(**OPTIONS, models=[model])
     store = open_store(postgresql.url)
-    [found] = verify(store, parse_relation(report.output)).models
-    assert found.counted == pytest.approx(report.models[0].achieved)
+    [level] = verify(store, parse_relation(report.output)).models
+    assert level.counted == pytest.approx(report.models[0].achieved)
 
 
 @pytest.mark.postgresql
 def test_equal_decimals_are_one_value(postgresql: PostgresqlDatabase) -> None:
     load(postgresql, "numeric", ["1", "1.0", "1.00"])
-    refuse(postgresql, ModelInfeasible, "1 distinct values", **GIVEN, models=[FOUR])
+    refuse(postgresql, ModelInfeasible, "1 distinct values", **OPTIONS, models=[FOUR])
 
 
 def test_a_column_that_ignores_case(sqlite_file: SqliteDatabase) -> None:
     load(sqlite_file, "TEXT COLLATE NOCASE", ["a", "A", "b", "B"])
-    assert sqlite_file.anonymize(**GIVEN, models=[FOUR]).models[0].achieved == 4
+    assert sqlite_file.anonymize(**OPTIONS, models=[FOUR]).models[0].achieved == 4
 
 
 def test_values_of_other_types_than_declared(sqlite_file: SqliteDatabase) -> None:
     load(sqlite_file, "INTEGER", [1, "one", 2])
-    refuse(sqlite_file, MixedTypes, '"ill"', **GIVEN, models=[FOUR])
+    refuse(sqlite_file, MixedTypes, '"ill"', **OPTIONS, models=[FOUR])

@@ -1,4 +1,4 @@
-"""Privacy models through the databases: what was asked for holds on what was written."""
+"""Privacy models through the databases: the written rows satisfy the requested models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ILLS = ["flu", "cough", "gastritis", None]
 TREE = dbanon.Hierarchy.from_levels(
     [["flu", "lungs", "*"], ["cough", "lungs", "*"], ["gastritis", "belly", "*"]]
 )
-GIVEN = {
+OPTIONS = {
     "quasi_identifiers": ["age", "place"],
     "sensitive": ["ill", "grade", "cost"],
     "method": "gaa_cp",
@@ -86,18 +86,22 @@ AT_LEAST = ("distinct_l", "entropy_l")
 def test_a_model_holds_in_what_is_written(database: Database, kind: str) -> None:
     load(database)
     model = MODELS[kind]
-    report = database.anonymize(**GIVEN, models=[model])
+    report = database.anonymize(**OPTIONS, models=[model])
     classes = counted(
         database.rows, database.relation("release.people"), ["age", "place"], model.attribute
     )
-    found = reached(kind, classes, in_order(values_of(classes)))
-    assert found >= model.level - 1e-9 if kind in AT_LEAST else found <= model.level + 1e-9
+    level_reached = reached(kind, classes, in_order(values_of(classes)))
+    assert (
+        level_reached >= model.level - 1e-9
+        if kind in AT_LEAST
+        else level_reached <= model.level + 1e-9
+    )
     [level] = report.models
-    assert (level.model, level.achieved) == (model.describe(), pytest.approx(found))
+    assert (level.model, level.achieved) == (model.describe(), pytest.approx(level_reached))
     assert min(sum(counts.values()) for counts in classes) == report.k_achieved >= 3
     assert sum(sum(counts.values()) for counts in classes) == 120
     assert model.describe() in report.guarantee
-    without = database.anonymize(**GIVEN, output="release.without")
+    without = database.anonymize(**OPTIONS, output="release.without")
     assert without.classes > report.classes, "the model changed nothing"
     assert without.models == ()
 
@@ -110,7 +114,7 @@ def test_several_models_and_columns_in_the_ledger(database: Database) -> None:
         dbanon.Model("alpha_k", "cost", 0.7),
         dbanon.Model("t_closeness", "ill", 0.4, distance="ordered"),
     ]
-    report = database.anonymize(**GIVEN, models=models)
+    report = database.anonymize(**OPTIONS, models=models)
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     assert arguments["models"] == [
@@ -123,13 +127,13 @@ def test_several_models_and_columns_in_the_ledger(database: Database) -> None:
 
 def test_null_is_a_value(database: Database) -> None:
     load(database, [(i, i, "x", "a", [None, "flu"][i % 2], None, 1.0) for i in range(40)])
-    report = database.anonymize(**GIVEN, models=[dbanon.Model("distinct_l", "ill", 2)])
+    report = database.anonymize(**OPTIONS, models=[dbanon.Model("distinct_l", "ill", 2)])
     assert report.models[0].achieved == 2
     state = database.state()
     for column in ("grade", "cost"):
         with pytest.raises(ModelInfeasible) as caught:
             database.anonymize(
-                **GIVEN, output="release.x", models=[dbanon.Model("distinct_l", column, 2)]
+                **OPTIONS, output="release.x", models=[dbanon.Model("distinct_l", column, 2)]
             )
         assert "1 distinct values" in str(caught.value)
     assert database.state() == state
@@ -138,7 +142,7 @@ def test_null_is_a_value(database: Database) -> None:
 def test_strata_are_not_crossed(database: Database) -> None:
     load(database)
     model = dbanon.Model("distinct_l", "ill", 3)
-    report = database.anonymize(**GIVEN, by=["site"], models=[model])
+    report = database.anonymize(**OPTIONS, by=["site"], models=[model])
     relation = database.relation("release.people")
     classes = counted(database.rows, relation, ["age", "place", "site"], "ill")
     assert reached("distinct_l", classes) == report.models[0].achieved >= 3
@@ -154,7 +158,7 @@ def test_a_stratum_without_enough_values_is_said(database: Database) -> None:
         database,
         ModelInfeasible,
         "violate the models",
-        **GIVEN,
+        **OPTIONS,
         by=["site"],
         models=[dbanon.Model("distinct_l", "ill", 2)],
     )
@@ -162,25 +166,27 @@ def test_a_stratum_without_enough_values_is_said(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (dbanon.Model("distinct_l", "ill", 5), 'distinct_l of "ill" is feasible up to 4.'),
         (dbanon.Model("alpha_k", "ill", 0.1), 'alpha_k of "ill" is feasible from 0.'),
         (dbanon.Model("recursive_cl", "ill", 9, l=5), 'no level of recursive_cl of "ill"'),
     ],
 )
-def test_out_of_reach(database: Database, model: dbanon.Model, said: str) -> None:
+def test_out_of_reach(database: Database, model: dbanon.Model, message: str) -> None:
     load(database)
-    error = refuse(database, ModelInfeasible, said, **GIVEN, models=[MODELS["equal"], model])
+    error = refuse(database, ModelInfeasible, message, **OPTIONS, models=[MODELS["equal"], model])
     assert (error.exit_code, error.sqlstate) == (3, "ZK002")
     assert "flu" not in str(error)
 
 
 def test_what_is_said_to_be_feasible_is(database: Database) -> None:
     load(database)
-    error = refuse(database, ModelInfeasible, **GIVEN, models=[dbanon.Model("entropy_l", "ill", 4)])
+    error = refuse(
+        database, ModelInfeasible, **OPTIONS, models=[dbanon.Model("entropy_l", "ill", 4)]
+    )
     level = float(str(error).split("feasible up to ")[1].split(". Lower")[0])
-    database.anonymize(**GIVEN, models=[dbanon.Model("entropy_l", "ill", level)])
+    database.anonymize(**OPTIONS, models=[dbanon.Model("entropy_l", "ill", level)])
 
 
 @pytest.mark.parametrize(
@@ -193,32 +199,32 @@ def test_what_is_said_to_be_feasible_is(database: Database) -> None:
 )
 def test_models_of_other_columns(database: Database, models: list[dbanon.Model]) -> None:
     load(database)
-    refuse(database, InvalidParameter, **GIVEN, models=models)
+    refuse(database, InvalidParameter, **OPTIONS, models=models)
 
 
 def test_a_hierarchy_of_values(database: Database) -> None:
     load(database)
     model = dbanon.Model("t_closeness", "ill", 0.25, distance=TREE)
-    report = database.anonymize(**GIVEN, models=[model, MODELS["distinct_l"]])
+    report = database.anonymize(**OPTIONS, models=[model, MODELS["distinct_l"]])
     classes = counted(database.rows, database.relation("release.people"), ["age", "place"], "ill")
     table: Counts = Counter()
     for counts in classes:
         table.update(counts)
-    found = 0.0
+    level_reached = 0.0
     for counts in classes:
         extra = {v: shares(counts).get(v, 0) - shares(table)[v] for v in table}
         # Below "lungs" mass moves by half of the tree's height, all else by the whole of it.
         lungs = [extra.get("flu", 0), extra.get("cough", 0)]
         inside = min(sum(max(x, 0) for x in lungs), sum(max(-x, 0) for x in lungs))
         above = [sum(lungs), extra.get("gastritis", 0), extra.get(None, 0)]
-        found = max(found, inside / 2 + sum(max(x, 0) for x in above))
-    assert report.models[0].achieved == pytest.approx(found)
-    assert found <= 0.25 + 1e-9
+        level_reached = max(level_reached, inside / 2 + sum(max(x, 0) for x in above))
+    assert report.models[0].achieved == pytest.approx(level_reached)
+    assert level_reached <= 0.25 + 1e-9
     tree = dbanon.Hierarchy.from_levels([["flu", "*"], ["cough", "*"]])
     refuse(
         database,
         HierarchyBroken,
-        **GIVEN,
+        **OPTIONS,
         output="release.x",
         models=[dbanon.Model("t_closeness", "ill", 0.5, distance=tree)],
     )
@@ -234,7 +240,7 @@ def test_a_hierarchy_of_numbers(database: Database) -> None:
         dbanon.Model("t_closeness", name, 0.3, distance=dbanon.Hierarchy.from_levels(rows))
         for name, rows in trees.items()
     ]
-    report = database.anonymize(**GIVEN, models=models)
+    report = database.anonymize(**OPTIONS, models=models)
     assert all(level.achieved <= 0.3 + 1e-9 for level in report.models)
 
 
@@ -251,22 +257,24 @@ PAIRS = [(source, target) for source in NAMES for target in NAMES if source != t
 def test_from_one_database_to_another(
     make_database: Callable[[str], Database], source: str, target: str
 ) -> None:
-    there, here = make_database(source), make_database(target)
-    load(there)
+    source_database, target_database = make_database(source), make_database(target)
+    load(source_database)
     models = [
         *(MODELS["distinct_l"], MODELS["ordered"]),
         dbanon.Model("t_closeness", "cost", 0.3, distance="ordered"),
     ]
-    report = there.anonymize(**GIVEN, models=models, target=here.url, chunk_rows=17)
-    relation = here.relation("release.people")
+    report = source_database.anonymize(
+        **OPTIONS, models=models, target=target_database.url, chunk_rows=17
+    )
+    relation = target_database.relation("release.people")
     for model, kind, level in zip(
         models, ("distinct_l", "ordered", "ordered"), report.models, strict=True
     ):
-        classes = counted(here.rows, relation, ["age", "place"], model.attribute)
-        found = reached(kind, classes, in_order(values_of(classes)))
-        assert level.achieved == pytest.approx(found)
-    alone = there.anonymize(**GIVEN, models=models)
-    assert [level.achieved for level in alone.models] == pytest.approx(
+        classes = counted(target_database.rows, relation, ["age", "place"], model.attribute)
+        level_reached = reached(kind, classes, in_order(values_of(classes)))
+        assert level.achieved == pytest.approx(level_reached)
+    within_source = source_database.anonymize(**OPTIONS, models=models)
+    assert [level.achieved for level in within_source.models] == pytest.approx(
         [level.achieved for level in report.models]
     )
 
@@ -284,7 +292,7 @@ def test_what_breaks_a_model_is_not_published(
         database,
         RecountFailed,
         "do not keep to distinct_l 3",
-        **GIVEN,
+        **OPTIONS,
         models=[MODELS["distinct_l"]],
     )
 
@@ -294,18 +302,18 @@ def test_withheld_records_do_not_count(database: Database) -> None:
     rows = people() + [(500 + i, None, "north", "a", "x" * i, 10**6 + i, 1.0) for i in range(30)]
     load(database, rows)
     report = database.anonymize(
-        **GIVEN, nulls="suppress", max_suppression=1, models=[MODELS["ordered"]]
+        **OPTIONS, nulls="suppress", max_suppression=1, models=[MODELS["ordered"]]
     )
     assert (report.rows_out, report.suppressed) == (120, 30)
     classes = counted(database.rows, database.relation("release.people"), ["age", "place"], "grade")
-    found = reached("ordered", classes, in_order(values_of(classes)))
-    assert report.models[0].achieved == pytest.approx(found)
+    level_reached = reached("ordered", classes, in_order(values_of(classes)))
+    assert report.models[0].achieved == pytest.approx(level_reached)
 
 
 def test_a_numeric_method_keeps_to_models_too(database: Database) -> None:
     load(database)
-    given = GIVEN | {"quasi_identifiers": ["age"], "method": "mdav"}
-    report = database.anonymize(**given, models=[MODELS["distinct_l"]], output_kind="view")
+    options = OPTIONS | {"quasi_identifiers": ["age"], "method": "mdav"}
+    report = database.anonymize(**options, models=[MODELS["distinct_l"]], output_kind="view")
     classes = counted(database.rows, database.relation("release.people"), ["age"], "ill")
     assert reached("distinct_l", classes) == report.models[0].achieved >= 3
 
@@ -316,7 +324,7 @@ def test_counts_need_memory(database: Database) -> None:
         database,
         MemoryLimit,
         "counts",
-        **GIVEN,
+        **OPTIONS,
         models=[dbanon.Model("distinct_l", "ill", 2)],
         memory_limit=20 * 2**20,
     )

@@ -40,26 +40,26 @@ def load(database: Database, seed: int, wide: bool) -> None:
 def test_delta_of_what_is_written(database: Database, released: str) -> None:
     refused = 0
     wide = released != "labels"
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": ["age"],
         "sensitive": ["ill"],
         "models": [DELTA],
     } | ({"method": "mdav"} if wide else {"method": "gaa_cp", "steps": {"age": 10}})
     for seed in (0, 3):
         load(database, seed, wide)
-        given["table"] = f"people{seed}"
-        report = database.anonymize(**given, output=f"release.people{seed}")
+        options["table"] = f"people{seed}"
+        report = database.anonymize(**options, output=f"release.people{seed}")
         relation = database.relation(f"release.people{seed}")
         classes = counted(database.rows, relation, ["age"], "ill")
-        found = reached("delta_disclosure", classes)
-        assert found <= 1 + 1e-9
-        assert report.models[0].achieved == pytest.approx(found)
+        level_reached = reached("delta_disclosure", classes)
+        assert level_reached <= 1 + 1e-9
+        assert report.models[0].achieved == pytest.approx(level_reached)
         assert report.classes == len(classes)
         [model] = dbanon.verify(database.url, f"release.people{seed}").models
-        assert model.counted == pytest.approx(found)
-        with mock.patch.object(run, "_join_indistinguishable", lambda *given: given[-1]):
+        assert model.counted == pytest.approx(level_reached)
+        with mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]):
             try:
-                database.anonymize(**given, output=f"release.without{seed}")
+                database.anonymize(**options, output=f"release.without{seed}")
             except RecountFailed:
                 refused += 1
     assert refused, "without this step no release would have been refused"

@@ -57,7 +57,9 @@ def far_of(kind: str, values: list[Any]) -> dict[tuple[Any, Any], float]:
 
 
 def level_of(kind: str, classes: list[Class]) -> float:
-    values = in_order({v for one in classes for held in one.values() for v in held})
+    values = in_order(
+        {v for members in classes for person_values in members.values() for v in person_values}
+    )
     return reached("t_closeness" if kind in DISTANCES else kind, classes, far_of(kind, values))
 
 
@@ -81,12 +83,12 @@ def classes_of(out: pd.DataFrame, frame: pd.DataFrame, columns: list[str]) -> li
     classes: dict[Any, Class] = defaultdict(lambda: defaultdict(set))
     for *key, row, ill in out[[*columns, "id", "ill"]].itertuples(index=False, name=None):
         classes[tuple(key)][who[row]].add(None if ill is pd.NA else int(ill))
-    return [dict(one) for one in classes.values()]
+    return [dict(members) for members in classes.values()]
 
 
 @pytest.mark.parametrize("kind", LEVELS)
 @given(data=st.data())
-# Of nine kinds each: what is counted in persons is one for all of them.
+# Nine classes of each kind: all models counted in persons share the counts.
 @settings(max_examples=60 if CAMPAIGN else 15, deadline=None)
 def test_every_class_keeps_to_it_over_persons(kind: str, data: st.DataObject) -> None:
     n = data.draw(st.integers(8, 40))
@@ -95,8 +97,8 @@ def test_every_class_keeps_to_it_over_persons(kind: str, data: st.DataObject) ->
     withhold = data.draw(st.sampled_from([0.0, 0.0, 0.3]))
     frame = table_of(data.draw(st.integers(0, 10**6)), n, persons, most)
     level = data.draw(LEVELS[kind])
-    asked = "t_closeness" if kind in DISTANCES else kind
-    model = dbanon.Model(asked, "ill", level, distance=DISTANCES.get(kind, "equal"))
+    model_kind = "t_closeness" if kind in DISTANCES else kind
+    model = dbanon.Model(model_kind, "ill", level, distance=DISTANCES.get(kind, "equal"))
     try:
         out, report = dbanon.anonymize_frame(
             frame,
@@ -116,19 +118,21 @@ def test_every_class_keeps_to_it_over_persons(kind: str, data: st.DataObject) ->
         return
     except ModelInfeasible:
         event("infeasible")
-        whole = classes_of(frame.assign(age=0), frame, ["age"])
-        found = level_of(kind, whole)
-        assert by or (found < level + 1e-6 if kind in AT_LEAST else found > level - 1e-6)
+        one_class = classes_of(frame.assign(age=0), frame, ["age"])
+        level_reached = level_of(kind, one_class)
+        assert by or (
+            level_reached < level + 1e-6 if kind in AT_LEAST else level_reached > level - 1e-6
+        )
         return
     if not len(out):
         return
     classes = classes_of(out, frame, ["age", *by])
-    found = level_of(kind, classes)
-    assert found >= level - 1e-6 if kind in AT_LEAST else found <= level + 1e-6
-    [told] = report.models
-    assert told.achieved == pytest.approx(found, abs=1e-8)
-    assert told.model == f"{model.describe()}, counted in persons"
-    assert told.model in report.guarantee.replace(" in each class", "")
+    level_reached = level_of(kind, classes)
+    assert level_reached >= level - 1e-6 if kind in AT_LEAST else level_reached <= level + 1e-6
+    [recorded] = report.models
+    assert recorded.achieved == pytest.approx(level_reached, abs=1e-8)
+    assert recorded.model == f"{model.describe()}, counted in persons"
+    assert recorded.model in report.guarantee.replace(" in each class", "")
     assert report.arguments["models"][0]["counted_in"] == "persons"
 
 
@@ -136,40 +140,42 @@ SETS = st.lists(st.sets(st.integers(0, 4), min_size=1, max_size=3), min_size=1, 
 
 
 @pytest.mark.parametrize("kind", ["distinct_l", "entropy_l", "recursive_cl", "alpha_k"])
-@given(held=SETS, l=st.integers(2, 3))
+@given(person_values=SETS, l=st.integers(2, 3))
 @settings(max_examples=100, deadline=None)
 def test_the_level_holds_whichever_value_is_looked_at(
     kind: str,
-    held: list[set[int]],
+    person_values: list[set[int]],
     l: int,  # noqa: E741
 ) -> None:
     """The level that person identifiers give is no better than any choice of one value a person."""
-    one = dict(enumerate(held))
+    members = dict(enumerate(person_values))
     counts = np.zeros((1, 5), np.int64)
-    for values in held:
+    for values in person_values:
         counts[0, list(values)] += 1
     model = dbanon.Model(kind, "ill", 1 if kind == "alpha_k" else 2, l=l)
-    found = model.worst(counts, counts[0] / len(held), np.array([len(held)]))
-    assert found == pytest.approx(diversity(kind, least_diverse(one), l))
-    levels = [diversity(kind, chosen, l) for chosen in choices(one)]
+    level_reached = model.worst(
+        counts, counts[0] / len(person_values), np.array([len(person_values)])
+    )
+    assert level_reached == pytest.approx(diversity(kind, least_diverse(members), l))
+    levels = [diversity(kind, chosen, l) for chosen in choices(members)]
     if kind in AT_LEAST:
-        assert found <= min(levels) + 1e-9
+        assert level_reached <= min(levels) + 1e-9
     else:
-        assert found >= max(levels) - 1e-9
-    if all(len(values) == 1 for values in held):
-        assert found == pytest.approx(levels[0])
+        assert level_reached >= max(levels) - 1e-9
+    if all(len(values) == 1 for values in person_values):
+        assert level_reached == pytest.approx(levels[0])
 
 
 def test_entropy_of_classes_that_are_released_alike() -> None:
     """Each keeps to it, both together do not: the release is refused, and says what helps."""
     counts = np.array([[10, 10, 10, 10, 10, 10], [83, 5, 4, 4, 4, 0]])
     persons = np.array([20, 100])
-    whole = counts.sum(axis=0) / persons.sum()
+    overall = counts.sum(axis=0) / persons.sum()
     level = 1.99
     model = dbanon.Model("entropy_l", "ill", level)
-    assert model.satisfied(counts, whole, persons).all()
+    assert model.satisfied(counts, overall, persons).all()
     together = counts.sum(axis=0, keepdims=True)
-    assert not model.satisfied(together, whole, persons.sum(keepdims=True)).any()
+    assert not model.satisfied(together, overall, persons.sum(keepdims=True)).any()
     with pytest.raises(RecountFailed, match="do not keep") as failure:
         require_models([model], {"ill": together}, persons.sum(keepdims=True))
     assert "released alike" in str(failure.value)

@@ -1,4 +1,6 @@
-"""The monthly path as docs/jobs.md prints it, over six months: nobody is below k with a history."""
+"""The monthly path as docs/jobs.md prints it, over six months: no history is shared by fewer than
+k.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ COLUMNS = {
     "diagnosis": "text",
     "status": "text",
 }
-# What the page says, but for a column to count by. Readers of the release do not have it.
+# The page's columns, except the one counted by. Readers of the release do not have it.
 COUNTED_BY = (
     "sed -i 's/ full_name: .*/ full_name: {role: keep, reason: \"counted by\"}/' job.yaml\n"
 )
@@ -57,10 +59,10 @@ class Clinic:
 
     def month_passes(self) -> None:
         """Change a few percent of the table, as a month does."""
-        known = list(self._rows)
-        for number in self._rng.choice(known, self._few, replace=False):
+        numbers = list(self._rows)
+        for number in self._rng.choice(numbers, self._few, replace=False):
             self._change(f"status = 'gone' WHERE id = {number}")
-        for number in self._rng.choice(known, self._few, replace=False):
+        for number in self._rng.choice(numbers, self._few, replace=False):
             self._change(f"income = income + 997, age = age + 1 WHERE id = {number}")
         for number in self._admit(self._few):
             values = ", ".join(
@@ -71,8 +73,8 @@ class Clinic:
         self._database.execute(*self._statements)
         self._statements = []
 
-    def _change(self, what: str) -> None:
-        self._statements.append(f"UPDATE patient SET {what}")
+    def _change(self, assignment: str) -> None:
+        self._statements.append(f"UPDATE patient SET {assignment}")
 
 
 def exposed(histories: dict[str, list[Any]]) -> int:
@@ -109,8 +111,8 @@ def test_six_months_expose_nobody(
     for month in range(MONTHS):
         if month:
             clinic.month_passes()
-        made = CliRunner().invoke(main, words)
-        assert made.exit_code == 0, made.output
+        created = CliRunner().invoke(main, words)
+        assert created.exit_code == 0, created.output
         released = {
             name: (age, income)
             for name, age, income in duckdb_file.rows(
@@ -123,21 +125,25 @@ def test_six_months_expose_nobody(
             history.append(released.get(name))
         if more and month:
             # The report says so on its first line, which may be broken.
-            said = re.search(
+            exposure = re.search(
                 r"Report JOINT HISTORIES ([0-9]+) of ([0-9]+) persons \(([0-9.]+)%\)",
-                " ".join(made.stdout.split()),
+                " ".join(created.stdout.split()),
             )
             below, everybody = exposed(histories), len(histories)
             seen.append(below)
-            assert said is not None, made.stdout
-            assert said.groups() == (str(below), str(everybody), f"{100 * below / everybody:.1f}")
+            assert exposure is not None, created.stdout
+            assert exposure.groups() == (
+                str(below),
+                str(everybody),
+                f"{100 * below / everybody:.1f}",
+            )
     assert len(histories) >= persons
     if more:
         done = CliRunner().invoke(
             main, ["chain", "measure", duckdb_file.url, "release.patient", "--format", "json"]
         )
         assert done.exit_code == 0, done.output
-        assert [one["below"] for one in json.loads(done.stdout)["known"]] == [0, *seen]
+        assert [release["below"] for release in json.loads(done.stdout)["known"]] == [0, *seen]
         # What the chain is for: most would be below k, and most of them alone.
         assert exposed(histories) > 0.9 * len(histories)
     else:

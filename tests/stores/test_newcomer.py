@@ -18,7 +18,7 @@ STAYS, PATIENTS = 5_000, 2_000
 TARGET = "duckdb:///released.duckdb"
 
 
-def said(*words: str, code: int = 0) -> str:
+def command_output(*words: str, code: int = 0) -> str:
     """What a command prints, of which the exit code is looked at."""
     # Tables as wide as that are not broken.
     done = CliRunner(env={"COLUMNS": "300"}).invoke(main, words)
@@ -37,22 +37,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_from_a_messy_file_to_a_report(folder: Path) -> None:
-    # Words for nothing are named by whoever knows them; how the file is written, its values say.
-    refused = said("init", "file:stays.csv", "--table", "stays", code=2)
+    # Only the user knows the words for missing values; the values show how the file is written.
+    refused = command_output("init", "file:stays.csv", "--table", "stays", code=2)
     assert "[file_malformed]: Line " in refused
     assert "column 10 (Kosten)" in refused
     assert "--null-words" in refused
     assert "k.A." not in refused
     first = folder / "first.yaml"
-    first.write_text(said("init", "file:stays.csv", "--table", "stays", *WRITTEN[-2:]))
+    first.write_text(command_output("init", "file:stays.csv", "--table", "stays", *WRITTEN[-2:]))
     [described] = yaml.safe_load(first.read_text())["jobs"]
     assert described["entity"] == "Patienten-Nr"
     assert (described["dates"], described["decimal"]) == ("dmy", ",")
     assert described["types"]["Kosten"] == "decimal"
-    looked_at = said("plan", "first.yaml")
+    looked_at = command_output("plan", "first.yaml")
     assert "date; types: date" in looked_at
 
-    advice = said(
+    advice = command_output(
         "advise",
         "file:stays.csv",
         "--table",
@@ -67,7 +67,7 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
     assert "--nulls merge" in advice
 
     job = folder / "job.yaml"
-    job.write_text(said("init", "file:stays.csv", "--table", "stays", *WRITTEN))
+    job.write_text(command_output("init", "file:stays.csv", "--table", "stays", *WRITTEN))
     [described] = yaml.safe_load(job.read_text())["jobs"]
     assert described["entity"] == "Patienten-Nr"
     roles = {name: column["role"] for name, column in described["columns"].items()}
@@ -75,14 +75,14 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
     assert {roles["Geburtsdatum"], roles["PLZ"], roles["Geschlecht"]} == {"quasi_identifier"}
     assert described["nulls"] == "merge"
 
-    said("check", "job.yaml")
-    planned = said("plan", "job.yaml")
+    command_output("check", "job.yaml")
+    planned = command_output("plan", "job.yaml")
     assert str(STAYS) in planned
     assert not (folder / "released.duckdb").exists()
-    report = " ".join(said("run", "job.yaml").split())
+    report = " ".join(command_output("run", "job.yaml").split())
     assert 'persons: distinct values of "Patienten-Nr"' in report
-    assert "as released" in said("verify", TARGET, "release.stays")
-    said(
+    assert "as released" in command_output("verify", TARGET, "release.stays")
+    command_output(
         "report",
         TARGET,
         "release.stays",
@@ -111,7 +111,9 @@ def counted(folder: Path) -> None:
             f"SELECT sum(n), min(n) FROM (SELECT count(*) AS n FROM release.stays"
             f" GROUP BY {classes})"
         ).fetchall()
-        held = {str(v) for row in database.sql("FROM release.stays").fetchall() for v in row}
+        released_texts = {
+            str(v) for row in database.sql("FROM release.stays").fetchall() for v in row
+        }
     assert rows > STAYS / 2
     assert smallest >= 5
     numbers = {
@@ -120,4 +122,4 @@ def counted(folder: Path) -> None:
         if line.partition(";")[0].isdigit() and line.count(";") >= 10
     }
     assert len(numbers) == PATIENTS
-    assert not numbers & held
+    assert not numbers & released_texts

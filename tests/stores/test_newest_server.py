@@ -108,7 +108,7 @@ def test_from_the_installed_server_to_the_newest(
 
     after = move(old, new, "clinic", tmp_path)
     install.upgrade(after)
-    assert {one.state for one in dbanon.releases(after)} == {"current"}
+    assert {listed.state for listed in dbanon.releases(after)} == {"current"}
     assert dbanon.verify(after, "release.plain").unchanged
     assert new.execute("SELECT unchanged FROM dbanon.verify('release.first')", url=after) == [
         (True,)

@@ -1,4 +1,4 @@
-"""Other files than databases are refused as source and target: nothing may be verified and gone."""
+"""Files that are no database are refused as source and target: no verified release is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.forked import Command
 from tests.stores.people import load_people
 
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "k": 3}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "k": 3}
 
 
 def _rows_file(path: Path) -> Path:
@@ -64,7 +64,7 @@ def test_files_of_rows(
     database = people.url if role == "target" else f"{kind}:///{path}"
     target = f"{kind}:///{path}" if role == "target" else None
     with pytest.raises(NotADatabase, match="is not a database file"):
-        people.anonymize(database=database, target=target, **GIVEN)
+        people.anonymize(database=database, target=target, **OPTIONS)
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted({name, people.path.name})
 
@@ -75,10 +75,10 @@ def test_a_new_file_that_would_be_taken_for_rows(
     kind: str, name: str, tmp_path: Path, people: SqliteDatabase
 ) -> None:
     with pytest.raises(NotADatabase, match="extension of another kind of file"):
-        people.anonymize(target=f"{kind}:///{tmp_path / name}", **GIVEN)
+        people.anonymize(target=f"{kind}:///{tmp_path / name}", **OPTIONS)
     assert not (tmp_path / name).exists()
     with pytest.raises(DatabaseNotFound, match="There is no file"):
-        people.anonymize(database=f"{kind}:///{tmp_path / name}", **GIVEN)
+        people.anonymize(database=f"{kind}:///{tmp_path / name}", **OPTIONS)
     assert not (tmp_path / name).exists()
 
 
@@ -87,8 +87,8 @@ def test_the_hint_is_two_commands_that_work(tmp_path: Path, monkeypatch: Any) ->
     lines = "".join(f"{i},{i * 7 % 50}\n" for i in range(20))
     Path("people.csv").write_text("age,height\n" + lines)
     options = "--quasi-identifiers age,height --k 3 --output release.people --no-progress"
-    given = ["anonymize", "duckdb:///people.csv", "--table", "people", *options.split()]
-    done = CliRunner().invoke(main, given)
+    words = ["anonymize", "duckdb:///people.csv", "--table", "people", *options.split()]
+    done = CliRunner().invoke(main, words)
     assert done.exit_code == 2
     first, second = done.stderr.splitlines()[-3:-1]
     assert first.startswith("  python -c ")
@@ -97,8 +97,8 @@ def test_the_hint_is_two_commands_that_work(tmp_path: Path, monkeypatch: Any) ->
     for line in (first, second.replace("…", options)):
         subprocess.run(["bash", "-c", line], check=True, env={**os.environ, "PATH": path})
     with duckdb.connect("people.duckdb") as connection:
-        found = connection.execute("SELECT count(*) FROM release.people").fetchall()
-    assert found == [(20,)]
+        counts = connection.execute("SELECT count(*) FROM release.people").fetchall()
+    assert counts == [(20,)]
 
 
 @pytest.mark.parametrize("role", ["source", "target"])
@@ -111,7 +111,7 @@ def test_one_database_given_as_the_other(
         wrong = files[other].replace(other, kind, 1)
         where = {"target": wrong} if role == "target" else {"database": wrong}
         with pytest.raises(NotADatabase, match="another kind") as caught:
-            people.anonymize(**where, **GIVEN)
+            people.anonymize(**where, **OPTIONS)
         assert files[other] in str(caught.value.hint)
 
 
@@ -123,14 +123,14 @@ def test_empty_files_and_directories(role: str, tmp_path: Path, people: SqliteDa
     for url in (f"duckdb:///{empty}", f"duckdb:///{directory}", f"sqlite:///{directory}"):
         where = {"target": url} if role == "target" else {"database": url}
         with pytest.raises(NotADatabase):
-            people.anonymize(**where, **GIVEN)
+            people.anonymize(**where, **OPTIONS)
     assert empty.stat().st_size == 0
 
 
 def test_an_empty_file_is_a_database_of_sqlite(tmp_path: Path, people: SqliteDatabase) -> None:
     path = tmp_path / "empty.db"
     path.touch()
-    people.anonymize(target=f"sqlite:///{path}", **GIVEN)
+    people.anonymize(target=f"sqlite:///{path}", **OPTIONS)
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM release_people").fetchall() == [(40,)]
     connection.close()
@@ -162,7 +162,7 @@ def test_urls_that_name_no_file(
     monkeypatch.chdir(tmp_path)
     where = {"target": url} if role == "target" else {"database": url}
     with pytest.raises((InvalidParameter, NotADatabase)) as caught:
-        people.anonymize(**where, **GIVEN)
+        people.anonymize(**where, **OPTIONS)
     assert isinstance(caught.value, UsageError)
     assert caught.value.hint
     assert [p.name for p in tmp_path.iterdir()] == [people.path.name]
@@ -171,7 +171,7 @@ def test_urls_that_name_no_file(
 def test_arguments_of_a_url_are_not_ignored(duckdb_file: DuckdbDatabase) -> None:
     load_people(duckdb_file)
     with pytest.raises(InvalidParameter, match="takes no arguments"):
-        duckdb_file.anonymize(database=f"{duckdb_file.url}?access_mode=READ_ONLY", **GIVEN)
+        duckdb_file.anonymize(database=f"{duckdb_file.url}?access_mode=READ_ONLY", **OPTIONS)
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def test_files_that_may_not_be_written_or_read(
     database = make_database(kind)
     load_people(database)
     # All is imported before rights are given up.
-    database.anonymize(**GIVEN)
+    database.anonymize(**OPTIONS)
     # Not below pytest's own directory, which is closed to the role that root becomes here.
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
@@ -202,7 +202,7 @@ def test_files_that_may_not_be_written_or_read(
         path.write_bytes(Path(database.url.partition("///")[2]).read_bytes())
         path.chmod(mode)
         with _without_roots_rights(), pytest.raises(InsufficientRights, match="may not be"):
-            database.anonymize(database=f"{kind}:///{path}", output="release.other", **GIVEN)
+            database.anonymize(database=f"{kind}:///{path}", output="release.other", **OPTIONS)
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
@@ -219,16 +219,16 @@ def test_a_file_that_another_process_made_meanwhile_stays(
         # Called where a missing file was found missing, and is not made yet.
         if path == target and not others:
             others.append("running")
-            people.anonymize(target=url, **GIVEN)
+            people.anonymize(target=url, **OPTIONS)
         return resolve(path, strict)
 
     monkeypatch.setattr(Path, "resolve", faster)
     with pytest.raises(OutputExists):
-        people.anonymize(target=url, **GIVEN)
+        people.anonymize(target=url, **OPTIONS)
     monkeypatch.undo()
     assert others
-    found = verify(open_store(url), parse_relation("release.people"))
-    assert found.rows == 40
+    verification = verify(open_store(url), parse_relation("release.people"))
+    assert verification.rows == 40
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
@@ -238,7 +238,7 @@ def test_a_failed_run_removes_its_own_file_and_nothing_beside_it(
     stray = tmp_path / ("new.db.wal" if kind == "sqlite" else "new.db-journal")
     stray.write_text("somebody's")
     with pytest.raises(TooFewRecords):
-        people.anonymize(target=f"{kind}:///{tmp_path / 'new.db'}", **(GIVEN | {"k": 1000}))
+        people.anonymize(target=f"{kind}:///{tmp_path / 'new.db'}", **(OPTIONS | {"k": 1000}))
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([people.path.name, stray.name])
 
 
@@ -265,5 +265,5 @@ with open_store(sys.argv[1]).session(write=sys.argv[2] == "write") as session:
 def test_duckdb_draws_nothing_into_the_result(mode: str, duckdb_file: DuckdbDatabase) -> None:
     duckdb_file.execute("CREATE TABLE there (a INTEGER)")
     with Command(_LONG, duckdb_file.url, mode, env=os.environ) as run:
-        told = run.communicate()
-    assert (told, run.returncode) == (("", ""), 0)
+        output = run.communicate()
+    assert (output, run.returncode) == (("", ""), 0)

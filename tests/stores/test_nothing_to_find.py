@@ -46,8 +46,8 @@ def test_what_is_searched(postgresql: PostgresqlDatabase, case: str) -> None:
         "CREATE TABLE t (a integer, b integer)",
         *(PLAIN | OTHERS)[case],
     )
-    found = postgresql.rows(nothing_to_find("'t'::regclass"))
-    assert found == [(case in PLAIN,)]
+    rows = postgresql.rows(nothing_to_find("'t'::regclass"))
+    assert rows == [(case in PLAIN,)]
     if case in PLAIN:
         # Whoever had made all this.
         everybodys = foreign_code("'t'::regclass").replace("NOT o.rolsuper AND", "true OR")
@@ -108,10 +108,10 @@ def rows_of(database: PostgresqlDatabase, query: str) -> list[tuple[object, ...]
 @pytest.mark.parametrize("sql_type", [*PLAIN_TYPES, *OTHER_TYPES])
 def test_columns_of_plain_types(types: PostgresqlDatabase, sql_type: str) -> None:
     types.execute(f"CREATE TABLE t (gone text, a {sql_type})", "ALTER TABLE t DROP gone")
-    [(*found, plain)] = rows_of(types, PLAIN_COLUMNS)
+    [(*findings, plain)] = rows_of(types, PLAIN_COLUMNS)
     assert plain is (sql_type in PLAIN_TYPES)
     if plain:
-        assert [tuple(found)] == rows_of(types, COLUMNS)
+        assert [tuple(findings)] == rows_of(types, COLUMNS)
 
 
 def test_columns_of_anothers_base_type(types: PostgresqlDatabase) -> None:

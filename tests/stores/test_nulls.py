@@ -61,9 +61,9 @@ def test_suppressed_records_are_withheld_and_counted(database: Database) -> None
     assert (report.rows_in, report.rows_out, report.suppressed) == (21, 12, 9)
     assert report.null_rows == 0
     assert "records with a NULL were withheld" in report.guarantee
-    found = released(database)
-    assert {kept for *_, kept in found} == {f"kept {i}" for i in range(12)}
-    assert not any(value is None for row in found for value in row)
+    rows = released(database)
+    assert {kept_value for *_, kept_value in rows} == {f"kept {i}" for i in range(12)}
+    assert not any(value is None for row in rows for value in row)
     [row] = database.rows(f"SELECT rows_in, rows_out, suppressed FROM {database.ledger()}")
     assert row == (21, 12, 9)
 
@@ -83,11 +83,15 @@ def test_each_pattern_of_nulls_has_classes_of_its_own(database: Database) -> Non
     report = database.anonymize(quasi_identifiers=NAMES, keep=["kept"], nulls="category")
     assert (report.rows_out, report.suppressed, report.null_rows) == (21, 0, 9)
     assert "NULL counted as a value" in report.guarantee
-    found = released(database)
-    assert min(Counter((x, y) for x, y, _ in found).values()) == report.k_achieved >= 3
+    rows = released(database)
+    assert min(Counter((x, y) for x, y, _ in rows).values()) == report.k_achieved >= 3
     # NULL stays where it was, and nowhere else.
-    assert {kept for x, _, kept in found if x is None} == {f"kept {i}" for i in range(12, 17)}
-    assert {kept for _, y, kept in found if y is None} == {f"kept {i}" for i in range(17, 21)}
+    assert {kept_value for x, _, kept_value in rows if x is None} == {
+        f"kept {i}" for i in range(12, 17)
+    }
+    assert {kept_value for _, y, kept_value in rows if y is None} == {
+        f"kept {i}" for i in range(17, 21)
+    }
 
 
 def test_a_pattern_that_is_too_rare_is_refused(database: Database) -> None:
@@ -118,22 +122,22 @@ def test_nulls_in_wide_columns(database: Database) -> None:
     database.load("people", {"id": "integer PRIMARY KEY", "x": database.types["bigint"]}, rows)
     report = database.anonymize(quasi_identifiers=["x"], nulls="category", k=4)
     assert report.null_rows == 4
-    found = database.rows(f"SELECT x FROM {database.relation('release.people')}")
+    released_values = database.rows(f"SELECT x FROM {database.relation('release.people')}")
     # 1.5 more: half to even.
-    assert Counter(found) == {(big + 2,): 4, (None,): 4}
+    assert Counter(released_values) == {(big + 2,): 4, (None,): 4}
 
 
 def test_nulls_in_kept_columns_are_kept(database: Database) -> None:
     columns = {"id": "integer PRIMARY KEY", "x": "integer", "kept": database.types["text"]}
     database.load("people", columns, [(i, i, None if i % 2 else "") for i in range(10)])
     database.anonymize(quasi_identifiers=["x"], keep=["kept"])
-    found = database.rows(f"SELECT kept FROM {database.relation('release.people')}")
-    assert Counter(found) == {(None,): 5, ("",): 5}
+    rows = database.rows(f"SELECT kept FROM {database.relation('release.people')}")
+    assert Counter(rows) == {(None,): 5, ("",): 5}
 
 
-@pytest.mark.parametrize("way", ["full_domain", "withhold_failing"])
+@pytest.mark.parametrize("suppression", ["full_domain", "withhold_failing"])
 def test_withheld_records_with_nulls_are_not_expected_among_the_written(
-    database: Database, way: str
+    database: Database, suppression: str
 ) -> None:
     """A pattern of NULLs that is withheld as a whole, or in part, has no rows in the release."""
     rows = [
@@ -142,14 +146,14 @@ def test_withheld_records_with_nulls_are_not_expected_among_the_written(
     rows += [(60 + i, 1000 * i, None, "a") for i in range(2)]
     columns = dict.fromkeys(("id", "x", "y"), database.types["integer"])
     database.load("people", columns | {"kept": database.types["text"]}, rows)
-    given: dict[str, Any] = {"quasi_identifiers": NAMES, "nulls": "category"}
-    given |= {"max_suppression": 0.5}
-    if way == "full_domain":
-        given |= {"method": "full_domain", "options": {"suppression": 0.5}}
+    options: dict[str, Any] = {"quasi_identifiers": NAMES, "nulls": "category"}
+    options |= {"max_suppression": 0.5}
+    if suppression == "full_domain":
+        options |= {"method": "full_domain", "options": {"suppression": 0.5}}
     else:
         model = dbanon.Model("distinct_l", "kept", 2)
-        given |= {"sensitive": ["kept"], "models": [model], "withhold_failing": True}
-    report = database.anonymize(**given)
+        options |= {"sensitive": ["kept"], "models": [model], "withhold_failing": True}
+    report = database.anonymize(**options)
     assert report.suppressed > 0
     [(holes,)] = database.rows(
         f"SELECT count(*) FROM {database.relation('release.people')} WHERE y IS NULL"
@@ -188,19 +192,19 @@ def test_a_plan_counts_rows_that_are_different_and_takes_nulls_for_alike(
 def test_rare_patterns_join_larger_ones(database: Database) -> None:
     """One row without x joins those without both; its y is released as NULL."""
     load(database, without_x=1, without_y=4, without_both=3)
-    given: dict[str, Any] = {"quasi_identifiers": NAMES, "keep": ["kept"], "nulls": "merge"}
-    planned = dbanon.plan(database.url, table="people", output="release.people", k=3, **given)
+    options: dict[str, Any] = {"quasi_identifiers": NAMES, "keep": ["kept"], "nulls": "merge"}
+    planned = dbanon.plan(database.url, table="people", output="release.people", k=3, **options)
     assert planned.rows == 20
-    report = database.anonymize(**given)
+    report = database.anonymize(**options)
     assert (report.rows_out, report.suppressed, report.null_rows) == (20, 0, 8)
     assert report.suppressed_cells == {"y": 1}
     assert "values of rare patterns of NULLs may be released as NULL" in report.guarantee
-    found = released(database)
-    assert min(Counter((x, y) for x, y, _ in found).values()) == report.k_achieved >= 3
-    assert {kept for x, y, kept in found if x is None and y is None} == {
+    rows = released(database)
+    assert min(Counter((x, y) for x, y, _ in rows).values()) == report.k_achieved >= 3
+    assert {kept_value for x, y, kept_value in rows if x is None and y is None} == {
         f"kept {i}" for i in (12, 17, 18, 19)
     }
-    assert {kept for x, y, kept in found if y is None and x is not None} == {
+    assert {kept_value for x, y, kept_value in rows if y is None and x is not None} == {
         f"kept {i}" for i in range(13, 17)
     }
     verified = dbanon.verify(database.url, "release.people")
@@ -219,10 +223,10 @@ def test_wide_values_of_rare_patterns_are_not_released(database: Database) -> No
     database.load("people", columns, rows)
     report = database.anonymize(quasi_identifiers=NAMES, nulls="merge", k=4)
     assert report.suppressed_cells == {"x": 1}
-    found = Counter(
+    counts = Counter(
         x for (x,) in database.rows(f"SELECT x FROM {database.relation('release.people')}")
     )
-    assert found == {(None): 5, big + 8: 7}
+    assert counts == {(None): 5, big + 8: 7}
 
 
 @pytest.mark.parametrize("by", [(), ("kept",)], ids=["pattern", "stratum"])
@@ -233,18 +237,18 @@ def test_what_is_below_k_is_withheld_within_the_budget(
     if by:
         database.execute("UPDATE people SET kept = CASE WHEN id < 2 THEN 'rare' ELSE 'often' END")
     n = 12 if by else 14
-    given: dict[str, Any] = {"quasi_identifiers": NAMES, "nulls": "category", "by": by}
+    options: dict[str, Any] = {"quasi_identifiers": NAMES, "nulls": "category", "by": by}
     state = database.state()
     for share, error in ((0, TooFewRecords), (1 / n, SuppressionOverBudget)):
         plan = {"table": "people", "output": "release.people", "k": 3, "max_suppression": share}
         with pytest.raises(error) as planned:
-            dbanon.plan(database.url, **plan, **given)
+            dbanon.plan(database.url, **plan, **options)
         with pytest.raises(error) as run:
-            database.anonymize(max_suppression=share, **given)
+            database.anonymize(max_suppression=share, **options)
         assert str(planned.value) == str(run.value)
     assert database.state() == state
-    dbanon.plan(database.url, **(plan | {"max_suppression": 2 / n}), **given)
-    report = database.anonymize(max_suppression=2 / n, **given)
+    dbanon.plan(database.url, **(plan | {"max_suppression": 2 / n}), **options)
+    report = database.anonymize(max_suppression=2 / n, **options)
     assert (report.rows_out, report.suppressed, report.null_rows) == (n - 2, 2, 0)
 
 
@@ -255,26 +259,30 @@ def test_a_plan_merges_as_a_run_does(database: Database, seed: int) -> None:
     n, k = int(rng.integers(8, 60)), int(rng.integers(2, 6))
     missing = rng.random((n, 4)) < rng.choice([0.02, 0.1, 0.5], 4)
     rows = [
-        (i, *(None if gone else int(value) for value, gone in zip(row, holes, strict=True)), i % 2)
+        (
+            i,
+            *(None if is_null else int(value) for value, is_null in zip(row, holes, strict=True)),
+            i % 2,
+        )
         for i, (row, holes) in enumerate(zip(rng.integers(0, 9, (n, 4)), missing, strict=True))
     ]
     names = ["a", "b", "c", "d"]
     integer = database.types["integer"]
     columns = {"id": "integer PRIMARY KEY", **dict.fromkeys([*names, "s"], integer)}
     database.load("people", columns, rows)
-    given: dict[str, Any] = {"quasi_identifiers": names, "nulls": "merge", "k": k}
-    given |= {"by": ["s"], "max_suppression": float(rng.choice([0, 0.02, 0.1, 1]))}
-    told: list[str | None] = []
+    options: dict[str, Any] = {"quasi_identifiers": names, "nulls": "merge", "k": k}
+    options |= {"by": ["s"], "max_suppression": float(rng.choice([0, 0.02, 0.1, 1]))}
+    outcomes: list[str | None] = []
     for work in (
-        lambda: dbanon.plan(database.url, table="people", output="release.people", **given),
-        lambda: database.anonymize(**given),
+        lambda: dbanon.plan(database.url, table="people", output="release.people", **options),
+        lambda: database.anonymize(**options),
     ):
         try:
             work()
-            told.append(None)
+            outcomes.append(None)
         except dbanon.DbanonError as error:
-            told.append(str(error))
-    assert told[0] == told[1]
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_a_command_and_a_job_merge(

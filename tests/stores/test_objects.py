@@ -67,42 +67,44 @@ def put_rows(path: Path, key: str, rows: int = 100) -> None:
 def test_objects_are_read_as_files_are(bucket: str, tmp_path: Path, kind: str) -> None:
     for year in (2024, 2025):
         put_rows(tmp_path / f"a.{kind}", f"year={year}/a.{kind}")
-    given = {**AGES, "quasi_identifiers": ["age", "year"], "exports": [tmp_path / "o.parquet"]}
+    options = {**AGES, "quasi_identifiers": ["age", "year"], "exports": [tmp_path / "o.parquet"]}
     for url in (f"{bucket}/", f"{bucket}/*/*.{kind}"):
-        report = dbanon.anonymize(url, **given, output="o", if_exists="replace")
+        report = dbanon.anonymize(url, **options, output="o", if_exists="replace")
         assert report.rows_out == 200
-    given["quasi_identifiers"] = ["age"]
+    options["quasi_identifiers"] = ["age"]
     url = f"{bucket}/year=2024/a.{kind}"
-    assert dbanon.anonymize(url, **given, output="o", if_exists="replace").rows_out == 100
+    assert dbanon.anonymize(url, **options, output="o", if_exists="replace").rows_out == 100
     assert dbanon.plan(url, **AGES, output="o").rows == 100
 
 
-def released(folder: Path, **given: Any) -> dbanon.Report:
+def released(folder: Path, **overrides: Any) -> dbanon.Report:
     """A release in the database that answers soonest."""
     database = SqliteDatabase(folder / "d.sqlite")
     if database.relations() == set():
         rows = [(20 + i % 30, f"s{i % 4}") for i in range(100)]
         database.load("people", {"age": "INTEGER", "site": "TEXT"}, rows)
-    return dbanon.anonymize(database.url, **{**AGES, "output": "release.people", **given})
+    return dbanon.anonymize(database.url, **{**AGES, "output": "release.people", **overrides})
 
 
 def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_path: Path) -> None:
-    there: list[list[str]] = []
+    names_over_time: list[list[str]] = []
     released(
         tmp_path,
         exports=[f"{bucket}/people.parquet", f"{bucket}/p.csv"],
-        progress=lambda phase, share: there.append(names()),
+        progress=lambda phase, share: names_over_time.append(names()),
     )
-    # Before: nothing, then names that nobody reads.
-    assert [] in there
-    assert not [name for seen in there for name in seen if not name.startswith(".dbanon-")]
+    # Before the commit: no file at first, then names that no reader uses.
+    assert [] in names_over_time
+    assert not [
+        name for seen in names_over_time for name in seen if not name.startswith(".dbanon-")
+    ]
     assert names() == ["p.csv", "people.parquet"]
     with ObjectPath.of(f"{bucket}/people.parquet").open() as file:
         assert parquet.read_table(file).num_rows == 100
-    found = dbanon.show(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
-    told = found["arguments"]["exports"]
-    assert told[0]["path"] == f"{bucket}/people.parquet"
-    assert told[0]["sha256"] == places.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
+    shown_release = dbanon.show(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
+    exports = shown_release["arguments"]["exports"]
+    assert exports[0]["path"] == f"{bucket}/people.parquet"
+    assert exports[0]["sha256"] == places.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
     # Again: only what dbanon made is replaced, and only if that was asked for.
     with pytest.raises(OutputExists, match="exists already"):
         released(tmp_path, exports=[f"{bucket}/p.csv"], output="o2")
@@ -115,14 +117,16 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
 
 def test_as_many_as_are_kept(bucket: str, tmp_path: Path) -> None:
     export = Export(f"{bucket}/{{release}}.parquet", keep_last=2)
-    made = [released(tmp_path, exports=[export], if_exists="replace").release_id for _ in range(3)]
-    assert names() == sorted(f"{one}.parquet" for one in made[1:])
+    release_ids = [
+        released(tmp_path, exports=[export], if_exists="replace").release_id for _ in range(3)
+    ]
+    assert names() == sorted(f"{release_id}.parquet" for release_id in release_ids[1:])
 
 
 def test_nothing_of_a_refused_release_is_uploaded(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*given: Any, **more: Any) -> None:
+    def refuse(*args: Any, **more: Any) -> None:
         assert names() == []
         raise RecountFailed("no")
 
@@ -136,32 +140,32 @@ def test_a_store_that_fails_midway(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(name: str) -> None:
-        def fail(self: Any, *given: Any) -> None:
+        def fail(self: Any, *args: Any) -> None:
             with objects.translate_client_errors():
                 raise ValueError("signed-address-and-key")
 
         monkeypatch.setattr(ObjectPath, name, fail)
 
-    given: dict[str, Any] = {"exports": [f"{bucket}/{{release}}.parquet"]}
+    options: dict[str, Any] = {"exports": [f"{bucket}/{{release}}.parquet"]}
     with monkeypatch.context() as patch:
         failing("put")
         with pytest.raises(
             DatabaseFailure, match=r"the object store does not answer \(ValueError\)"
         ) as raised:
-            released(tmp_path, **given)
+            released(tmp_path, **options)
         assert "signed" not in str(raised.value)
         patch.undo()
     monkeypatch.undo()
     assert names() == []
     assert [name for _, name in SqliteDatabase(tmp_path / "d.sqlite").relations()] == ["people"]
-    # After COMMIT: it is told where the file is, and the next run gives it its place.
+    # After COMMIT: the message says where the file is, and the next run moves it into place.
     failing("copy_to")
     with pytest.warns(ExportPending, match=r"it is s3://clinic/in/\.dbanon-"):
-        first = released(tmp_path, **given)
+        first = released(tmp_path, **options)
     monkeypatch.undo()
     assert [name.startswith(".dbanon-") for name in names()] == [True]
-    second = released(tmp_path, **given, if_exists="replace")
-    assert names() == sorted(f"{one.release_id}.parquet" for one in (first, second))
+    second = released(tmp_path, **options, if_exists="replace")
+    assert names() == sorted(f"{release.release_id}.parquet" for release in (first, second))
 
 
 def test_what_nobody_knows_of_goes_after_a_day(
@@ -225,9 +229,9 @@ def test_other_stores_by_the_same_way(tmp_path: Path, monkeypatch: pytest.Monkey
     put(tmp_path / "a.parquet", ROWS.format(100))
     with (tmp_path / "a.parquet").open("rb") as file:
         ObjectPath("memory", "clinic/in/year=1/a.parquet").put(file, file.seek(0, 2))
-    given = {**AGES, "exports": ["memory://clinic/out/p.parquet"]}
+    options = {**AGES, "exports": ["memory://clinic/out/p.parquet"]}
     for _ in range(2):
-        report = dbanon.anonymize("memory://clinic/in/", **given, output="o", if_exists="replace")
+        report = dbanon.anonymize("memory://clinic/in/", **options, output="o", if_exists="replace")
         assert report.rows_out == 100
     assert [path.name for path in ObjectPath("memory", "clinic/out").below()] == ["p.parquet"]
 
@@ -246,10 +250,10 @@ def test_a_signal_while_the_store_stalls(
         time.sleep(60)
         resumed.append(step)
 
-    def stall(self: ObjectPath, *given: Any, **more: Any) -> None:
+    def stall(self: ObjectPath, *args: Any, **more: Any) -> None:
         if step == "put":
             # It is there, and its answer does not come.
-            real(self, *given)
+            real(self, *args)
             monkeypatch.setattr(ObjectPath, "unlink", sleep)
         stalled.append(step)
         os.kill(os.getpid(), signal.SIGINT)
@@ -267,7 +271,8 @@ def test_a_signal_while_the_store_stalls(
         assert stalled == [step]
         monkeypatch.undo()
     assert resumed == [], "the run waited for an answer"
-    # The next run finds it; of what the ledger has not nobody knows whether its run has ended.
+    # The next run finds it; if the ledger does not list it, it is unknown whether its run has
+    # ended.
     released(tmp_path, exports=[export], if_exists="replace")
     left = [name for name in names() if name.startswith(".dbanon")]
     assert "people.parquet" in names()
@@ -297,13 +302,15 @@ def test_markers_of_folders_are_passed_over(bucket: str, tmp_path: Path, pattern
             client.delete_object(Bucket=BUCKET, Key=key)
 
 
-@pytest.mark.parametrize(("scheme", "own"), [("s3a", "s3"), ("S3N", "s3"), ("gcs", "gs")])
-def test_schemes_of_others_are_refused_with_ours(scheme: str, own: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scheme", "supported"), [("s3a", "s3"), ("S3N", "s3"), ("gcs", "gs")])
+def test_schemes_of_others_are_refused_with_ours(
+    scheme: str, supported: str, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidParameter, match=f"{scheme}://") as read:
         dbanon.plan(f"{scheme}://clinic/a.csv", **AGES, output="o")
     with pytest.raises(InvalidParameter) as written:
         released(tmp_path, exports=[f"{scheme}://clinic/o.parquet"])
     for refused in (read, written):
-        assert f"Write {own}://" in str(refused.value.hint)
+        assert f"Write {supported}://" in str(refused.value.hint)
     with pytest.raises(InvalidParameter, match=f"{scheme}://"):
         dbanon.plan(f"delta:{scheme}://clinic/table", **AGES, output="o", kept_columns="client")

@@ -33,18 +33,18 @@ def load(database: Database, school: str = "", table: str = "people") -> pd.Data
 
 def released(database: Database, school: str = "school") -> list[tuple[Any, ...]]:
     # None sorts as a text does.
-    found = database.rows(f"SELECT age, {school} FROM {database.relation('release.people')}")
-    return sorted((age, str(school)) for age, school in found)
+    rows = database.rows(f"SELECT age, {school} FROM {database.relation('release.people')}")
+    return sorted((age, str(school)) for age, school in rows)
 
 
-def of_frame(frame: pd.DataFrame, **given: Any) -> list[tuple[Any, ...]]:
-    found, _ = dbanon.anonymize_frame(frame, quasi_identifiers=NAMES, k=3, **given)
-    found = found.astype(object).where(found.notna(), None)
-    return sorted((age, str(school)) for age, school in found.to_numpy())
+def of_frame(frame: pd.DataFrame, **options: Any) -> list[tuple[Any, ...]]:
+    released_frame, _ = dbanon.anonymize_frame(frame, quasi_identifiers=NAMES, k=3, **options)
+    released_frame = released_frame.astype(object).where(released_frame.notna(), None)
+    return sorted((age, str(school)) for age, school in released_frame.to_numpy())
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"nulls": "category"},
         {"nulls": "suppress", "max_suppression": 1, "method": "ldf", "weights": {"school": 3.0}},
@@ -53,12 +53,12 @@ def of_frame(frame: pd.DataFrame, **given: Any) -> list[tuple[Any, ...]]:
         {"nulls": "category", "method": "gaa_cp", "intervals": "midpoint"},
     ],
 )
-def test_a_stated_order(database: Database, given: Mapping[str, Any]) -> None:
+def test_a_stated_order(database: Database, options: Mapping[str, Any]) -> None:
     frame = load(database)
-    report = database.anonymize(quasi_identifiers=NAMES, orders=ORDERS, **given)
+    report = database.anonymize(quasi_identifiers=NAMES, orders=ORDERS, **options)
     assert report.k_achieved >= 3
     assert list(report.column_losses) == NAMES
-    assert released(database) == of_frame(frame, orders=ORDERS, **given)
+    assert released(database) == of_frame(frame, orders=ORDERS, **options)
 
 
 def test_bounds_of_ranks(database: Database) -> None:
@@ -71,16 +71,16 @@ def test_bounds_of_ranks(database: Database) -> None:
         method="mondrian",
         intervals="bounds",
     )
-    found = database.rows(
+    bounds = database.rows(
         f"SELECT DISTINCT school_low, school_high FROM {database.relation('release.people')}"
     )
-    assert all(SCHOOLS.index(low) <= SCHOOLS.index(high) for low, high in found)
-    assert len(found) > 1
+    assert all(SCHOOLS.index(low) <= SCHOOLS.index(high) for low, high in bounds)
+    assert len(bounds) > 1
 
 
 def test_a_value_outside_the_order(database: Database) -> None:
     load(database)
-    said = refuse(
+    error = refuse(
         database,
         ValueNotInOrder,
         '"school"',
@@ -90,8 +90,8 @@ def test_a_value_outside_the_order(database: Database) -> None:
         orders={"school": SCHOOLS[:-1]},
     )
     count = sum(school == SCHOOLS[-1] for _, _, school in rows())
-    assert f"1 of 5 values, in {count} of 54 rows" in str(said)
-    assert not any(value in str(said) for value in SCHOOLS)
+    assert f"1 of 5 values, in {count} of 54 rows" in str(error)
+    assert not any(value in str(error) for value in SCHOOLS)
 
 
 def test_an_order_of_numbers_is_refused(database: Database) -> None:
@@ -119,12 +119,12 @@ def test_enums_have_their_order_and_keep_their_type(kind: str, make_database: An
     frame = enum(database)
     report = database.anonymize(quasi_identifiers=NAMES, nulls="category")
     assert report.k_achieved >= 3
-    found = database.rows(
+    types = database.rows(
         f"SELECT DISTINCT {'typeof' if kind == 'duckdb' else 'pg_typeof'}(school)"
         f" FROM {database.relation('release.people')}"
     )
-    assert len(found) == 1
-    assert str(found[0][0]).lower().startswith("enum" if kind == "duckdb" else "school")
+    assert len(types) == 1
+    assert str(types[0][0]).lower().startswith("enum" if kind == "duckdb" else "school")
     assert released(database, "CAST(school AS VARCHAR)") == of_frame(
         frame, orders=ORDERS, nulls="category"
     )

@@ -11,10 +11,10 @@ import pytest
 import dbanon
 from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
-from tests.stores.test_written_from_arrays import HISTORIES, MADE, STAGED, classes_of
+from tests.stores.test_written_from_arrays import CREATE_PEOPLE, HISTORIES, STAGED, classes_of
 
 # Columns that are kept, of a row g: of every kind that is written in a way of its own.
-KEPT = {
+KEPT_TYPES = {
     "whole": ("integer", "g"),
     "small": ("smallint", "CASE WHEN g % 3 > 0 THEN g END"),
     "money": ("numeric(9,3)", "g / 7.0"),
@@ -75,7 +75,7 @@ PLAIN = ["a", "c", "d", "h"]
 def make(database: PostgresqlDatabase, rows: int = 240, **more: tuple[str, str]) -> list[str]:
     """A table with all of these columns; the names of those that are kept."""
     database.execute(*OWN_TYPES)
-    columns = {**KEPT, **NUMBERS, **more}
+    columns = {**KEPT_TYPES, **NUMBERS, **more}
     body = ", ".join(f'"{name}" {kind}' for name, (kind, _) in columns.items())
     database.execute(
         f"CREATE TABLE people ({body}, twice integer GENERATED ALWAYS AS (whole * 2) STORED)"
@@ -87,7 +87,7 @@ def make(database: PostgresqlDatabase, rows: int = 240, **more: tuple[str, str])
     database.execute(
         f"INSERT INTO people ({names}) SELECT {values} FROM generate_series(1, {rows}) AS g"
     )
-    return [*KEPT, "twice"]
+    return [*KEPT_TYPES, "twice"]
 
 
 def texts(database: PostgresqlDatabase, table: str) -> Counter[str]:
@@ -102,20 +102,20 @@ def types(database: PostgresqlDatabase, table: str) -> list[tuple[Any, ...]]:
 
 
 def both_ways(
-    database: PostgresqlDatabase, statements: list[str] | None = None, **given: Any
+    database: PostgresqlDatabase, statements: list[str] | None = None, **options: Any
 ) -> dbanon.Report:
     """Release both ways, and check that releases, types and reports are alike."""
-    said = [] if statements is None else statements
-    by_server = database.anonymize(output="release.by_server", **given)
+    executed = [] if statements is None else statements
+    by_server = database.anonymize(output="release.by_server", **options)
     report = database.anonymize(
-        output="release.people", kept_columns="client", on_sql=said.append, **given
+        output="release.people", kept_columns="client", on_sql=executed.append, **options
     )
-    assert any("FROM STDIN (FORMAT binary, FREEZE)" in sql for sql in said)
-    assert not any("INSERT INTO" in sql and '"people' in sql for sql in said)
+    assert any("FROM STDIN (FORMAT binary, FREEZE)" in sql for sql in executed)
+    assert not any("INSERT INTO" in sql and '"people' in sql for sql in executed)
     assert types(database, "release.people") == types(database, "release.by_server")
     assert texts(database, "release.people") == texts(database, "release.by_server")
-    for one in ("rows_out", "suppressed", "classes", "k_achieved", "information_loss"):
-        assert getattr(report, one) == getattr(by_server, one)
+    for name in ("rows_out", "suppressed", "classes", "k_achieved", "information_loss"):
+        assert getattr(report, name) == getattr(by_server, name)
     assert report.arguments["kept_columns"] == "client"
     assert "kept_columns" not in by_server.arguments
     assert dbanon.verify(database.url, "release.people").digest == "unchanged"
@@ -127,8 +127,10 @@ pytestmark = pytest.mark.postgresql
 
 @pytest.mark.parametrize("chunk_rows", [7, 65_536])
 def test_every_type_comes_back_as_it_was(postgresql: PostgresqlDatabase, chunk_rows: int) -> None:
-    kept = make(postgresql)
-    report = both_ways(postgresql, quasi_identifiers=PLAIN, keep=kept, k=5, chunk_rows=chunk_rows)
+    columns = make(postgresql)
+    report = both_ways(
+        postgresql, quasi_identifiers=PLAIN, keep=columns, k=5, chunk_rows=chunk_rows
+    )
     assert report.rows_out == 240
     assert postgresql.rows("SELECT count(*) FROM release.people WHERE word IS NULL") == [(48,)]
 
@@ -170,25 +172,25 @@ def test_no_kept_columns(postgresql: PostgresqlDatabase) -> None:
 
 @pytest.mark.parametrize("history", [*HISTORIES, *STAGED])
 def test_values_stand_beside_their_own_rows(postgresql: PostgresqlDatabase, history: str) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     for statement in (HISTORIES | STAGED)[history]:
         postgresql.execute(statement)
-    kept = "place" if history == "a name of ours" else "kept"
+    kept_column = "place" if history == "a name of ours" else "kept"
     report = both_ways(
         postgresql,
         quasi_identifiers=["x", "y"],
-        keep=[kept],
+        keep=[kept_column],
         nulls="suppress",
         max_suppression=0.6,
         chunk_rows=50,
     )
-    assert report.rows_out == classes_of(postgresql, ("x", "y"), kept)
+    assert report.rows_out == classes_of(postgresql, ("x", "y"), kept_column)
 
 
 @pytest.mark.parametrize("kind", ["VIEW", "MATERIALIZED VIEW"])
 def test_rows_in_another_order_than_their_keys(postgresql: PostgresqlDatabase, kind: str) -> None:
     postgresql.execute(
-        *MADE,
+        *CREATE_PEOPLE,
         f"CREATE {kind} shown AS SELECT x, y, kept, 'k' || md5(id::text) AS key FROM people"
         " ORDER BY md5(id::text || 'x')",
     )
@@ -208,7 +210,7 @@ def test_rows_in_another_order_than_their_keys(postgresql: PostgresqlDatabase, k
 
 
 def test_withheld_rows_and_a_condition(postgresql: PostgresqlDatabase) -> None:
-    postgresql.execute(*MADE, "UPDATE people SET x = NULL WHERE id % 10 = 0")
+    postgresql.execute(*CREATE_PEOPLE, "UPDATE people SET x = NULL WHERE id % 10 = 0")
     report = both_ways(
         postgresql,
         quasi_identifiers=["x", "y"],
@@ -263,9 +265,9 @@ def test_another_encoding(pg_server: Server) -> None:
         name = encoding.lower()
         try:
             database = PostgresqlDatabase(pg_server.url(name))
-            made = "chr(65 + g % 20)" if encoding == "SQL_ASCII" else "chr(192 + g % 40)"
+            site_expression = "chr(65 + g % 20)" if encoding == "SQL_ASCII" else "chr(192 + g % 40)"
             database.execute(
-                f"CREATE TABLE people AS SELECT g AS id, g::float8 AS x, {made} AS site,"
+                f"CREATE TABLE people AS SELECT g AS id, g::float8 AS x, {site_expression} AS site,"
                 " 'plain'::text AS kept FROM generate_series(1, 60) AS g",
             )
             if encoding == "SQL_ASCII":

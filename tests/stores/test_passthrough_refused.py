@@ -1,4 +1,6 @@
-"""Kept columns that travel with the client: snapshot, gate and rights hold, no value is told."""
+"""Kept columns that travel through the client: snapshot, gate and rights hold, and no value
+leaks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.refusal import refuse
 from tests.stores.test_passthrough import texts, types
-from tests.stores.test_written_from_arrays import MADE
+from tests.stores.test_written_from_arrays import CREATE_PEOPLE
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
 
@@ -38,12 +40,12 @@ SECRET = "Jane Roe 123-45-6789"
 def test_a_writer_meanwhile_changes_nothing(
     postgresql: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     before = texts(postgresql, "people")
     read = PsycopgSession.read_passthrough
 
-    def disturbed(self: Any, *given: Any) -> Any:
-        chunks = read(self, *given)
+    def disturbed(self: Any, *args: Any) -> Any:
+        chunks = read(self, *args)
         yield next(chunks)
         postgresql.execute(
             "UPDATE people SET kept = 'changed' WHERE id % 2 = 0",
@@ -65,13 +67,13 @@ def test_what_was_written_is_counted(
     postgresql: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that are written beside another class's values, and nothing is published."""
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     shuffled = kernels.shuffled_classes
 
-    def wrong(*given: Any) -> Any:
-        places, records = shuffled(*given)
+    def wrong(*args: Any) -> Any:
+        places, records = shuffled(*args)
         # All but one of a class.
-        places[np.flatnonzero(places == places[0])[1:]] = (places[0] + 1) % len(given[1])
+        places[np.flatnonzero(places == places[0])[1:]] = (places[0] + 1) % len(args[1])
         return places, records
 
     monkeypatch.setattr("dbanon.kernels.shuffled_classes", wrong)
@@ -87,7 +89,7 @@ def test_what_was_written_is_counted(
 
 def test_rights_are_the_same(pg_server: Server, pg_url: str) -> None:
     owner = PostgresqlDatabase(pg_url)
-    owner.execute(*MADE)
+    owner.execute(*CREATE_PEOPLE)
     url = pg_server.create_role("publisher", url=pg_url)
     name = pg_url.rpartition("/")[2]
     owner.execute(
@@ -95,17 +97,17 @@ def test_rights_are_the_same(pg_server: Server, pg_url: str) -> None:
         f'GRANT CREATE ON DATABASE "{name}" TO publisher',
     )
     publisher = PostgresqlDatabase(url)
-    given: dict[str, Any] = {"quasi_identifiers": ["x", "y"], "kept_columns": "client"}
+    options: dict[str, Any] = {"quasi_identifiers": ["x", "y"], "kept_columns": "client"}
     with pytest.raises(InsufficientRights):
-        publisher.anonymize(keep=["kept"], **given)
+        publisher.anonymize(keep=["kept"], **options)
     owner.execute("GRANT SELECT (kept) ON people TO publisher")
-    assert publisher.anonymize(keep=["kept"], **given).rows_out == 400
+    assert publisher.anonymize(keep=["kept"], **options).rows_out == 400
     owner.execute(
         "ALTER TABLE people ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY half ON people USING (id % 2 = 0)",
     )
     with pytest.raises(InsufficientRights, match="Row-level security"):
-        publisher.anonymize(keep=["kept"], if_exists="replace", **given)
+        publisher.anonymize(keep=["kept"], if_exists="replace", **options)
     assert owner.rows("SELECT count(*) FROM release.people") == [(400,)]
 
 
@@ -134,18 +136,18 @@ def test_no_code_of_another_role_runs(pg_server: Server, pg_url: str) -> None:
         " FROM generate_series(1, 30) AS g",
     )
     called = owner.rows("SELECT last_value, is_called FROM evil.sprung")
-    given: dict[str, Any] = {"quasi_identifiers": ["x"], "kept_columns": "client"}
-    owner.anonymize(keep=["word", "mood", "mine"], **given)
+    options: dict[str, Any] = {"quasi_identifiers": ["x"], "kept_columns": "client"}
+    owner.anonymize(keep=["word", "mood", "mine"], **options)
     assert owner.rows("SELECT count(DISTINCT mine), min(mood) FROM release.people") == [(30, "low")]
     assert [kind for _, kind, _ in types(owner, "release.people")][1:] == ["text"] * 3
     with pytest.raises(UnsupportedType, match="a domain within another type"):
-        owner.anonymize(keep=["nested"], if_exists="replace", **given)
+        owner.anonymize(keep=["nested"], if_exists="replace", **options)
     assert owner.rows("SELECT last_value, is_called FROM evil.sprung") == called
 
 
 def test_types_without_a_binary_form(postgresql: PostgresqlDatabase) -> None:
     postgresql.execute(
-        *MADE,
+        *CREATE_PEOPLE,
         "ALTER TABLE people ADD may aclitem[] DEFAULT '{}'",
     )
     error = refuse(
@@ -179,10 +181,10 @@ def test_a_check_that_a_value_fails_tells_nothing_of_it(
             keep=["who"],
             kept_columns="client",
         )
-    told = f"{error} {error.detail} {error.hint} {error!r} {caplog.text}"
-    assert "SQLSTATE 23514" in told
+    error_text = f"{error} {error.detail} {error.hint} {error!r} {caplog.text}"
+    assert "SQLSTATE 23514" in error_text
     for trace in ("Jane", "123-45"):
-        assert trace not in told
+        assert trace not in error_text
         assert trace not in log.text
     # Where they stay, nothing is checked anew.
     assert postgresql.anonymize(quasi_identifiers=["x"], keep=["who"]).rows_out == 30
@@ -199,8 +201,8 @@ def test_a_server_that_breaks_off_tells_no_value(
     copied = PsycopgSession.copy_bytes
 
     def broken(self: Any, copy: str, pieces: Any) -> None:
-        whole = b"".join(bytes(piece) for piece in pieces)
-        copied(self, copy, [whole.replace(SECRET.encode(), b"\xff" + SECRET[1:].encode())])
+        payload = b"".join(bytes(piece) for piece in pieces)
+        copied(self, copy, [payload.replace(SECRET.encode(), b"\xff" + SECRET[1:].encode())])
 
     monkeypatch.setattr(PsycopgSession, "copy_bytes", broken)
     with pg_server.capture_log() as log:
@@ -229,14 +231,14 @@ def test_no_logging_shows_a_value(postgresql: PostgresqlDatabase, pg_server: Ser
         )
     assert "FREEZE" in log.text
     for trace in ("Jane", "123-45", "73173"):
-        for told in (log.text, json.dumps(statements), json.dumps(report.to_dict())):
-            assert trace not in told
+        for text in (log.text, json.dumps(statements), json.dumps(report.to_dict())):
+            assert trace not in text
 
 
 def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> None:
-    postgresql.execute(*MADE, "ALTER TABLE people ADD big numeric DEFAULT 1e305")
-    given: dict[str, Any] = {"kept_columns": "client", "keep": ["kept"]}
-    refuse(postgresql, NonFiniteValue, '"big"', quasi_identifiers=["big"], **given)
+    postgresql.execute(*CREATE_PEOPLE, "ALTER TABLE people ADD big numeric DEFAULT 1e305")
+    options: dict[str, Any] = {"kept_columns": "client", "keep": ["kept"]}
+    refuse(postgresql, NonFiniteValue, '"big"', quasi_identifiers=["big"], **options)
     postgresql.execute("UPDATE people SET kept = repeat('long ', 100)")
     refuse(
         postgresql,
@@ -244,7 +246,7 @@ def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> N
         "kept columns in the client's memory",
         quasi_identifiers=["x"],
         memory_limit=100_000,
-        **given,
+        **options,
     )
     assert (
         postgresql.anonymize(quasi_identifiers=["x"], keep=["kept"], memory_limit=100_000).rows_out
@@ -253,7 +255,7 @@ def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> N
 
 
 @pytest.mark.parametrize(
-    "given",
+    "overrides",
     [
         {"entity": "id"},
         {"spill": "somewhere", "block_size": 50},
@@ -262,16 +264,18 @@ def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> N
         {"kept_columns": None},
     ],
 )
-def test_what_does_not_go_with_it(postgresql: PostgresqlDatabase, given: dict[str, Any]) -> None:
-    postgresql.execute(*MADE)
-    asked = {"quasi_identifiers": ["x"], "keep": ["kept"], "kept_columns": "client"} | given
-    refuse(postgresql, InvalidParameter, "", **asked)
+def test_what_does_not_go_with_it(
+    postgresql: PostgresqlDatabase, overrides: dict[str, Any]
+) -> None:
+    postgresql.execute(*CREATE_PEOPLE)
+    options = {"quasi_identifiers": ["x"], "keep": ["kept"], "kept_columns": "client"} | overrides
+    refuse(postgresql, InvalidParameter, "", **options)
 
 
 def test_another_database_is_another_way(
     postgresql: PostgresqlDatabase, duckdb_file: Database
 ) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     refuse(
         postgresql,
         InvalidParameter,
@@ -294,7 +298,7 @@ def test_other_databases_refuse_it(make_database: Callable[[str], Database], nam
 
 
 def test_a_plan_carries_nothing(postgresql: PostgresqlDatabase, tmp_path: Path) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     statements: list[str] = []
     planned = dbanon.plan(
         postgresql.url,
@@ -316,7 +320,7 @@ def test_a_plan_carries_nothing(postgresql: PostgresqlDatabase, tmp_path: Path) 
 
 
 def test_an_export_is_the_release(postgresql: PostgresqlDatabase, tmp_path: Path) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     path = tmp_path / "people.csv"
     report = postgresql.anonymize(
         quasi_identifiers=["x"], keep=["kept"], kept_columns="client", exports=[str(path)]
@@ -345,8 +349,8 @@ def test_the_command_line_and_job_files_say_it(
     environment = {"PEOPLE": postgresql.url, "COLUMNS": "200"}
     done = CliRunner().invoke(main, ["run", str(file)], env=environment)
     assert done.exit_code == 0, done.output
-    found = postgresql.rows(
+    rows = postgresql.rows(
         "SELECT output_name, arguments::json->>'kept_columns' FROM"
         " dbanon.release ORDER BY output_name"
     )
-    assert found == [("again", "client"), ("people", "client")]
+    assert rows == [("again", "client"), ("people", "client")]

@@ -20,28 +20,28 @@ from tests.stores.refusal import refuse
 pytestmark = pytest.mark.in_turn(of="file")
 
 NAMES = ["age", "income", "height", "born", "seen"]
-WANTED = {"method": "individual_ranking", "guarantee": "per_attribute"}
+METHOD_OPTIONS = {"method": "individual_ranking", "guarantee": "per_attribute"}
 
 
-def release(database: Database, **given: Any) -> dbanon.Report:
+def release(database: Database, **overrides: Any) -> dbanon.Report:
     with pytest.warns(RowsNotAnonymous):
-        return database.anonymize(**({"quasi_identifiers": NAMES} | WANTED | given))
+        return database.anonymize(**({"quasi_identifiers": NAMES} | METHOD_OPTIONS | overrides))
 
 
 def counted(database: Database, *names: str) -> Counter[int]:
     """How many groups of equal values there are of each size."""
-    found = database.rows(
+    rows = database.rows(
         f"SELECT count(*) FROM {database.relation('release.people')} GROUP BY {', '.join(names)}"
     )
-    return Counter(size for (size,) in found)
+    return Counter(size for (size,) in rows)
 
 
 def test_each_value_is_shared_and_rows_are_not(database: Database) -> None:
     rows = load_people(database)
     report = release(database, keep=["id"])
     sizes = [counted(database, name) for name in NAMES]
-    assert min(min(found) for found in sizes) == report.k_achieved == 3
-    assert report.classes == sum(sum(found.values()) for found in sizes)
+    assert min(min(sizes_of_column) for sizes_of_column in sizes) == report.k_achieved == 3
+    assert report.classes == sum(sum(sizes_of_column.values()) for sizes_of_column in sizes)
     assert report.k_rows == min(counted(database, *NAMES)) == 1
     assert "ROWS ARE NOT k-ANONYMOUS" in report.guarantee
     assert dict(report.rows())["ROWS ARE NOT k-ANONYMOUS"].endswith("shared by 1 row(s)")
@@ -55,15 +55,15 @@ def test_each_value_is_shared_and_rows_are_not(database: Database) -> None:
         )
     }
     assert len(released) == len(rows)
-    for place, column in ((0, 2), (1, 4)):
+    for index, column in ((0, 2), (1, 4)):
         original = {row[0]: float(row[column]) for row in rows}
         ordered = sorted(original, key=lambda key: (original[key], key))
         # The first class holds the three smallest, the last the three largest.
         for end in (ordered[:3], ordered[-3:]):
-            values = {float(released[key][place]) for key in end}
+            values = {float(released[key][index]) for key in end}
             assert len(values) == 1
             mean = sum(original[key] for key in end) / 3
-            assert values.pop() == pytest.approx(mean, abs=0.5 if place == 0 else 1e-9)
+            assert values.pop() == pytest.approx(mean, abs=0.5 if index == 0 else 1e-9)
 
 
 def test_the_same_as_of_a_data_frame(database: Database) -> None:
@@ -77,10 +77,14 @@ def test_the_same_as_of_a_data_frame(database: Database) -> None:
     frame["site"] = frame["site"].str[-1]
     with pytest.warns(RowsNotAnonymous):
         expected, of_frame = dbanon.anonymize_frame(
-            frame, quasi_identifiers=names, k=4, by=["site"], recoding="median", **WANTED
+            frame, quasi_identifiers=names, k=4, by=["site"], recoding="median", **METHOD_OPTIONS
         )
-    found = database.rows(f"SELECT age, height, site FROM {database.relation('release.people')}")
-    assert Counter(found) == Counter(map(tuple, expected[["age", "height", "site"]].to_numpy()))
+    released_rows = database.rows(
+        f"SELECT age, height, site FROM {database.relation('release.people')}"
+    )
+    assert Counter(released_rows) == Counter(
+        map(tuple, expected[["age", "height", "site"]].to_numpy())
+    )
     assert (report.k_achieved, report.k_rows) == (of_frame.k_achieved, of_frame.k_rows)
     assert report.information_loss == pytest.approx(of_frame.information_loss)
     assert report.classes == of_frame.classes
@@ -116,12 +120,14 @@ def test_wide_numbers_are_exact(database: Database) -> None:
     columns = {"id": "integer PRIMARY KEY", "x": database.types["bigint"], "y": "integer"}
     database.load("people", columns, rows)
     release(database, quasi_identifiers=["x", "y"], keep=["id"], k=5)
-    found = dict(database.rows(f"SELECT id, x FROM {database.relation('release.people')}"))
+    released_values = dict(
+        database.rows(f"SELECT id, x FROM {database.relation('release.people')}")
+    )
     ordered = sorted(rows, key=lambda row: row[1])
     for group in (ordered[:5], ordered[5:10], ordered[10:15], ordered[15:]):
         total = sum(row[1] for row in group)
-        whole, rest = divmod(total, 5)
-        assert {found[row[0]] for row in group} == {whole + (rest > 2)}
+        mean, remainder = divmod(total, 5)
+        assert {released_values[row[0]] for row in group} == {mean + (remainder > 2)}
 
 
 def test_to_another_database(database: Database, make_database: Any) -> None:
@@ -129,23 +135,23 @@ def test_to_another_database(database: Database, make_database: Any) -> None:
     other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
     release(database, quasi_identifiers=["age", "height"], keep=["id"], target=other.url)
     query = "SELECT id, age, height FROM {}"
-    there = other.rows(query.format(other.relation("release.people")))
+    in_target = other.rows(query.format(other.relation("release.people")))
     release(database, quasi_identifiers=["age", "height"], keep=["id"])
-    here = database.rows(query.format(database.relation("release.people")))
-    assert sorted(there) == sorted(here)
-    assert len(here) == len(rows)
+    in_source = database.rows(query.format(database.relation("release.people")))
+    assert sorted(in_target) == sorted(in_source)
+    assert len(in_source) == len(rows)
 
 
 def test_verify_counts_in_the_same_way(database: Database) -> None:
     load_people(database)
     release(database)
     name = parse_relation("release.people")
-    found = verify(open_store(database.url), name)
-    assert found.unchanged
-    assert (found.k_achieved, found.k_rows) == (3, 1)
-    assert "NOT k-ANONYMOUS" in str(found.guarantee)
-    # The query told for people is the one for each column.
-    assert found.recount_sql.count("GROUP BY") == len(NAMES)
+    verification = verify(open_store(database.url), name)
+    assert verification.unchanged
+    assert (verification.k_achieved, verification.k_rows) == (3, 1)
+    assert "NOT k-ANONYMOUS" in str(verification.guarantee)
+    # The suggested query has one statement per column.
+    assert verification.recount_sql.count("GROUP BY") == len(NAMES)
     with pytest.raises(RecountFailed):
         verify(open_store(database.url), name, NAMES, 3)
     table = database.relation("release.people")
@@ -157,7 +163,7 @@ def test_verify_counts_in_the_same_way(database: Database) -> None:
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"guarantee": "rows"}, 'guarantee="per_attribute"'),
         ({"method": "mdav"}, "groups rows"),
@@ -169,6 +175,6 @@ def test_verify_counts_in_the_same_way(database: Database) -> None:
         ({"block_size": 20}, "blocks"),
     ],
 )
-def test_what_is_refused(database: Database, given: dict[str, Any], said: str) -> None:
+def test_what_is_refused(database: Database, options: dict[str, Any], message: str) -> None:
     load_people(database)
-    refuse(database, InvalidParameter, said, **(WANTED | given))
+    refuse(database, InvalidParameter, message, **(METHOD_OPTIONS | options))

@@ -24,7 +24,7 @@ DATABASES = ALL_NAMES
 
 TYPES = {"id": "integer", "who": "text", "age": "integer", "day": "integer", "ill": "text"}
 K = 4
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "day"],
     "keep": ["id"],
     "k": K,
@@ -62,27 +62,27 @@ def classes_of(database: Database, columns: str = "age, day") -> list[tuple[Any,
 
 
 def persons_by_class(rows: list[tuple[Any, str]]) -> dict[Any, set[str]]:
-    found: dict[Any, set[str]] = {}
+    persons: dict[Any, set[str]] = {}
     for released, who in rows:
-        found.setdefault(released, set()).add(who)
-    return found
+        persons.setdefault(released, set()).add(who)
+    return persons
 
 
 def below_together(rows: list[tuple[Any, str]], k: int) -> int:
     """Persons whose rows together fewer than k persons share: the rule, in plain Python."""
     members = persons_by_class(rows)
-    found = 0
+    n_below = 0
     for person in {who for _, who in rows}:
-        own = [members[released] for released, who in rows if who == person]
-        found += len(set.intersection(*own)) < k
-    return found
+        person_classes = [members[released] for released, who in rows if who == person]
+        n_below += len(set.intersection(*person_classes)) < k
+    return n_below
 
 
 @pytest.mark.parametrize("method", ["mdav", "gaa_cp", "full_domain"])
 def test_each_class_holds_k_persons_and_less_is_lost(database: Database, method: str) -> None:
     load(database)
-    whole = database.anonymize(**GIVEN | {"persons": "whole"}, method=method)
-    report = database.anonymize(**GIVEN, method=method, if_exists="replace",
+    unsplit = database.anonymize(**OPTIONS | {"persons": "whole"}, method=method)
+    report = database.anonymize(**OPTIONS, method=method, if_exists="replace",
                                 releases="independent")  # fmt: skip
     rows = classes_of(database)
     fewest = min(map(len, persons_by_class(rows).values()))
@@ -90,10 +90,10 @@ def test_each_class_holds_k_persons_and_less_is_lost(database: Database, method:
     assert report.persons == 40
     assert report.classes == len(persons_by_class(rows))
     if method != "full_domain":
-        assert report.classes > whole.classes
-        assert report.information_loss < whole.information_loss
-    assert "joint_rows" not in whole.arguments
-    assert "DIFFERENT CLASSES" not in whole.guarantee
+        assert report.classes > unsplit.classes
+        assert report.information_loss < unsplit.information_loss
+    assert "joint_rows" not in unsplit.arguments
+    assert "DIFFERENT CLASSES" not in unsplit.guarantee
     counted = report.arguments["joint_rows"]
     assert (counted["k"], counted["persons"], counted["in_all"]) == (K, 40, 40)
     assert counted["below"] == below_together(rows, K)
@@ -103,7 +103,7 @@ def test_the_report_says_so_first_and_the_ledger_keeps_it(
     database: Database, tmp_path: Path
 ) -> None:
     load(database)
-    report = database.anonymize(**GIVEN)
+    report = database.anonymize(**OPTIONS)
     counted = report.arguments["joint_rows"]
     label, text = report.rows()[0]
     assert label == TITLE
@@ -121,9 +121,9 @@ def test_the_report_says_so_first_and_the_ledger_keeps_it(
         assert (f"{counted['below']} of 40" in written) == (ending != "json")
         if ending == "json":
             assert list(json.loads(written))[:2] == ["person_rows", "joint_rows"]
-    found = dbanon.verify(database.url, "release.people")
-    assert (found.k_achieved or 0) >= K
-    assert "different classes" in found.counted
+    verification = dbanon.verify(database.url, "release.people")
+    assert (verification.k_achieved or 0) >= K
+    assert "different classes" in verification.counted
     if database.name != "mariadb":
         again = dbanon.refresh(database.url, "release.people", accept=["independent"])
         assert again.arguments["joint_rows"] == counted
@@ -135,9 +135,9 @@ def test_models_count_each_person_once_in_a_class(database: Database) -> None:
     full = [(1000 + i, "person 0", 50, 300 + i % 3, "abc"[i % 3]) for i in range(100)]
     load(database, rows + full)
     models = [dbanon.Model("distinct_l", "ill", 2)]
-    report = database.anonymize(**GIVEN | {"sensitive": ["ill"], "models": models})
-    found = persons_by_class(classes_of(database))
-    assert min(map(len, found.values())) == report.k_achieved >= K
+    report = database.anonymize(**OPTIONS | {"sensitive": ["ill"], "models": models})
+    persons = persons_by_class(classes_of(database))
+    assert min(map(len, persons.values())) == report.k_achieved >= K
     [model] = report.models
     assert model.achieved >= 2
     assert "counted in persons" in model.model
@@ -146,18 +146,18 @@ def test_models_count_each_person_once_in_a_class(database: Database) -> None:
 def test_strata_and_patterns_of_nulls_hold_k_persons(database: Database) -> None:
     rows = [(*r[:3], None if r[0] % 4 == 0 else r[3], r[4]) for r in visits(3, 60)]
     load(database, rows)
-    report = database.anonymize(**GIVEN, by=["ill"], nulls="category", max_suppression=0.5)
-    found = persons_by_class(classes_of(database, "age, day, ill"))
-    assert min(map(len, found.values())) == report.k_achieved >= K
-    merged = database.anonymize(**GIVEN, nulls="merge", if_exists="replace",
+    report = database.anonymize(**OPTIONS, by=["ill"], nulls="category", max_suppression=0.5)
+    persons = persons_by_class(classes_of(database, "age, day, ill"))
+    assert min(map(len, persons.values())) == report.k_achieved >= K
+    merged = database.anonymize(**OPTIONS, nulls="merge", if_exists="replace",
                                 releases="independent")  # fmt: skip
-    found = persons_by_class(classes_of(database))
-    assert min(map(len, found.values())) == merged.k_achieved >= K
+    persons = persons_by_class(classes_of(database))
+    assert min(map(len, persons.values())) == merged.k_achieved >= K
 
 
 def test_too_few_persons_are_refused(database: Database) -> None:
     load(database, visits(persons=K - 1))
-    refuse(database, TooFewRecords, "persons", **GIVEN)
+    refuse(database, TooFewRecords, "persons", **OPTIONS)
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -172,11 +172,11 @@ REFUSED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_needs_whole_persons_is_refused(database: Database, said: str) -> None:
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_needs_whole_persons_is_refused(database: Database, message: str) -> None:
     load(database)
-    error = refuse(database, InvalidParameter, "", **GIVEN | REFUSED[said])
-    assert said.lower() in str(error).lower()
+    error = refuse(database, InvalidParameter, "", **OPTIONS | REFUSED[message])
+    assert message.lower() in str(error).lower()
     assert "person 1" not in f"{error} {error.hint}"
 
 
@@ -184,7 +184,7 @@ def test_a_chain_is_refused(sqlite_file: Database) -> None:
     load(sqlite_file)
     chain = dbanon.Chain("months", "env:DBANON_TEST_KEY")
     with pytest.raises(InvalidParameter, match="cannot use persons=rows"):
-        sqlite_file.anonymize(**GIVEN, chain=chain)
+        sqlite_file.anonymize(**OPTIONS, chain=chain)
 
 
 def test_clusters_and_private_methods_refuse_it(sqlite_file: Database) -> None:
@@ -203,13 +203,13 @@ def test_clusters_and_private_methods_refuse_it(sqlite_file: Database) -> None:
 def test_a_person_of_many_rows_does_not_fill_a_class(sqlite_file: Database) -> None:
     """The attack: 100 of 102 rows in one place are one person's."""
     rows = visits()
-    alike = [
+    frequent_person = [
         (2000 + i, "person 0" if i < 100 else f"other {i}", 50, 300, "flu") for i in range(102)
     ]
-    load(sqlite_file, rows + alike)
-    report = sqlite_file.anonymize(**GIVEN)
-    found = persons_by_class(classes_of(sqlite_file))
-    assert min(map(len, found.values())) == report.k_achieved >= K
+    load(sqlite_file, rows + frequent_person)
+    report = sqlite_file.anonymize(**OPTIONS)
+    persons = persons_by_class(classes_of(sqlite_file))
+    assert min(map(len, persons.values())) == report.k_achieved >= K
 
 
 def test_doors_of_jobs_and_commands(sqlite_file: Database, tmp_path: Path) -> None:
@@ -254,15 +254,15 @@ jobs:
 
 def test_frames_do_the_same(sqlite_file: Database) -> None:
     load(sqlite_file)
-    of_table = sqlite_file.anonymize(**GIVEN)
+    of_table = sqlite_file.anonymize(**OPTIONS)
     frame = [dict(zip(TYPES, row, strict=True)) for row in visits()]
-    released, report = dbanon.anonymize_frame(frame, **GIVEN)
+    released, report = dbanon.anonymize_frame(frame, **OPTIONS)
     assert report.arguments["joint_rows"] == of_table.arguments["joint_rows"]
     assert report.information_loss == of_table.information_loss
     assert report.k_achieved == of_table.k_achieved
     rows = [
-        ((one["age"], one["day"]), frame[one["id"]]["who"])
-        for one in (released if isinstance(released, list) else released.to_dict("records"))
+        ((row["age"], row["day"]), frame[row["id"]]["who"])
+        for row in (released if isinstance(released, list) else released.to_dict("records"))
     ]
     assert min(map(len, persons_by_class(rows).values())) == report.k_achieved
     assert report.arguments["joint_rows"]["below"] == below_together(rows, K)
@@ -271,8 +271,8 @@ def test_frames_do_the_same(sqlite_file: Database) -> None:
 def test_releases_after_it_measure_the_joint_histories(database: Database) -> None:
     """The record of persons takes a person who is in several classes."""
     load(database)
-    database.anonymize(**GIVEN)
-    report = database.anonymize(**GIVEN | {"persons": "whole"}, output="release.second",
+    database.anonymize(**OPTIONS)
+    report = database.anonymize(**OPTIONS | {"persons": "whole"}, output="release.second",
                                 releases="independent")  # fmt: skip
     histories = report.arguments["joint_histories"]
     assert (histories["releases"], histories["persons"]) == (2, 40)
@@ -280,11 +280,11 @@ def test_releases_after_it_measure_the_joint_histories(database: Database) -> No
 
 def test_arguments_are_json(sqlite_file: Database) -> None:
     load(sqlite_file)
-    report = sqlite_file.anonymize(**GIVEN)
+    report = sqlite_file.anonymize(**OPTIONS)
     [(arguments,)] = sqlite_file.rows(f"SELECT arguments FROM {sqlite_file.ledger()}")
-    found = json.loads(arguments)
-    assert found["person_rows"] == "rows"
-    assert found["joint_rows"] == report.arguments["joint_rows"]
+    recorded = json.loads(arguments)
+    assert recorded["person_rows"] == "rows"
+    assert recorded["joint_rows"] == report.arguments["joint_rows"]
 
 
 def test_advice_has_the_loss_of_both_for_tables_of_events(sqlite_file: Database) -> None:
@@ -295,8 +295,8 @@ def test_advice_has_the_loss_of_both_for_tables_of_events(sqlite_file: Database)
     columns["id"] += " PRIMARY KEY"
     columns = {"patient_id" if name == "who" else name: kind for name, kind in columns.items()}
     sqlite_file.load("people", columns, rows)
-    asked = {"quasi_identifiers": ["age", "day"], "k": [K], "methods": ["mdav", "mondrian"]}
-    advice = dbanon.advise(sqlite_file.url, "people", **asked)
+    options = {"quasi_identifiers": ["age", "day"], "k": [K], "methods": ["mdav", "mondrian"]}
+    advice = dbanon.advise(sqlite_file.url, "people", **options)
     assert advice.entity == "patient_id"
     assert advice.recommendation is not None
     assert advice.parted_loss is not None
@@ -308,6 +308,6 @@ def test_advice_has_the_loss_of_both_for_tables_of_events(sqlite_file: Database)
     assert advice.to_dict()["parted_loss"] == advice.parted_loss
     # A row a person: there is nothing to part.
     sqlite_file.load("singles", columns, [(row[0], row[0] + 7, *row[2:]) for row in rows])
-    alone = dbanon.advise(sqlite_file.url, "singles", **asked)
-    assert alone.parted_loss is None
-    assert "parted_loss" not in alone.to_dict()
+    single_rows = dbanon.advise(sqlite_file.url, "singles", **options)
+    assert single_rows.parted_loss is None
+    assert "parted_loss" not in single_rows.to_dict()

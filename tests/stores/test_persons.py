@@ -1,4 +1,4 @@
-"""Classes of one person: seen without being told whose a row is, in every store."""
+"""Classes of a single person, detected in every store without naming the person column."""
 
 from __future__ import annotations
 
@@ -40,84 +40,90 @@ TYPES = {
     "cost": "integer",
 }
 # What every row of a run reads: both do not vary within a patient.
-ASKED: dict[str, Any] = {"quasi_identifiers": ["born", "zip"], "k": K}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["born", "zip"], "k": K}
 
 
 def stays(seed: int = 0, persons: int = 80, each: int = 5) -> list[tuple[Any, ...]]:
     """Rows of patients, each with some stays, in random order; the last column is anybody's."""
-    drawn = Random(seed)
+    rng = Random(seed)
     rows: list[tuple[Any, ...]] = []
     for person in range(persons):
-        born = str(date(1930, 1, 1) + timedelta(days=drawn.randrange(31_000)))
-        known = (
+        born = str(date(1930, 1, 1) + timedelta(days=rng.randrange(31_000)))
+        person_values = (
             7_000_000 + 13 * person,
             f"K{person:05}",
             born,
-            drawn.choice("mf"),
-            drawn.randrange(10_000, 10_400),
+            rng.choice("mf"),
+            rng.randrange(10_000, 10_400),
         )
-        rows += [(*known, drawn.randrange(200, 900)) for _ in range(drawn.randrange(1, 2 * each))]
-    drawn.shuffle(rows)
-    return [(place, *row) for place, row in enumerate(rows)]
+        rows += [
+            (*person_values, rng.randrange(200, 900)) for _ in range(rng.randrange(1, 2 * each))
+        ]
+    rng.shuffle(rows)
+    return [(index, *row) for index, row in enumerate(rows)]
 
 
 def load(database: Database, rows: list[tuple[Any, ...]], table: str = "people") -> None:
     database.load(table, {n: database.types[kind] for n, kind in TYPES.items()}, rows)
 
 
-def brute(database: Database, output: str = "release.people", kept: str = "row_no") -> float:
+def brute(database: Database, output: str = "release.people", kept_column: str = "row_no") -> float:
     """The share of classes with fewer than k patients, by the rows that were released."""
     rows = {row[0]: row for row in stays()}
     classes = defaultdict(set)
-    released = database.rows(f"SELECT born, zip, {kept} FROM {database.relation(output)}")
-    for born, place, row in released:
-        classes[born, place].add(rows[row][1])
-    return sum(len(found) < K for found in classes.values()) / len(classes)
+    released = database.rows(f"SELECT born, zip, {kept_column} FROM {database.relation(output)}")
+    for born, zip_code, row in released:
+        classes[born, zip_code].add(rows[row][1])
+    return sum(len(persons) < K for persons in classes.values()) / len(classes)
 
 
-def found(said: list[warnings.WarningMessage]) -> list[str]:
-    return [str(one.message) for one in said if one.category is PersonsBelowK]
+def persons_below_k_messages(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(warning.message) for warning in caught if warning.category is PersonsBelowK]
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 def test_classes_of_few_persons_are_warned_of(database: Database) -> None:
     load(database, stays())
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report = database.anonymize(**ASKED, keep=["row_no"])
+        report = database.anonymize(**OPTIONS, keep=["row_no"])
     share = brute(database)
     assert share > 0.5
-    assert [one.name for one in report.few_persons] == ["patient_id", "account"]
-    for one in report.few_persons:
-        assert abs(one.share - share) <= 0.005
-    assert found(said) == [f"Column {one.describe(K)}." for one in report.few_persons]
-    assert all("7000" not in text and "K000" not in text for text in found(said))
+    assert [column.name for column in report.few_persons] == ["patient_id", "account"]
+    for column in report.few_persons:
+        assert abs(column.share - share) <= 0.005
+    assert persons_below_k_messages(caught) == [
+        f"Column {column.describe(K)}." for column in report.few_persons
+    ]
+    assert all(
+        "7000" not in text and "K000" not in text for text in persons_below_k_messages(caught)
+    )
     # The ledger keeps it, and a report of the release tells it.
     recorded = database.rows(f"SELECT arguments FROM {database.ledger()}")[0][0]
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
-    assert [FewPersons(**one) for one in arguments["few_persons"]] == list(report.few_persons)
+    assert [FewPersons(**column) for column in arguments["few_persons"]] == list(report.few_persons)
     assert [text for label, text in report.rows() if label == "PERSON IDENTIFIER"] == [
-        one.describe(K) for one in report.few_persons
+        column.describe(K) for column in report.few_persons
     ]
 
 
 def test_strict_refuses_it_and_publishes_nothing(database: Database) -> None:
     load(database, stays())
     database.make_schema("release")
-    error = refuse(database, TooFewPersons, '"patient_id"', **ASKED, strict=True)
+    error = refuse(database, TooFewPersons, '"patient_id"', **OPTIONS, strict=True)
     assert (error.exit_code, error.code, error.sqlstate) == (6, "too_few_persons", "ZK005")
     assert "entity" in str(error.hint)
     # Where k counts persons, there is nothing to look for.
-    report = database.anonymize(**ASKED, entity="patient_id", strict=True)
+    report = database.anonymize(**OPTIONS, entity="patient_id", strict=True)
     assert (report.few_persons, report.persons) == ((), 80)
 
 
 def test_a_number_that_is_a_quasi_identifier(database: Database) -> None:
     """The job that `init` wrote: each class one person."""
     load(database, stays())
-    wanted = {"quasi_identifiers": ["patient_id", "zip"], "k": K}
+    options = {"quasi_identifiers": ["patient_id", "zip"], "k": K}
     with pytest.warns(PersonsBelowK):
-        report = database.anonymize(**wanted)
+        report = database.anonymize(**options)
     assert vars(report.few_persons[0]) == {"name": "patient_id", "share": 1.0}
 
 
@@ -125,18 +131,18 @@ def test_of_a_frame_it_is_the_same(duckdb_file: DuckdbDatabase) -> None:
     frame = pd.DataFrame(stays(), columns=list(TYPES))
     frame["born"] = pd.to_datetime(frame["born"])
     with pytest.warns(PersonsBelowK):
-        _, report = dbanon.anonymize_frame(frame, **ASKED)
+        _, report = dbanon.anonymize_frame(frame, **OPTIONS)
     load(duckdb_file, stays())
     with pytest.warns(PersonsBelowK):
-        of_file = duckdb_file.anonymize(**ASKED)
-    assert [one.name for one in report.few_persons] == ["patient_id", "account"]
+        of_file = duckdb_file.anonymize(**OPTIONS)
+    assert [column.name for column in report.few_persons] == ["patient_id", "account"]
     assert report.few_persons == of_file.few_persons
     with pytest.raises(TooFewPersons):
-        dbanon.anonymize_frame(frame, **ASKED, strict=True)
-    # Who has no number is somebody: NULLs are no one person.
+        dbanon.anonymize_frame(frame, **OPTIONS, strict=True)
+    # A row without a person identifier still belongs to someone: NULLs are not one person.
     frame["patient_id"] = frame["patient_id"].where(frame["patient_id"] < 0)
     frame["account"] = None
-    _, report = dbanon.anonymize_frame(frame, **ASKED, strict=True)
+    _, report = dbanon.anonymize_frame(frame, **OPTIONS, strict=True)
     assert report.few_persons == ()
 
 
@@ -146,10 +152,10 @@ def test_in_another_database(
     source = make_database("sqlite")
     load(source, stays())
     with pytest.warns(PersonsBelowK):
-        report = source.anonymize(**ASKED, target=duckdb_file.url, output="release.people")
-    assert [one.name for one in report.few_persons] == ["patient_id", "account"]
+        report = source.anonymize(**OPTIONS, target=duckdb_file.url, output="release.people")
+    assert [column.name for column in report.few_persons] == ["patient_id", "account"]
     with pytest.raises(TooFewPersons):
-        source.anonymize(**ASKED, target=duckdb_file.url, output="release.two", strict=True)
+        source.anonymize(**OPTIONS, target=duckdb_file.url, output="release.two", strict=True)
 
 
 def test_rows_that_a_condition_chooses(database: Database) -> None:
@@ -158,10 +164,10 @@ def test_rows_that_a_condition_chooses(database: Database) -> None:
     first = {row[1]: row for row in reversed(rows)}
     chosen = [(*row[:-1], 1 if first[row[1]] is row else 2) for row in rows]
     load(database, chosen)
-    report = database.anonymize(**ASKED, where="cost = 1", strict=True)
+    report = database.anonymize(**OPTIONS, where="cost = 1", strict=True)
     assert (report.rows_in, report.few_persons) == (80, ())
     with pytest.warns(PersonsBelowK):
-        database.anonymize(**ASKED, where="cost > 1 - 1", if_exists="replace")
+        database.anonymize(**OPTIONS, where="cost > 1 - 1", if_exists="replace")
 
 
 def test_classes_that_are_released_alike_are_one(database: Database) -> None:
@@ -179,21 +185,21 @@ def test_classes_that_are_released_alike_are_one(database: Database) -> None:
 @pytest.mark.parametrize("seed", range(6 if CAMPAIGN else 3))
 def test_ordinary_columns_are_no_numbers_of_persons(seed: int, sqlite_file: SqliteDatabase) -> None:
     """A false alarm costs trust: random tables of what tables have, of any names but a person's."""
-    drawn = Random(seed)
+    rng = Random(seed)
     n = 1_500
     people = [
         (
-            f"{drawn.randrange(1930, 2015)}-{drawn.randrange(1, 13):02}-01",
-            drawn.choice(("male", "female")),
-            drawn.randrange(18, 95),
-            drawn.randrange(10_000, 10_000 + 10 ** drawn.randrange(2, 5)),
-            drawn.choice("ABCDEFG") + f"{drawn.randrange(100):02}.{drawn.randrange(10)}",
-            int(drawn.lognormvariate(10, 0.4)),
-            drawn.randrange(150, 200),
-            f"{drawn.choice(('Anna', 'Berta', 'Carl', 'Dora', 'Emil'))}{drawn.randrange(300)}",
-            f"2024-{drawn.randrange(1, 13):02}-{drawn.randrange(1, 28):02}",
-            drawn.randrange(n // 2),
-            drawn.randrange(400),
+            f"{rng.randrange(1930, 2015)}-{rng.randrange(1, 13):02}-01",
+            rng.choice(("male", "female")),
+            rng.randrange(18, 95),
+            rng.randrange(10_000, 10_000 + 10 ** rng.randrange(2, 5)),
+            rng.choice("ABCDEFG") + f"{rng.randrange(100):02}.{rng.randrange(10)}",
+            int(rng.lognormvariate(10, 0.4)),
+            rng.randrange(150, 200),
+            f"{rng.choice(('Anna', 'Berta', 'Carl', 'Dora', 'Emil'))}{rng.randrange(300)}",
+            f"2024-{rng.randrange(1, 13):02}-{rng.randrange(1, 28):02}",
+            rng.randrange(n // 2),
+            rng.randrange(400),
         )
         for _ in range(n)
     ]
@@ -238,45 +244,47 @@ def test_values_tell_it_where_no_name_does(name: str, database: Database) -> Non
     rows = [(row[0], row[1], *row[3:]) for row in stays()]
     database.load("people", {n: database.types[kind] for n, kind in types.items()}, rows)
     with pytest.warns(PersonsBelowK, match=f'"{name}"'):
-        report = database.anonymize(**ASKED)
-    assert [one.name for one in report.few_persons] == [name]
+        report = database.anonymize(**OPTIONS)
+    assert [column.name for column in report.few_persons] == [name]
 
 
 def test_advise_counts_persons_and_proposes_their_number_for_nothing(database: Database) -> None:
     load(database, stays())
-    found = dbanon.advise(database.url, "people", k=[3, 5], sample=100_000)
-    roles = {one.column.name: one.role for one in found.columns}
+    advice = dbanon.advise(database.url, "people", k=[3, 5], sample=100_000)
+    roles = {column.column.name: column.role for column in advice.columns}
     assert (roles["patient_id"].role, roles["patient_id"].reason) == ("identifier", "person_name")
     assert roles["account"].role == "identifier"
-    assert found.entity == "patient_id"
-    assert found.to_dict()["entity"] == "patient_id"
-    assert not {"patient_id", "account"} & {*found.quasi_identifiers, *found.start["sensitive"]}
-    told = dict(found.recommended())["entity"]
-    assert "k counts its values" in told
-    assert "classes of one person each" in told
+    assert advice.entity == "patient_id"
+    assert advice.to_dict()["entity"] == "patient_id"
+    assert not {"patient_id", "account"} & {*advice.quasi_identifiers, *advice.start["sensitive"]}
+    entity_text = dict(advice.recommended())["entity"]
+    assert "k counts its values" in entity_text
+    assert "classes of one person each" in entity_text
     # What it says to start from is a release that counts persons, as all that were tried did.
-    report = dbanon.anonymize(database.url, **found.start)
+    report = dbanon.anonymize(database.url, **advice.start)
     assert (report.entity, report.few_persons) == ("patient_id", ())
-    assert report.k_achieved >= found.recommendation.point.k
+    assert report.k_achieved >= advice.recommendation.point.k
     assert report.internal.information_loss == pytest.approx(
-        found.recommendation.point.loss, rel=1e-9
+        advice.recommendation.point.loss, rel=1e-9
     )
 
 
 def test_advise_of_a_frame_and_of_what_is_named(duckdb_file: DuckdbDatabase) -> None:
     frame = pd.DataFrame(stays(), columns=list(TYPES))
-    found = dbanon.advise(frame, k=[5], sample=100)
-    assert (found.entity, found.start["entity"]) == ("patient_id", "patient_id")
-    # Whoever names it has decided; another number of the same persons is proposed then.
-    found = dbanon.advise(frame, quasi_identifiers=["patient_id", "zip"], k=[5], sample=100)
-    assert found.quasi_identifiers == ("patient_id", "zip")
-    assert found.entity == "account"
+    advice = dbanon.advise(frame, k=[5], sample=100)
+    assert (advice.entity, advice.start["entity"]) == ("patient_id", "patient_id")
+    # A named entity is final; otherwise another identifier of the same persons is proposed.
+    advice = dbanon.advise(frame, quasi_identifiers=["patient_id", "zip"], k=[5], sample=100)
+    assert advice.quasi_identifiers == ("patient_id", "zip")
+    assert advice.entity == "account"
     # One that is NULL somewhere is no entity, which a run would refuse, and no quasi-identifier.
     frame["account"] = None
     frame["patient_id"] = frame["patient_id"].where(frame["row_no"] > 3)
-    found = dbanon.advise(frame, quasi_identifiers=["born", "zip"], k=[5], sample=100)
-    assert found.entity is None
-    assert {one.column.name: one.role.role for one in found.columns}["patient_id"] == "identifier"
+    advice = dbanon.advise(frame, quasi_identifiers=["born", "zip"], k=[5], sample=100)
+    assert advice.entity is None
+    assert {column.column.name: column.role.role for column in advice.columns}[
+        "patient_id"
+    ] == "identifier"
 
 
 @pytest.mark.filterwarnings("error::dbanon.errors.PersonsBelowK")
@@ -311,9 +319,9 @@ def test_init_of_whole_rows_says_nothing_of_nulls(duckdb_file: DuckdbDatabase) -
 
 def test_stays_of_a_hospital(duckdb_file: DuckdbDatabase) -> None:
     """German names, a part of the 31,271 stays of 12,000 patients: the patient is what k counts."""
-    drawn = hospital_stays(rows=6_000, patients=2_300)
+    stays = hospital_stays(rows=6_000, patients=2_300)
     kinds = dict.fromkeys(COLUMNS, "TEXT")
-    duckdb_file.load("stays", kinds, drawn)
+    duckdb_file.load("stays", kinds, stays)
     text = job_file_for(duckdb_file.url, "stays")
     assert "entity: Patienten-Nr" in text
     assert re.search(r'"?Patienten-Nr"?: +\{role: identifier\}', text)

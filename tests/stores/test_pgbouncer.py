@@ -28,7 +28,7 @@ from tests.stores.test_job_runs import job_file
 
 pytestmark = pytest.mark.postgresql
 
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
 SETTINGS = (
     "search_path",
     "row_security",
@@ -76,7 +76,7 @@ def test_many_runs(postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase) -
     """Names of prepared statements, and settings of a session, would be met by the next one."""
     for number in range(4):
         report = pooled.anonymize(
-            **GIVEN, k=3 + number % 2, if_exists="replace", output_kind="view"
+            **OPTIONS, k=3 + number % 2, if_exists="replace", output_kind="view"
         )
         assert report.k_achieved == 3 + number % 2
         assert dbanon.verify(pooled.url, "release.people").k_achieved == report.k_achieved
@@ -92,7 +92,7 @@ def test_an_engine_of_the_callers(
     url = sqlalchemy.make_url(pooled.url).set(drivername="postgresql+psycopg")
     engine = sqlalchemy.create_engine(url)
     for _ in range(3):
-        pooled.anonymize(database=engine, **GIVEN, if_exists="replace")
+        pooled.anonymize(database=engine, **OPTIONS, if_exists="replace")
     driver: Any = engine.raw_connection()
     assert driver.driver_connection.prepare_threshold == 5
     assert "cancel_safe" not in vars(driver.driver_connection)
@@ -119,9 +119,11 @@ def test_runs_of_jobs_one_after_the_other_and_at_once(
 def test_the_lock_of_a_job_is_one(
     postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase
 ) -> None:
-    """Also for who comes without a pooler; and its connection serves nobody else meanwhile."""
-    for held, asks in ((pooled, postgresql), (pooled, pooled), (postgresql, pooled)):
-        with _soon_locked(held, "a"):
+    """Clients without the pooler see it, too, and no other client uses its connection in the
+    meantime.
+    """
+    for holder, asks in ((pooled, postgresql), (pooled, pooled), (postgresql, pooled)):
+        with _soon_locked(holder, "a"):
             with pytest.raises(JobRunning), open_store(asks.url).job_lock("a"):
                 pass
             with open_store(asks.url).job_lock("b"):
@@ -154,7 +156,7 @@ def test_a_pooler_of_statements_is_refused(
     with pooler(pg_server, mode="statement") as port:
         url = through(postgresql.url, port)
         with pytest.raises(PoolerUnsuitable, match="pool_mode") as caught:
-            postgresql.anonymize(database=url, **GIVEN)
+            postgresql.anonymize(database=url, **OPTIONS)
         assert (caught.value.exit_code, caught.value.sqlstate) == (2, "08P01")
         with pytest.raises(PoolerUnsuitable, match="pool_mode"):
             install.install(url, sql_only=True)
@@ -172,10 +174,10 @@ def test_too_few_connections_are_named(
             open_store(url).job_lock("people"),
             pytest.raises(DatabaseUnreachable, match="pooler") as caught,
         ):
-            postgresql.anonymize(database=url, **GIVEN)
+            postgresql.anonymize(database=url, **OPTIONS)
         assert "default_pool_size" in str(caught.value.hint)
         # Without a job one is enough.
-        postgresql.anonymize(database=url, **GIVEN)
+        postgresql.anonymize(database=url, **OPTIONS)
 
 
 def test_a_setting_that_a_pooler_does_not_take(
@@ -183,9 +185,11 @@ def test_a_setting_that_a_pooler_does_not_take(
 ) -> None:
     with pooler(pg_server) as port:
         url = sqlalchemy.make_url(through(postgresql.url, port))
-        given = url.update_query_dict({"options": "-c statement_timeout=1000"})
+        url_with_option = url.update_query_dict({"options": "-c statement_timeout=1000"})
         with pytest.raises(PoolerUnsuitable, match="options"):
-            postgresql.anonymize(database=given.render_as_string(hide_password=False), **GIVEN)
+            postgresql.anonymize(
+                database=url_with_option.render_as_string(hide_password=False), **OPTIONS
+            )
 
 
 def test_the_functions_are_installed_and_upgraded(

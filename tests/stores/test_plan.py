@@ -1,4 +1,4 @@
-"""Plans: refused as the run would be, told as it would come out, and nothing is changed."""
+"""Plans: refused if the run would be, equal to its result, and without side effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stores.people import load_people
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "output": "release.people",
     "quasi_identifiers": ["age", "income"],
@@ -28,9 +28,9 @@ GIVEN: dict[str, Any] = {
 
 
 def command(name: str, database: Database, *more: str) -> Result:
-    given = ["--table", "people", "--quasi-identifiers", "age,income", "--sensitive", "site"]
-    given += ["--k", "4", "--output", "release.people", *more]
-    return CliRunner().invoke(main, [name, database.url, *given], env={"COLUMNS": "200"})
+    words = ["--table", "people", "--quasi-identifiers", "age,income", "--sensitive", "site"]
+    words += ["--k", "4", "--output", "release.people", *more]
+    return CliRunner().invoke(main, [name, database.url, *words], env={"COLUMNS": "200"})
 
 
 def bytes_of(database: Database) -> bytes:
@@ -42,29 +42,32 @@ def bytes_of(database: Database) -> bytes:
 @pytest.mark.parametrize("cluster", [False, True])
 def test_a_plan_changes_nothing_and_says_what_comes(database: Database, cluster: bool) -> None:
     load_people(database)
-    before, held = database.state(), bytes_of(database)
-    planned = dbanon.plan(database.url, **GIVEN, cluster=cluster)
-    assert (database.state(), bytes_of(database)) == (before, held)
-    report = database.anonymize(**GIVEN)
+    before, file_bytes = database.state(), bytes_of(database)
+    planned = dbanon.plan(database.url, **OPTIONS, cluster=cluster)
+    assert (database.state(), bytes_of(database)) == (before, file_bytes)
+    report = database.anonymize(**OPTIONS)
     assert (planned.source, planned.output) == (report.source, report.output)
     assert (planned.rows, planned.not_copied) == (report.rows_in, report.not_copied)
     assert (planned.k, planned.guarantee) == (report.k_requested, report.guarantee)
     assert planned.replaces is None
     assert [c.name for c in planned.quasi_identifiers] == list(report.quasi_identifiers)
     assert [c.kind for c in planned.quasi_identifiers] == ["integer", "decimal"]
-    found = planned.clustered
-    assert (found is not None) is cluster
-    if found is not None:
-        assert found.information_loss == report.information_loss
-        assert (found.classes, found.smallest_class) == (report.classes, report.smallest_class)
-        assert (found.largest_class, found.suppressed) == (report.largest_class, 0)
+    clustering = planned.clustered
+    assert (clustering is not None) is cluster
+    if clustering is not None:
+        assert clustering.information_loss == report.information_loss
+        assert (clustering.classes, clustering.smallest_class) == (
+            report.classes,
+            report.smallest_class,
+        )
+        assert (clustering.largest_class, clustering.suppressed) == (report.largest_class, 0)
 
 
 def test_a_plan_of_what_is_replaced(database: Database) -> None:
     load_people(database)
-    database.anonymize(**GIVEN, output_kind="view")
+    database.anonymize(**OPTIONS, output_kind="view")
     before = database.state()
-    planned = dbanon.plan(database.url, **GIVEN, output_kind="view", if_exists="replace")
+    planned = dbanon.plan(database.url, **OPTIONS, output_kind="view", if_exists="replace")
     assert (planned.output_kind, planned.replaces) == ("view", "view")
     assert database.state() == before
 
@@ -73,7 +76,7 @@ def test_rows_with_a_null_are_counted(database: Database) -> None:
     load_people(database)
     database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id <= 3")
     more = {"nulls": "suppress", "max_suppression": 1}
-    planned = dbanon.plan(database.url, **GIVEN, **more, cluster=True)
+    planned = dbanon.plan(database.url, **OPTIONS, **more, cluster=True)
     assert (planned.rows, planned.withheld) == (40, 3)
     assert planned.clustered is not None
     assert planned.clustered.suppressed == 3
@@ -105,10 +108,10 @@ def test_a_plan_is_refused_as_the_run_is(database: Database, name: str) -> None:
     load_people(database)
     before = database.state()
     with pytest.raises(errors.DbanonError) as planned:
-        dbanon.plan(database.url, **GIVEN | REFUSALS[name])
+        dbanon.plan(database.url, **OPTIONS | REFUSALS[name])
     assert database.state() == before
     with pytest.raises(errors.DbanonError) as run:
-        dbanon.anonymize(database.url, **GIVEN | REFUSALS[name])
+        dbanon.anonymize(database.url, **OPTIONS | REFUSALS[name])
     assert planned.value.to_dict() == run.value.to_dict()
 
 
@@ -146,10 +149,10 @@ def test_nulls_and_strata_are_counted_always(database: Database, name: str) -> N
         database.execute(statement.format(database.relation("people")))
     before = database.state()
     with pytest.raises(errors.DbanonError) as planned:
-        dbanon.plan(database.url, **GIVEN | more)
+        dbanon.plan(database.url, **OPTIONS | more)
     assert database.state() == before
     with pytest.raises(errors.DbanonError) as run:
-        dbanon.anonymize(database.url, **GIVEN | more)
+        dbanon.anonymize(database.url, **OPTIONS | more)
     assert planned.value.to_dict() == run.value.to_dict()
 
 
@@ -166,27 +169,27 @@ def test_what_is_feasible_is_planned(database: Database) -> None:
         {"nulls": "suppress", "max_suppression": 0.125, "by": ["name"]},
         {"nulls": "category", "entity": "id"},
     ):
-        dbanon.plan(database.url, **GIVEN | more, if_exists="replace")
-        dbanon.anonymize(database.url, **GIVEN | more, if_exists="replace")
+        dbanon.plan(database.url, **OPTIONS | more, if_exists="replace")
+        dbanon.anonymize(database.url, **OPTIONS | more, if_exists="replace")
 
 
 def test_what_needs_more_memory_than_allowed(database: Database) -> None:
     load_people(database)
     with pytest.raises(errors.MemoryLimit, match="more than 1000 bytes"):
-        dbanon.plan(database.url, **GIVEN, memory_limit=1000)
+        dbanon.plan(database.url, **OPTIONS, memory_limit=1000)
 
 
 def test_a_target_that_is_not_there_is_not_made(database: Database, tmp_path: Path) -> None:
     load_people(database)
     for kind, ending in (("duckdb", "duckdb"), ("sqlite", "db")):
         path = tmp_path / f"fresh.{ending}"
-        planned = dbanon.plan(database.url, **GIVEN, target=f"{kind}:///{path}", cluster=True)
+        planned = dbanon.plan(database.url, **OPTIONS, target=f"{kind}:///{path}", cluster=True)
         assert planned.output.endswith("people")
         assert not path.exists()
     with pytest.raises(errors.DatabaseNotFound, match="no directory"):
-        dbanon.plan(database.url, **GIVEN, target=f"duckdb:///{tmp_path}/none/fresh.duckdb")
+        dbanon.plan(database.url, **OPTIONS, target=f"duckdb:///{tmp_path}/none/fresh.duckdb")
     with pytest.raises(errors.NotADatabase):
-        dbanon.plan(database.url, **GIVEN, target=f"duckdb:///{tmp_path}/people.csv")
+        dbanon.plan(database.url, **OPTIONS, target=f"duckdb:///{tmp_path}/people.csv")
 
 
 def test_the_command(database: Database) -> None:
@@ -194,11 +197,11 @@ def test_the_command(database: Database) -> None:
     before = database.state()
     done = command("plan", database, "--format", "json", "--cluster")
     assert (done.exit_code, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert told == json.loads(
-        json.dumps(dbanon.plan(database.url, **GIVEN, cluster=True).to_dict())
-    ) | {"memory_limit": told["memory_limit"], "clustered": told["clustered"]}
-    assert told["clustered"]["classes"] == 10
+    plan_json = json.loads(done.stdout)
+    assert plan_json == json.loads(
+        json.dumps(dbanon.plan(database.url, **OPTIONS, cluster=True).to_dict())
+    ) | {"memory_limit": plan_json["memory_limit"], "clustered": plan_json["clustered"]}
+    assert plan_json["clustered"]["classes"] == 10
     done = command("plan", database)
     assert "quasi-identifier age" in done.stdout
     assert "classes: number" not in done.stdout
@@ -218,8 +221,8 @@ def test_the_command(database: Database) -> None:
 
 def test_a_url_is_known_by_its_slashes(duckdb_file: DuckdbDatabase) -> None:
     load_people(duckdb_file)
-    given = ["plan", str(duckdb_file.path), "--table", "people", "-q", "age", "--k", "4"]
-    done = CliRunner().invoke(main, [*given, "--output", "release.people"])
+    words = ["plan", str(duckdb_file.path), "--table", "people", "-q", "age", "--k", "4"]
+    done = CliRunner().invoke(main, [*words, "--output", "release.people"])
     assert done.exit_code == 2
     assert "://" in done.stderr
 
@@ -233,16 +236,16 @@ def test_a_plan_says_that_nothing_can_be_written(
     load_people(read)
     url = f"{postgresql.url}{'&' if '?' in postgresql.url else '?'}"
     url += "options=-c%20default_transaction_read_only%3Don"
-    given = {**GIVEN, "target": url} if of_another_database else GIVEN
+    options = {**OPTIONS, "target": url} if of_another_database else OPTIONS
     database = read.url if of_another_database else url
     for call in (dbanon.plan, dbanon.anonymize):
         with pytest.raises(errors.ReadOnly, match="may only read"):
-            call(database, **given)
+            call(database, **options)
 
 
 @pytest.mark.postgresql
 def test_the_transaction_of_a_plan_only_reads(postgresql: PostgresqlDatabase) -> None:
     load_people(postgresql)
     sql: list[str] = []
-    assert dbanon.plan(postgresql.url, **GIVEN, on_sql=sql.append).rows == 40
+    assert dbanon.plan(postgresql.url, **OPTIONS, on_sql=sql.append).rows == 40
     assert "SET TRANSACTION READ ONLY" in sql

@@ -18,7 +18,7 @@ from dbanon.errors import DbanonError, InsufficientRights, ReadOnly
 from tests.stores.databases import DuckdbDatabase, MariadbDatabase, SqliteDatabase
 from tests.stores.people import load_people
 
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "quasi_identifiers": ["age"],
     "k": 5,
@@ -30,7 +30,7 @@ def require_refusals(database: Any, error: type[DbanonError], **more: Any) -> No
     """Check that a plan and a run are refused alike."""
     for call in (dbanon.plan, dbanon.anonymize):
         with pytest.raises(error, match=r"may only read|may not be written"):
-            call(database, **GIVEN, **more)
+            call(database, **OPTIONS, **more)
 
 
 def test_a_url_of_sqlite_that_only_reads(
@@ -42,7 +42,7 @@ def test_a_url_of_sqlite_that_only_reads(
     require_refusals(url, InsufficientRights)
     require_refusals(duckdb_file.url, InsufficientRights, target=url)
     # To read from it is enough of a source.
-    assert dbanon.plan(url, **GIVEN, target=duckdb_file.url).rows == 40
+    assert dbanon.plan(url, **OPTIONS, target=duckdb_file.url).rows == 40
     words = ["--table", "people", "-q", "age", "--k", "5", "--output", "release.people"]
     assert CliRunner().invoke(main, ["plan", url, *words]).exit_code == 5
 
@@ -64,7 +64,7 @@ def test_a_plan_needs_no_other_writer_to_end(sqlite_file: SqliteDatabase) -> Non
         closing(sqlite3.connect(sqlite_file.path, timeout=0)) as connection,
     ):
         writer.execute("BEGIN IMMEDIATE")
-        assert dbanon.plan(connection, **GIVEN).rows == 40
+        assert dbanon.plan(connection, **OPTIONS).rows == 40
 
 
 def test_a_connection_of_duckdb_that_only_reads(
@@ -74,8 +74,8 @@ def test_a_connection_of_duckdb_that_only_reads(
     with closing(duckdb.connect(str(duckdb_file.path), read_only=True)) as connection:
         require_refusals(connection, InsufficientRights)
     with closing(duckdb.connect(str(duckdb_file.path))) as connection:
-        assert dbanon.plan(connection, **GIVEN).rows == 40
-    assert dbanon.plan(duckdb_file.url, **GIVEN).rows == 40
+        assert dbanon.plan(connection, **OPTIONS).rows == 40
+    assert dbanon.plan(duckdb_file.url, **OPTIONS).rows == 40
 
 
 @pytest.fixture
@@ -94,13 +94,13 @@ def account(mariadb: MariadbDatabase) -> Iterator[str]:
 
 
 def test_a_server_of_mariadb_that_only_reads(mariadb: MariadbDatabase, account: str) -> None:
-    assert dbanon.plan(account, **GIVEN).rows == 40
+    assert dbanon.plan(account, **OPTIONS).rows == 40
     mariadb.server.execute("SET GLOBAL read_only = 1")
     require_refusals(account, ReadOnly)
     # An administrator writes there all the same.
-    assert dbanon.plan(mariadb.url, **GIVEN).rows == 40
+    assert dbanon.plan(mariadb.url, **OPTIONS).rows == 40
     mariadb.server.execute("SET GLOBAL read_only = 0")
-    dbanon.anonymize(account, **GIVEN)
+    dbanon.anonymize(account, **OPTIONS)
 
 
 def test_an_account_of_mariadb_without_rights(mariadb: MariadbDatabase, account: str) -> None:
@@ -110,4 +110,4 @@ def test_an_account_of_mariadb_without_rights(mariadb: MariadbDatabase, account:
     )
     for call in (dbanon.plan, dbanon.anonymize):
         with pytest.raises(InsufficientRights, match="may not release into"):
-            call(account, **GIVEN)
+            call(account, **OPTIONS)

@@ -25,7 +25,7 @@ from dbanon.stores.sql_target import SqlTarget
 from tests.stores.databases import Database
 
 N = 60
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ("age", "place"),
     "sensitive": ("ill",),
     "keep": ("row",),
@@ -48,8 +48,8 @@ def people() -> dict[str, list[Any]]:
     }
 
 
-def job(**given: Any) -> Job:
-    return make(Job, {"table": "data frame", "output": "release.people", **GIVEN, **given})
+def job(**overrides: Any) -> Job:
+    return make(Job, {"table": "data frame", "output": "release.people", **OPTIONS, **overrides})
 
 
 def test_a_frame_is_released_into_a_database(database: Database) -> None:
@@ -64,13 +64,13 @@ def test_a_frame_is_released_into_a_database(database: Database) -> None:
     classes = Counter(row[:3] for row in rows)
     assert (len(classes), min(classes.values())) == (report.classes, report.smallest_class)
     assert all((r[2], r[3]) == (data["site"][r[4]], data["ill"][r[4]]) for r in rows)
-    whose: dict[Any, set[str]] = {}
+    persons_by_class: dict[Any, set[str]] = {}
     for row in rows:
-        whose.setdefault(row[:3], set()).add(data["who"][row[4]])
-    assert min(map(len, whose.values())) == report.k_achieved >= 3
+        persons_by_class.setdefault(row[:3], set()).add(data["who"][row[4]])
+    assert min(map(len, persons_by_class.values())) == report.k_achieved >= 3
     assert report.persons == N // 2
     assert verify(open_store(database.url), parse_relation("release.people")).unchanged
-    released, other = dbanon.anonymize_frame(frame, **GIVEN)
+    released, other = dbanon.anonymize_frame(frame, **OPTIONS)
     assert Counter(zip(released.age, released.place, released.site, strict=True)) == classes
     assert other.to_dict()["models"] == report.to_dict()["models"]
     assert (other.information_loss, other.k_achieved) == (
@@ -90,31 +90,31 @@ def test_columns_are_read_by_name(database: Database) -> None:
     columns |= dict.fromkeys(("who", "place", "site", "ill"), database.types["text"])
     data = people()
     database.load("people", columns, zip(*(data[name] for name in columns), strict=True))
-    wanted = job(table="people", key=("row",))
+    requested_job = job(table="people", key=("row",))
     with open_store(database.url).session(write=False) as session:
         source = SqlSource(session)
-        planned = plan(wanted, source, SqlTarget(session))
-        microdata = source.read(planned.relation, planned.wanted, wanted, lambda share: None)
+        planned = plan(requested_job, source, SqlTarget(session))
+        microdata = source.read(planned.relation, planned.wanted, requested_job, lambda share: None)
     assert planned.wanted.leaves == frozenset()
     assert (planned.not_copied, planned.place.kind) == (("who",), "table")
     with pytest.raises(FrozenInstanceError):
-        planned.job = wanted  # type: ignore[misc]
+        planned.job = requested_job  # type: ignore[misc]
     assert [a.name for a in microdata.attributes] == ["age", "place"]
     assert list(microdata.sensitive) == ["ill"]
     ill = microdata.sensitive["ill"]
     assert [None if c < 0 else ill.values[c] for c in ill.codes.tolist()] == data["ill"]
-    for found, name in ((microdata.strata, "site"), (microdata.entities, "who")):
-        assert found is not None
-        pairs = set(zip(found.tolist(), data[name], strict=True))
-        assert len(pairs) == len(set(data[name])) == len(set(found.tolist()))
+    for codes, name in ((microdata.strata, "site"), (microdata.entities, "who")):
+        assert codes is not None
+        pairs = set(zip(codes.tolist(), data[name], strict=True))
+        assert len(pairs) == len(set(data[name])) == len(set(codes.tolist()))
 
 
 def test_what_was_not_counted_is_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     target = FrameTarget()
-    found = target.count
+    count = target.count
 
-    def fewer(*given: Any) -> Any:
-        counts = found(*given)
+    def fewer(*args: Any) -> Any:
+        counts = count(*args)
         histogram = {2: 1, **counts.rows.histogram}
         object.__setattr__(counts.rows, "histogram", histogram)
         return counts

@@ -46,8 +46,8 @@ def load(database: Database, rows: list[Any] = ROWS, nulls: str = "NOT NULL") ->
     database.load("magic", {name: f"{types[kind]} {nulls}" for name, kind in columns.items()}, rows)
 
 
-def release(database: Database, **given: Any) -> Any:
-    wanted: dict[str, Any] = {
+def release(database: Database, **overrides: Any) -> Any:
+    options: dict[str, Any] = {
         "table": "magic",
         "quasi_identifiers": ["a", "b", "d"],
         "method": "dp_ranks",
@@ -56,7 +56,7 @@ def release(database: Database, **given: Any) -> Any:
         "budget": "magic",
         "output": "release.magic",
     }
-    return dbanon.anonymize(given.pop("database", database.url), **(wanted | given))
+    return dbanon.anonymize(overrides.pop("database", database.url), **(options | overrides))
 
 
 def spent(database: Database) -> float:
@@ -65,10 +65,10 @@ def spent(database: Database) -> float:
 
 @pytest.fixture
 def budgeted(database: Database) -> Database:
-    return begun(database)
+    return with_budget(database)
 
 
-def begun(database: Database) -> Database:
+def with_budget(database: Database) -> Database:
     """A database with a table and a budget."""
     load(database)
     dbanon.create_budget(database.url, "magic", source="magic", epsilon=3)
@@ -84,8 +84,8 @@ def test_a_release_spends_and_is_recounted(budgeted: Database) -> None:
     ) in ([(1000, 1000, *([True] * 6))], [(1000, 1000, *([1] * 6))])
     assert (report.rows_out, report.spent, report.total, report.epsilon) == (1000, 1.0, 3.0, 1.0)
     assert report.not_copied == ("p",)
-    shown = dbanon.show_budget(budgeted.url, "magic")
-    assert [(one.state, one.release_id) for one in shown.spendings] == [
+    budget = dbanon.show_budget(budgeted.url, "magic")
+    assert [(spending.state, spending.release_id) for spending in budget.spendings] == [
         ("published", report.release_id)
     ]
     [entry] = dbanon.releases(budgeted.url)
@@ -96,14 +96,18 @@ def test_a_release_spends_and_is_recounted(budgeted: Database) -> None:
         None,
     )
     assert (entry.epsilon, entry.budget) == (1.0, "magic")
-    kept = dbanon.show(budgeted.url, "release.magic")
-    assert (kept["k_achieved"], kept["histogram"], kept["seconds"]) == (None, None, {})
-    assert kept["epsilon"] == 1.0
-    assert kept["neighbours"] == "row"
-    found = dbanon.verify(budgeted.url, "release.magic")
-    assert (found.k_achieved, found.recount_sql) == (None, None)
-    assert (found.rows, found.unchanged) == (1000, True)
-    assert "cannot be counted" in found.counted
+    shown_release = dbanon.show(budgeted.url, "release.magic")
+    assert (shown_release["k_achieved"], shown_release["histogram"], shown_release["seconds"]) == (
+        None,
+        None,
+        {},
+    )
+    assert shown_release["epsilon"] == 1.0
+    assert shown_release["neighbours"] == "row"
+    verification = dbanon.verify(budgeted.url, "release.magic")
+    assert (verification.k_achieved, verification.recount_sql) == (None, None)
+    assert (verification.rows, verification.unchanged) == (1000, True)
+    assert "cannot be counted" in verification.counted
     # Another release spends again; the fourth is refused, and a view is a place, too.
     release(budgeted, output="release.shown", output_kind="view")
     release(budgeted, if_exists="replace")
@@ -151,17 +155,17 @@ def test_persons_are_units(database: Database) -> None:
     report = release(database, epsilon=50, entity="p")
     assert (report.rows_out, report.rows_in, report.neighbours) == (100, 100, "person")
     assert "for one person" in report.guarantee
-    told = (
+    text = (
         str(report) + json.dumps(report.to_dict()) + str(dbanon.show(database.url, report.output))
     )
-    assert re.search(r"\b1,?070\b", told) is None
+    assert re.search(r"\b1,?070\b", text) is None
     with pytest.raises(InvalidParameter, match="protects one person by p"):
         release(database)
 
 
 def test_what_public_figures_refuse_spends_nothing(budgeted: Database) -> None:
     url = budgeted.url
-    for error, given in (
+    for error, overrides in (
         (dbanon.DbanonError, {"bounds": {"a": (0, 350)}}),
         (NoiseTooLarge, {"epsilon": 0.001}),
         (BudgetNotFound, {"budget": "other"}),
@@ -173,12 +177,12 @@ def test_what_public_figures_refuse_spends_nothing(budgeted: Database) -> None:
         (dbanon.DbanonError, {"output": "dbanon.x" if budgeted.name != "sqlite" else "dbanon_x"}),
         (InvalidParameter, {"memory_limit": 1000}),
     ):
-        if error is InvalidParameter and "memory_limit" in given:
+        if error is InvalidParameter and "memory_limit" in overrides:
             error = dbanon.DbanonError
-        if budgeted.name == "sqlite" and given.get("bounds", {}).get("b") == (0, 2**40):
+        if budgeted.name == "sqlite" and overrides.get("bounds", {}).get("b") == (0, 2**40):
             continue
         with pytest.raises(error):
-            release(budgeted, **given)
+            release(budgeted, **overrides)
     for name, value, why in (
         ("k", 5, "no classes"),
         ("sensitive", ["p"], "no noise"),
@@ -231,7 +235,7 @@ def test_a_total_is_raised_by_another_budget(budgeted: Database) -> None:
 
 
 def test_no_value_ends_a_run(database: Database) -> None:
-    """NULL, and on SQLite what is nothing of the column's type."""
+    """NULL, and on SQLite any value that is not of the column's type."""
     rows: list[Any] = [(None, None, 1, None) if g % 7 == 0 else row for g, row in enumerate(ROWS)]
     load(database, rows, nulls="")
     if database.name == "sqlite":
@@ -254,14 +258,14 @@ def test_rows_that_come_between_end_the_run_and_it_stays_spent(
 ) -> None:
     spending = private._spent
 
-    def then_written(store: Any, begun: Any) -> Any:
-        kept = spending(store, begun)
+    def then_written(store: Any, initial_ledger: Any) -> Any:
+        result = spending(store, initial_ledger)
         budgeted.execute(
             "INSERT INTO magic SELECT * FROM magic LIMIT 1".replace(
                 "SELECT * FROM magic LIMIT 1", "SELECT a, b, p, d FROM magic LIMIT 1"
             )
         )
-        return kept
+        return result
 
     monkeypatch.setattr(private, "_spent", then_written)
     with pytest.raises(SourceChanged, match="1000 rows before epsilon was spent"):
@@ -311,11 +315,13 @@ def test_a_run_that_is_killed_stays_spent(budgeted: Database) -> None:
         "release.magic",
         env=os.environ,
     ) as run:
-        _, told = run.communicate()
-    assert run.returncode == -signal.SIGKILL, told
+        _, stderr = run.communicate()
+    assert run.returncode == -signal.SIGKILL, stderr
     assert spent(budgeted) == 1.0
     assert dbanon.releases(budgeted.url) == []
-    assert [one.state for one in dbanon.show_budget(budgeted.url, "magic").spendings] == ["spent"]
+    assert [spending.state for spending in dbanon.show_budget(budgeted.url, "magic").spendings] == [
+        "spent"
+    ]
 
 
 _RACE = """
@@ -334,13 +340,13 @@ except dbanon.DbanonError as error:
 @pytest.mark.postgresql
 def test_a_race_of_clients_never_spends_more_than_there_is(postgresql: PostgresqlDatabase) -> None:
     """Five processes on a budget for three."""
-    budgeted = begun(postgresql)
-    runs = [Command(_RACE, budgeted.url, str(place), "", env=os.environ) for place in range(5)]
+    budgeted = with_budget(postgresql)
+    runs = [Command(_RACE, budgeted.url, str(index), "", env=os.environ) for index in range(5)]
     outcomes = [run.communicate()[0].strip() for run in runs]
     assert spent(budgeted) <= 3.0
     assert outcomes.count("released") <= 3
     assert len(dbanon.releases(budgeted.url)) == outcomes.count("released")
-    # Of two that make the schema of releases at once, one is told to try again.
+    # If two runs create the schema of releases at once, one of them must try again.
     refused = {"budget_exhausted", "database_busy", "source_changed"}
     assert set(outcomes) <= {"released", *refused}
 
@@ -371,23 +377,25 @@ def test_the_command_line(budgeted: Database, tmp_path: Path) -> None:
         "--budget",
         "magic",
     ]
-    told = tmp_path / "report.json"
-    out = run(*release_words, "--output", "release.magic", "--report", str(told))
+    report_path = tmp_path / "report.json"
+    out = run(*release_words, "--output", "release.magic", "--report", str(report_path))
     assert "1 of 3 are spent" in out
-    assert json.loads(told.read_text())["epsilon"] == 1.0
+    assert json.loads(report_path.read_text())["epsilon"] == 1.0
     run(*release_words, "--output", "x", "--k", "5", exit_code=2)
     run(*release_words[:-2], "--output", "x", exit_code=2)
     assert "magic" in run("budget", "list", budgeted.url)
     assert "release" in run("budget", "show", budgeted.url, "magic")
-    found = json.loads(run("budget", "show", budgeted.url, "magic", "--format", "json"))
-    assert (found["spent"], found["left"], len(found["spendings"])) == (1.0, 2.0, 1)
+    budget = json.loads(run("budget", "show", budgeted.url, "magic", "--format", "json"))
+    assert (budget["spent"], budget["left"], len(budget["spendings"])) == (1.0, 2.0, 1)
     out = run("verify", budgeted.url, "release.magic")
     assert "Differential privacy cannot be counted" in out
     assert "dp_ranks" in run("releases", budgeted.url)
 
 
 def test_a_page_charges_no_budget(budgeted: Database, tmp_path: Path) -> None:
-    """It is written by the run, and again from the ledger; both say what is public, and no more."""
+    """The run writes the report, and it is written again from the ledger; both contain only public
+    figures.
+    """
     words = [
         "anonymize",
         budgeted.url,
@@ -497,10 +505,10 @@ def test_noise_has_one_source_and_no_seed(budgeted: Database) -> None:
             "output": "release.one",
         }
     )
-    one = private.run_private(job, open_store(budgeted.url))
+    first = private.run_private(job, open_store(budgeted.url))
     other = release(budgeted, quasi_identifiers=["b"], bounds={"b": (0, 1000)})
     query = "SELECT b FROM {} ORDER BY b"
     assert budgeted.rows(query.format(budgeted.relation("release.one"))) != budgeted.rows(
         query.format(budgeted.relation("release.magic"))
     )
-    assert one.digest != other.digest
+    assert first.digest != other.digest

@@ -43,8 +43,8 @@ def load(
     maybe = "" if nulls else None
     rows = []
     for g in range(N):
-        known = JOBS[0 if g % 2 else g // 2 % 4]
-        name = STRANGE[g // 10 % len(STRANGE)] if g % 10 == 0 and not job else known
+        standard_job = JOBS[0 if g % 2 else g // 2 % 4]
+        name = STRANGE[g // 10 % len(STRANGE)] if g % 10 == 0 and not job else standard_job
         none = maybe is None and g % 3 == 0
         rows.append((None if none else name, None if none else g % 4 == 0, g % 100))
     truth = "BOOLEAN"
@@ -58,8 +58,8 @@ def load(
         dbanon.create_budget(database.url, "people", source="people", epsilon=30)
 
 
-def release(database: Database, **given: Any) -> Any:
-    wanted: dict[str, Any] = {
+def release(database: Database, **overrides: Any) -> Any:
+    options: dict[str, Any] = {
         "table": "people",
         "quasi_identifiers": ["job", "ill"],
         "method": "dp_ranks",
@@ -69,7 +69,7 @@ def release(database: Database, **given: Any) -> Any:
         "budget": "people",
         "output": "release.people",
     }
-    return dbanon.anonymize(database.url, **(wanted | given))
+    return dbanon.anonymize(database.url, **(options | overrides))
 
 
 def jobs(database: Database, of: str = "release.people") -> dict[str, int]:
@@ -84,26 +84,26 @@ def spent(database: Database) -> float:
 def test_text_of_a_public_list(database: Database) -> None:
     load(database)
     report = release(database)
-    found = jobs(database)
-    assert set(found) <= {*JOBS, "other"}
-    assert sum(found.values()) == N
-    # 500 and a fourth of the others, but for the tenth that is in no list.
-    # Six standard deviations of drawing rows; the noise is of a few.
-    assert abs(found["nurse"] - 600) < 95
-    assert abs(found["other"] - 100) < 60
-    told = (
+    counts = jobs(database)
+    assert set(counts) <= {*JOBS, "other"}
+    assert sum(counts.values()) == N
+    # 500 and a fourth of the others, except for the tenth that is in no list. The tolerance is six
+    # standard deviations of the row sampling; the noise is much smaller.
+    assert abs(counts["nurse"] - 600) < 95
+    assert abs(counts["other"] - 100) < 60
+    text = (
         str(report)
         + json.dumps(report.to_dict())
         + str(dbanon.show(database.url, "release.people"))
     )
-    assert not any(name in told for name in ("Nürse", "NURSE", "o'neill"))
-    kept = dbanon.show(database.url, "release.people")["arguments"]
-    assert kept["listed"] == {"job": [*JOBS, "other"]}
-    assert kept["between"] == {"job": [], "ill": []}
+    assert not any(name in text for name in ("Nürse", "NURSE", "o'neill"))
+    shown_arguments = dbanon.show(database.url, "release.people")["arguments"]
+    assert shown_arguments["listed"] == {"job": [*JOBS, "other"]}
+    assert shown_arguments["between"] == {"job": [], "ill": []}
     assert dbanon.verify(database.url, "release.people").unchanged
     relation = database.relation("release.people")
     database.execute(f"UPDATE {relation} SET job = 'nurses' WHERE job = 'nurse'")
-    with pytest.raises(RecountFailed, match=f"{found['nurse']} of them have"):
+    with pytest.raises(RecountFailed, match=f"{counts['nurse']} of them have"):
         dbanon.verify(database.url, "release.people")
 
 
@@ -121,15 +121,15 @@ def test_rows_that_are_not_as_drawn_are_not_published_and_it_stays_spent(
 ) -> None:
     write = private.write_rows
 
-    def damaged(session: Any, output: Any, *given: Any) -> None:
-        write(session, output, *given)
+    def damaged(session: Any, output: Any, *args: Any) -> None:
+        write(session, output, *args)
         session.run(damage.format(output.written.quoted))
 
     load(database)
     before = database.relations()
     monkeypatch.setattr(private, "write_rows", damaged)
-    told = f"^{rows} synthetic rows are there and {N} must be, {wrong} of them"
-    with pytest.raises(RecountFailed, match=told):
+    message = f"^{rows} synthetic rows are there and {N} must be, {wrong} of them"
+    with pytest.raises(RecountFailed, match=message):
         release(database)
     assert spent(database) == 10.0
     assert dbanon.releases(database.url) == []
@@ -152,13 +152,13 @@ def test_a_hierarchy_of_a_table_a_file_or_a_name(database: Database, tmp_path: P
     file = tmp_path / "jobs.json"
     file.write_text(json.dumps(TREE["tree"]))
     dbanon.store_hierarchy(database.url, "jobs", dbanon.Hierarchy.from_json(TREE["tree"]))
-    for given in ("table:tree", "name:jobs", file, TREE):
+    for hierarchy in ("table:tree", "name:jobs", file, TREE):
         report = release(
-            database, orders={}, hierarchies={"job": given}, if_exists="replace", epsilon=3.0
+            database, orders={}, hierarchies={"job": hierarchy}, if_exists="replace", epsilon=3.0
         )
         assert set(jobs(database)) <= {*JOBS, "other"}
-        told = report.arguments["hierarchies"]["job"]
-        assert (told["leaves"], told["height"]) == (4, 2)
+        recorded = report.arguments["hierarchies"]["job"]
+        assert (recorded["leaves"], recorded["height"]) == (4, 2)
     assert spent(database) == 12.0
 
 
@@ -166,7 +166,7 @@ def test_what_public_figures_refuse_spends_nothing(database: Database) -> None:
     load(database, nulls="")
     none: dict[str, Any] = {"orders": {}}
     both = {"job": "other", "ill": False}
-    for error, given in (
+    for error, overrides in (
         (BoundsRequired, none),
         (InvalidParameter, {"null_as": {"job": "other"}}),
         (InvalidParameter, {"null_as": both | {"job": "smith"}}),
@@ -183,12 +183,12 @@ def test_what_public_figures_refuse_spends_nothing(database: Database) -> None:
         (InvalidParameter, {"bounds": {"ill": (0, 2)}}),
     ):
         with pytest.raises(error):
-            release(database, **({"null_as": both} | given))
+            release(database, **({"null_as": both} | overrides))
     assert spent(database) == 0.0
 
 
 def test_no_value_ends_a_run(database: Database) -> None:
-    """NULL, and on SQLite what is no text, or no text of any encoding."""
+    """NULL, and on SQLite values that are not text, or text in no encoding."""
     load(database, nulls="")
     if database.name == "sqlite":
         database.execute(
@@ -226,8 +226,8 @@ def kind_of(database: Database) -> str:
     )
     if database.name == "duckdb":
         query = query.replace("udt_name", "data_type")
-    [(one, other)] = database.rows(query)
-    return f"{one} {other}"
+    [(first, other)] = database.rows(query)
+    return f"{first} {other}"
 
 
 def test_the_labels_of_a_type_are_the_list(
@@ -237,16 +237,18 @@ def test_the_labels_of_a_type_are_the_list(
     if database.name == "sqlite":
         skip_case("SQLite has no enumerated types")
     load(database, made_enum(database), nulls="")
-    own: dict[str, Any] = {"orders": {}, "null_as": {"job": "clerk", "ill": False}}
+    options: dict[str, Any] = {"orders": {}, "null_as": {"job": "clerk", "ill": False}}
     with pytest.raises(InvalidParameter, match="null_as"):
         release(database, orders={}, null_as={"job": "other", "ill": False})
-    release(database, **own, epsilon=5.0)
+    release(database, **options, epsilon=5.0)
     assert set(jobs(database)) <= set(JOBS)
     assert "job_kind" in kind_of(database) or "ENUM" in kind_of(database)
     assert dbanon.verify(database.url, "release.people").unchanged
     tree = {"tree": {"*": {"a": JOBS[:2], "b": JOBS[2:]}}}
     for hierarchy in (tree, {"enum": True}):
-        release(database, **own, hierarchies={"job": hierarchy}, if_exists="replace", epsilon=5.0)
+        release(
+            database, **options, hierarchies={"job": hierarchy}, if_exists="replace", epsilon=5.0
+        )
         assert "job_kind" in kind_of(database) or "ENUM" in kind_of(database)
     release(
         database,
@@ -259,17 +261,17 @@ def test_the_labels_of_a_type_are_the_list(
     assert "text" in kind_of(database) or "VARCHAR" in kind_of(database)
     assert dbanon.verify(database.url, "release.people").unchanged
     if database.name == "postgresql":
-        # What comes after the spending is another type, and ends the run.
+        # The type changes after the budget is spent, and the run fails.
         spending = private._spent
 
-        def then_altered(store: Any, begun: Any) -> Any:
-            kept = spending(store, begun)
+        def then_altered(store: Any, initial_ledger: Any) -> Any:
+            result = spending(store, initial_ledger)
             database.execute("ALTER TYPE job_kind ADD VALUE 'smith'")
-            return kept
+            return result
 
         monkeypatch.setattr(private, "_spent", then_altered)
         with pytest.raises(SourceChanged, match="stays spent"):
-            release(database, **own, epsilon=5.0, if_exists="replace")
+            release(database, **options, epsilon=5.0, if_exists="replace")
         assert spent(database) == 25.0
 
 
@@ -374,7 +376,8 @@ def test_what_stands_for_null_may_look_like_a_number(
     ]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    found = {
-        one for (one,) in database.rows("SELECT zip FROM " + database.relation("release.people"))
+    zip_codes = {
+        zip_code
+        for (zip_code,) in database.rows("SELECT zip FROM " + database.relation("release.people"))
     }
-    assert {"01", "02"} <= found <= {"01", "02", "other"}
+    assert {"01", "02"} <= zip_codes <= {"01", "02", "other"}

@@ -8,7 +8,7 @@ import dbanon
 from dbanon.errors import BudgetExhausted, BudgetExists
 from tests.prerequisites import import_or_skip
 from tests.stores.databases import Database
-from tests.stores.test_private import begun, release
+from tests.stores.test_private import release, with_budget
 
 pytestmark = pytest.mark.in_turn(of="file")
 
@@ -16,7 +16,7 @@ import_or_skip("opendp")
 
 
 def test_a_table_that_is_renamed_has_what_it_spent(database: Database) -> None:
-    begun(database)
+    with_budget(database)
     url = database.url
     release(database)
     database.execute("ALTER TABLE magic RENAME TO magic_2027")

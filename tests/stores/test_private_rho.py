@@ -25,8 +25,8 @@ def filled(database: Database) -> Database:
     return database
 
 
-def release(database: Database, **given: Any) -> Any:
-    wanted: dict[str, Any] = {
+def release(database: Database, **overrides: Any) -> Any:
+    options: dict[str, Any] = {
         "table": "people",
         "quasi_identifiers": ["colour", "ill"],
         "method": "dp_marginals",
@@ -36,13 +36,13 @@ def release(database: Database, **given: Any) -> Any:
         "budget": "people",
         "output": "release.people",
     }
-    return dbanon.anonymize(database.url, **(wanted | given))
+    return dbanon.anonymize(database.url, **(options | overrides))
 
 
 def test_rho_is_spent_and_both_are_recorded(filled: Database) -> None:
     url = filled.url
-    made = dbanon.create_budget(url, "people", source="people", epsilon=3, delta=1e-9)
-    assert made.total == rho_of(3, 1e-9)
+    budget = dbanon.create_budget(url, "people", source="people", epsilon=3, delta=1e-9)
+    assert budget.total == rho_of(3, 1e-9)
     report = release(filled, **ZCDP)
     rho = rho_of(2, 1e-9)
     assert (report.epsilon, report.delta) == (2.0, 1e-9)
@@ -52,24 +52,31 @@ def test_rho_is_spent_and_both_are_recorded(filled: Database) -> None:
     again = release(filled, method="dp_ranks", epsilon=0.3, output="release.ranks")
     assert again.rho == pytest.approx(0.045, abs=1e-8)
     assert again.delta is None
-    shown = dbanon.show_budget(url, "people")
-    assert [float(one.epsilon) for one in shown.spendings] == [again.rho, report.rho]
-    told = shown.to_dict()
-    assert (told["counts"], told["delta"]) == ("rho", 1e-9)
-    assert told["epsilon_spent"] == pytest.approx(epsilon_of(shown.spent, 1e-9))
-    assert "rho: total / spent / left" in dict(shown.pairs())
+    shown_budget = dbanon.show_budget(url, "people")
+    assert [float(spending.epsilon) for spending in shown_budget.spendings] == [
+        again.rho,
+        report.rho,
+    ]
+    budget_json = shown_budget.to_dict()
+    assert (budget_json["counts"], budget_json["delta"]) == ("rho", 1e-9)
+    assert budget_json["epsilon_spent"] == pytest.approx(epsilon_of(shown_budget.spent, 1e-9))
+    assert "rho: total / spent / left" in dict(shown_budget.pairs())
     relation = filled.relation("release.people")
     [(rows, blue)] = filled.rows(
         f"SELECT count(*), sum(CASE WHEN colour = 'blue' THEN 1 ELSE 0 END) FROM {relation}"
     )
     assert rows == 900
     assert 150 < blue < 450
-    kept = dbanon.show(url, "release.people")
-    assert (kept["epsilon"], kept["delta"], kept["rho"]) == (2.0, 1e-9, report.rho)
+    shown_release = dbanon.show(url, "release.people")
+    assert (shown_release["epsilon"], shown_release["delta"], shown_release["rho"]) == (
+        2.0,
+        1e-9,
+        report.rho,
+    )
     assert dbanon.verify(url, "release.people").unchanged
     with pytest.raises(BudgetExhausted, match="less than rho"):
         release(filled, **{**ZCDP, "epsilon": 3.0}, if_exists="replace")
-    assert dbanon.show_budget(url, "people").spent == shown.spent
+    assert dbanon.show_budget(url, "people").spent == shown_budget.spent
 
 
 @pytest.mark.in_turn

@@ -35,7 +35,7 @@ ROWS = [
     (i // 2 if i % 50 else None, f"Ärger '{i // 2}", 20 + i % 40, ("flu", "cold")[i % 2])
     for i in range(120)
 ]
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "output": "release.people",
     "quasi_identifiers": ["age"],
@@ -48,8 +48,8 @@ ASKED: dict[str, Any] = {
 
 def pseudonym(value: object, key: str = KEY) -> str:
     """As docs/guarantees.md says it."""
-    own = hmac.new(bytes.fromhex(key), b"dbanon pseudonym 1", hashlib.sha256).digest()
-    return hmac.new(own, str(value).encode(), hashlib.sha256).hexdigest()[:32]
+    derived_key = hmac.new(bytes.fromhex(key), b"dbanon pseudonym 1", hashlib.sha256).digest()
+    return hmac.new(derived_key, str(value).encode(), hashlib.sha256).hexdigest()[:32]
 
 
 IDS = sorted(pseudonym(row[0]) for row in ROWS if row[0] is not None)
@@ -75,13 +75,15 @@ def load(database: Database) -> None:
 
 def released(database: Database, **more: Any) -> dbanon.Report:
     with pytest.warns(PseudonymsLink):
-        return dbanon.anonymize(database.url, **(ASKED | more))
+        return dbanon.anonymize(database.url, **(OPTIONS | more))
 
 
 def written(database: Database) -> tuple[list[str], list[str]]:
-    found = database.rows(f"SELECT id, name FROM {database.relation('release.people')}")
-    assert sum(one is None for one, _ in found) == 3
-    return sorted(one for one, _ in found if one is not None), sorted(one for _, one in found)
+    rows = database.rows(f"SELECT id, name FROM {database.relation('release.people')}")
+    assert sum(identifier is None for identifier, _ in rows) == 3
+    return sorted(identifier for identifier, _ in rows if identifier is not None), sorted(
+        name for _, name in rows
+    )
 
 
 def test_values_join_by_their_pseudonyms_and_null_has_none(people: Database) -> None:
@@ -124,25 +126,25 @@ def test_the_release_again_under_its_own_key_alone(people: Database) -> None:
 def test_the_key_stands_nowhere(people: Database, tmp_path: Path) -> None:
     statements: list[str] = []
     report = released(people, on_sql=statements.append)
-    own = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).hexdigest()
-    kept = json.dumps(report.to_dict(), default=str) + "".join(statements)
+    derived_key = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).hexdigest()
+    recorded_text = json.dumps(report.to_dict(), default=str) + "".join(statements)
     for table in ("release", "release_column", "run"):
-        kept += str(people.ledger_rows(table))
+        recorded_text += str(people.ledger_rows(table))
     for file in tmp_path.glob("test.*"):
         # DuckDB removes its log of changes when it has written them.
         with suppress(FileNotFoundError):
             content = file.read_bytes()
-            kept += content.hex() + content.decode("latin-1")
-    for secret in (KEY, own):
-        assert secret not in kept
-        assert secret.upper() not in kept
+            recorded_text += content.hex() + content.decode("latin-1")
+    for secret in (KEY, derived_key):
+        assert secret not in recorded_text
+        assert secret.upper() not in recorded_text
         block = bytes(byte ^ 0x36 for byte in bytes.fromhex(secret))
-        assert block.hex() not in kept
+        assert block.hex() not in recorded_text
 
 
 def test_strict_refuses_them_before_a_row_is_read(people: Database) -> None:
     with pytest.raises(TellingColumnRefused):
-        dbanon.anonymize(people.url, **(ASKED | {"strict": True}))
+        dbanon.anonymize(people.url, **(OPTIONS | {"strict": True}))
     assert ("release", "people") not in people.relations()
 
 
@@ -157,7 +159,7 @@ def test_fewer_pseudonyms_than_values_are_not_published(
     for kind in (KeyedSession, PostgresqlKeyedSession, SqliteStagingSession):
         monkeypatch.setattr(kind, "pseudonym_of", lambda self, text: f"substr({text}, 1, 7)")
     with pytest.raises(RecountFailed):
-        dbanon.anonymize(people.url, **(ASKED | {"pseudonyms": ["name"]}))
+        dbanon.anonymize(people.url, **(OPTIONS | {"pseudonyms": ["name"]}))
     assert ("release", "people") not in people.relations()
 
 
@@ -186,7 +188,7 @@ def test_what_cannot_be_is_refused_and_tells_no_key(
     people: Database, more: dict[str, Any], code: str, match: str
 ) -> None:
     with pytest.raises(DbanonError, match=match) as refused:
-        dbanon.anonymize(people.url, **(ASKED | more))
+        dbanon.anonymize(people.url, **(OPTIONS | more))
     assert refused.value.code == code
     assert KEY not in str(refused.value.to_dict())
     assert ("release", "people") not in people.relations()
@@ -200,14 +202,14 @@ def test_numbers_with_several_texts_are_refused(database: Database) -> None:
         [(float(i), i) for i in range(20)],
     )
     with pytest.raises(UnsupportedType):
-        dbanon.anonymize(database.url, **(ASKED | {"pseudonyms": ["id"], "sensitive": []}))
+        dbanon.anonymize(database.url, **(OPTIONS | {"pseudonyms": ["id"], "sensitive": []}))
 
 
 def test_rules_say_which_and_the_call_says_the_key(people: Database) -> None:
     rules = {"id": "pseudonym", "name": {"role": "entity", "pseudonym": True}, "ill": "sensitive"}
     name = "people" if people.name != "postgresql" else "public.people"
     dbanon.declare(people.url, name, rules | {"age": "quasi_identifier"})
-    asked = {
+    rule_options = {
         "quasi_identifiers": [],
         "sensitive": [],
         "pseudonyms": [],
@@ -216,8 +218,8 @@ def test_rules_say_which_and_the_call_says_the_key(people: Database) -> None:
         "releases": "independent",
     }
     with pytest.raises(InvalidParameter):
-        dbanon.anonymize(people.url, **(ASKED | asked | {"pseudonym_key": None}))
-    report = released(people, **asked)
+        dbanon.anonymize(people.url, **(OPTIONS | rule_options | {"pseudonym_key": None}))
+    report = released(people, **rule_options)
     assert (report.entity, written(people)) == ("name", (IDS, NAMES))
     with pytest.warns(PseudonymsLink):
         dbanon.refresh(people.url, "release.people", pseudonym_key="env:PSEUDONYMS")
@@ -275,15 +277,15 @@ def test_types_of_fixed_length_join_wherever_they_are_hashed(
         {"name": "CHAR(6)", "age": "INTEGER"},
         [(f"p{i} ", 20 + i % 20) for i in range(100)],
     )
-    given = {"pseudonyms": ["name"], "sensitive": []}
-    released(database, **given)
+    options = {"pseudonyms": ["name"], "sensitive": []}
+    released(database, **options)
     pads = database.name == "postgresql"
-    wanted = sorted(pseudonym(f"p{i}" + ("" if pads else " ")) for i in range(100))
+    expected = sorted(pseudonym(f"p{i}" + ("" if pads else " ")) for i in range(100))
     for target in (database, sqlite_file, duckdb_file):
         if target is not database:
-            released(database, target=target.url, **given)
-        found = target.rows(f"SELECT name FROM {target.relation('release.people')}")
-        assert sorted(name for (name,) in found) == wanted
+            released(database, target=target.url, **options)
+        names = target.rows(f"SELECT name FROM {target.relation('release.people')}")
+        assert sorted(name for (name,) in names) == expected
 
 
 def test_half_a_character_is_refused_and_not_told() -> None:
@@ -297,31 +299,31 @@ def test_half_a_character_is_refused_and_not_told() -> None:
             pseudonyms=["name"],
             pseudonym_key="env:PSEUDONYMS",
         )
-    told: BaseException | None = refused.value
-    while told is not None:
-        assert not isinstance(told, UnicodeError)
-        assert "secret" not in repr(told)
-        told = told.__context__
+    error: BaseException | None = refused.value
+    while error is not None:
+        assert not isinstance(error, UnicodeError)
+        assert "secret" not in repr(error)
+        error = error.__context__
 
 
 def test_frames() -> None:
     frame = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype({"id": "Int64"})
-    given = {
-        name: ASKED[name] for name in ("quasi_identifiers", "k", "pseudonyms", "pseudonym_key")
+    options = {
+        name: OPTIONS[name] for name in ("quasi_identifiers", "k", "pseudonyms", "pseudonym_key")
     }
     with pytest.warns(PseudonymsLink):
-        found, report = dbanon.anonymize_frame(frame, **given)
-    assert (sorted(found.id.dropna()), sorted(found.name)) == (IDS, NAMES)
+        released_frame, report = dbanon.anonymize_frame(frame, **options)
+    assert (sorted(released_frame.id.dropna()), sorted(released_frame.name)) == (IDS, NAMES)
     assert report.arguments["pseudonyms"]["columns"] == ["id", "name"]
     with pytest.raises(UnsupportedType):
-        dbanon.anonymize_frame(frame.astype({"id": "Float64"}), **given)
+        dbanon.anonymize_frame(frame.astype({"id": "Float64"}), **options)
 
 
 @pytest.mark.mariadb
 def test_mariadb_makes_none_and_takes_some(mariadb: Database, duckdb_file: Database) -> None:
     load(mariadb)
     with pytest.raises(DbanonError) as refused:
-        dbanon.anonymize(mariadb.url, **ASKED)
+        dbanon.anonymize(mariadb.url, **OPTIONS)
     assert refused.value.code == "pseudonyms_not_here"
     released(mariadb, target=duckdb_file.url)
     assert written(duckdb_file) == (IDS, NAMES)

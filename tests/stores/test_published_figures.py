@@ -31,9 +31,9 @@ def test_no_exact_figure_is_kept(database: Database, method: str) -> None:
     }
     numbers -= {report.information_loss, *(x.released for x in report.column_losses.values())}
     assert numbers
-    kept = [row for table in TABLES for row in database.ledger_rows(table)]
-    kept += [dbanon.show(database.url, "release.people"), report.to_dict()]
-    text = json.dumps(kept, default=str) + str(report)
+    published = [row for table in TABLES for row in database.ledger_rows(table)]
+    published += [dbanon.show(database.url, "release.people"), report.to_dict()]
+    text = json.dumps(published, default=str) + str(report)
     for number in numbers:
         assert repr(number)[:8] not in text
     [(loss,)] = database.rows(f"SELECT information_loss FROM {database.ledger()}")

@@ -27,7 +27,7 @@ def race(run: Callable[[int], Any], runs: int = RUNS) -> Counter[str]:
     outcomes: list[str] = []
     barrier = threading.Barrier(runs)
 
-    def one(k: int) -> None:
+    def release_with(k: int) -> None:
         try:
             barrier.wait()
             run(k)
@@ -37,7 +37,7 @@ def race(run: Callable[[int], Any], runs: int = RUNS) -> Counter[str]:
         except Exception as error:
             outcomes.append(f"unexpected {type(error).__name__}")
 
-    threads = [threading.Thread(target=one, args=(3 + i,)) for i in range(runs)]
+    threads = [threading.Thread(target=release_with, args=(3 + i,)) for i in range(runs)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -16,7 +16,7 @@ from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase,
 from tests.stores.people import load_people, rows_of_people
 from tests.stores.refusal import refuse
 
-GIVEN: dict[str, Any] = {"method": "mondrian", "intervals": "range", "k": 4}
+OPTIONS: dict[str, Any] = {"method": "mondrian", "intervals": "range", "k": 4}
 
 TYPES = [
     ("smallint", "int4range", lambda i: i * 13 % 31),
@@ -48,20 +48,20 @@ def test_every_type_has_its_range(
     """A third of the types at once: the more columns, the fewer borders each of them has."""
     types = TYPES[share::3]
     rows = [(i, *(value(i) for _, _, value in types)) for i in range(80)]
-    columns = {f"x{place}": kind for place, (kind, _, _) in enumerate(types)}
+    columns = {f"x{index}": kind for index, (kind, _, _) in enumerate(types)}
     postgresql.load("people", {"id": "integer PRIMARY KEY"} | columns, rows)
     report = postgresql.anonymize(
-        quasi_identifiers=[*columns], keep=["id"], local_range=local_range, **GIVEN
+        quasi_identifiers=[*columns], keep=["id"], local_range=local_range, **OPTIONS
     )
     sizes = postgresql.rows(f"SELECT count(*) FROM release.people GROUP BY {', '.join(columns)}")
     assert min(size for (size,) in sizes) == report.k_achieved >= 4
     assert len(sizes) >= 10
     several = 0
-    for place, (kind, expected, value) in enumerate(types):
+    for index, (kind, expected, value) in enumerate(types):
         if local_range and kind == "integer":
             first = value(0)
             expected = "int4range" if first < 0 and first > -(2**31) + 1 else expected
-        several += require_ranges(postgresql, f"x{place}", kind, expected, local_range)
+        several += require_ranges(postgresql, f"x{index}", kind, expected, local_range)
     assert several >= len(types) - 1
     assert verify(open_store(postgresql.url), parse_relation("release.people")).unchanged
 
@@ -74,11 +74,14 @@ def require_ranges(
         f"SELECT pg_typeof({name})::text, count(DISTINCT {name}) > 1 FROM release.people GROUP BY 1"
     )
     assert found_type == expected
-    held = "numeric" if expected == "numrange" else expected.replace("range", "")
-    held = {"int4": "integer", "int8": "bigint", "ts": "timestamp", "tstz": "timestamptz"}.get(
-        held, held
-    )
-    cast = f"p.{name}::{held}" if kind != "double precision" else f"p.{name}::text::numeric"
+    bound_type = "numeric" if expected == "numrange" else expected.replace("range", "")
+    bound_type = {
+        "int4": "integer",
+        "int8": "bigint",
+        "ts": "timestamp",
+        "tstz": "timestamptz",
+    }.get(bound_type, bound_type)
+    cast = f"p.{name}::{bound_type}" if kind != "double precision" else f"p.{name}::text::numeric"
     outside = postgresql.rows(
         "SELECT count(*) FROM release.people r JOIN people p USING (id)"
         f" WHERE NOT r.{name} @> {cast}"
@@ -86,11 +89,11 @@ def require_ranges(
     assert outside == [(0,)]
     if local_range:
         # Borders are members' values: lower ones always, upper ones where the type is no integer.
-        found = postgresql.rows(
+        failures = postgresql.rows(
             f"SELECT count(*) FROM release.people r WHERE NOT lower_inc(r.{name}) OR NOT EXISTS"
             f" (SELECT FROM people p WHERE {cast} = lower(r.{name}))"
         )
-        assert found == [(0,)]
+        assert failures == [(0,)]
     return bool(several)
 
 
@@ -98,11 +101,11 @@ def require_ranges(
 def test_worked_example(postgresql: PostgresqlDatabase) -> None:
     rows = [(i, x) for i, x in enumerate([31, 33, 34, 52, 58, 59])]
     postgresql.load("people", {"id": "integer PRIMARY KEY", "x": "integer"}, rows)
-    given = {"quasi_identifiers": ["x"], "method": "mondrian", "intervals": "range", "k": 3}
-    postgresql.anonymize(steps={"x": 10}, **given)
+    options = {"quasi_identifiers": ["x"], "method": "mondrian", "intervals": "range", "k": 3}
+    postgresql.anonymize(steps={"x": 10}, **options)
     query = "SELECT DISTINCT x::text FROM release.people ORDER BY 1"
     assert postgresql.rows(query) == [("[30,40)",), ("[50,60)",)]
-    postgresql.anonymize(local_range=True, if_exists="replace", **given)
+    postgresql.anonymize(local_range=True, if_exists="replace", **options)
     assert postgresql.rows(query) == [("[31,35)",), ("[52,60)",)]
     [(kind,)] = postgresql.rows(
         "SELECT DISTINCT sql_type FROM dbanon.release_column WHERE name = 'x'"
@@ -130,13 +133,13 @@ def test_beside_other_columns(postgresql: PostgresqlDatabase) -> None:
         quasi_identifiers=["age", "size", "grade", "site"],
         nulls="category",
         hierarchies={"site": {"levels": [["s0", "*"], ["s1", "*"]]}},
-        **GIVEN,
+        **OPTIONS,
     )
-    found = postgresql.rows(
+    type_counts = postgresql.rows(
         "SELECT pg_typeof(age)::text, pg_typeof(size)::text, pg_typeof(grade)::text,"
         " pg_typeof(site)::text, count(*), count(size) FROM release.people GROUP BY 1, 2, 3, 4"
     )
-    assert found == [("int4range", "numrange", "text", "text", 80, 64)]
+    assert type_counts == [("int4range", "numrange", "text", "text", 80, 64)]
     assert postgresql.rows(
         "SELECT count(*) FROM release.people"
         " WHERE isempty(age) OR lower_inf(age) OR upper_inf(size)"
@@ -151,7 +154,7 @@ def test_from_another_database(
     database = make_database(kind)
     rows = load_people(database, rows_of_people(60))
     names = ["age", "income", "height", "born", "seen"]
-    database.anonymize(quasi_identifiers=names, keep=["id"], target=postgresql.url, **GIVEN)
+    database.anonymize(quasi_identifiers=names, keep=["id"], target=postgresql.url, **OPTIONS)
     load_people(postgresql, rows)
     assert postgresql.rows(
         "SELECT count(*) FROM release.people r JOIN people p USING (id) WHERE lower(r.age) <= p.age"
@@ -172,7 +175,7 @@ def test_no_range_types(kind: str, make_database: Any) -> None:
         "no range types",
         quasi_identifiers=["age", "height"],
         on_sql=read.append,
-        **GIVEN,
+        **OPTIONS,
     )
     assert not any("height" in sql for sql in read)
     # Where nothing would be a range, nothing is refused.
@@ -191,7 +194,9 @@ def test_bounds_hold_their_members_at_broken_steps(database: Database) -> None:
         intervals="bounds",
         steps={"x": 2.5},
     )
-    own = dict(rows)
-    found = database.rows(f"SELECT id, x_low, x_high FROM {database.relation('release.people')}")
-    assert all(low <= own[key] < high for key, low, high in found)
-    assert len(found) == 40
+    originals = dict(rows)
+    released_rows = database.rows(
+        f"SELECT id, x_low, x_high FROM {database.relation('release.people')}"
+    )
+    assert all(low <= originals[key] < high for key, low, high in released_rows)
+    assert len(released_rows) == 40

@@ -13,7 +13,7 @@ from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.people import load_people
 
 DATABASES = ALL_NAMES
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "method": "mdav"}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "method": "mdav"}
 
 
 def cut(query: str) -> str:
@@ -25,12 +25,12 @@ def test_classes_that_a_server_leaves_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    database.anonymize(**GIVEN)
+    database.anonymize(**OPTIONS)
     recount = statements.recount
-    monkeypatch.setattr(statements, "recount", lambda *given: cut(recount(*given)))
+    monkeypatch.setattr(statements, "recount", lambda *args: cut(recount(*args)))
     before = database.state()
     with pytest.raises(RecountFailed, match="and there are 40"):
-        database.anonymize(**GIVEN, if_exists="replace")
+        database.anonymize(**OPTIONS, if_exists="replace")
     with pytest.raises(RecountFailed, match="and there are 40"):
         dbanon.verify(database.url, "release.people")
     with pytest.raises(RecountFailed, match="and there are 40"):
@@ -42,8 +42,8 @@ def test_values_that_a_server_leaves_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    given = {**GIVEN, "models": [{"attribute": "site", "kind": "distinct_l", "level": 2}]}
+    options = {**OPTIONS, "models": [{"attribute": "site", "kind": "distinct_l", "level": 2}]}
     counts = statements.recount_values
-    monkeypatch.setattr(statements, "recount_values", lambda *given: cut(counts(*given)))
+    monkeypatch.setattr(statements, "recount_values", lambda *args: cut(counts(*args)))
     with pytest.raises(RecountFailed, match='values of "site"'):
-        database.anonymize(**given, sensitive=["site"])
+        database.anonymize(**options, sensitive=["site"])

@@ -23,7 +23,7 @@ DATABASES = ALL_NAMES
 TEXTS = ["", " ", "a", "a ", "A", " a", "é", "e\u0301"]
 PATHS = [[text, "blank" if not text.strip() else "letter", "*"] for text in TEXTS]
 TREE = dbanon.Hierarchy.from_levels(PATHS)
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["name", "age"],
     "sensitive": ["ill"],
     "keep": ["id"],
@@ -83,7 +83,7 @@ THREE = dbanon.Model("distinct_l", "ill", 3)
 def test_texts_that_look_alike(database: Database, models: list[dbanon.Model]) -> None:
     rows = rows_of(TEXTS)
     load(database, rows)
-    report = database.anonymize(**GIVEN, models=models)
+    report = database.anonymize(**OPTIONS, models=models)
     recount(database, report, rows, PATH_OF)
     assert report.null_rows == 12
 
@@ -93,25 +93,25 @@ def test_texts_that_look_alike(database: Database, models: list[dbanon.Model]) -
 def test_by_every_method(database: Database, method: str) -> None:
     rows = rows_of(TEXTS)
     load(database, rows)
-    recount(database, database.anonymize(**GIVEN | {"method": method}), rows, PATH_OF)
+    recount(database, database.anonymize(**OPTIONS | {"method": method}), rows, PATH_OF)
 
 
 def test_values_that_are_no_leaf_are_counted_not_shown(database: Database) -> None:
     load(database, rows_of([*TEXTS, "B ", "secret", "b"]))
-    error = refuse(database, HierarchyBroken, '"name"', **GIVEN)
+    error = refuse(database, HierarchyBroken, '"name"', **OPTIONS)
     assert (error.sqlstate, error.exit_code) == ("ZK004", 2)
     assert "3 " in str(error)
     assert "secret" not in str(error)
     # In the tree there is no text with spaces behind it.
     tree = dbanon.Hierarchy.from_levels([path for path in PATHS if path[0] != "a "])
-    error = refuse(database, HierarchyBroken, '"name"', **GIVEN | {"hierarchies": {"name": tree}})
+    error = refuse(database, HierarchyBroken, '"name"', **OPTIONS | {"hierarchies": {"name": tree}})
 
 
 def test_flat_texts(database: Database) -> None:
     """Without a hierarchy a class has one text, or "*"."""
     rows = rows_of(TEXTS)
     load(database, rows)
-    report = database.anonymize(**GIVEN | {"hierarchies": {}})
+    report = database.anonymize(**OPTIONS | {"hierarchies": {}})
     recount(database, report, rows, {text: [text, "*"] for text in TEXTS})
 
 
@@ -119,7 +119,7 @@ def test_columns_that_ignore_case(sqlite_file: SqliteDatabase, duckdb_file: Duck
     rows = rows_of(TEXTS)
     for database, kind in ((sqlite_file, "TEXT"), (duckdb_file, "VARCHAR")):
         load(database, rows, f"{kind} COLLATE NOCASE", f"{kind} COLLATE NOCASE")
-        recount(database, database.anonymize(**GIVEN, models=[THREE]), rows, PATH_OF)
+        recount(database, database.anonymize(**OPTIONS, models=[THREE]), rows, PATH_OF)
 
 
 @pytest.mark.postgresql
@@ -131,7 +131,7 @@ def test_a_collation_in_which_texts_are_equal(postgresql: PostgresqlDatabase) ->
     rows = rows_of(TEXTS)
     load(postgresql, rows, "text COLLATE alike", "text COLLATE alike")
     assert postgresql.rows("SELECT count(DISTINCT name) FROM people") < [(len(TEXTS),)]
-    recount(postgresql, postgresql.anonymize(**GIVEN, models=[THREE]), rows, PATH_OF)
+    recount(postgresql, postgresql.anonymize(**OPTIONS, models=[THREE]), rows, PATH_OF)
 
 
 @pytest.mark.postgresql
@@ -141,7 +141,7 @@ def test_texts_filled_up_with_spaces(postgresql: PostgresqlDatabase) -> None:
     padded = [(i, name and f"{name} ", age, ill and f"{ill} ") for i, name, age, ill in rows]
     padded = [row if row[0] % 2 else plain for row, plain in zip(padded, rows, strict=True)]
     load(postgresql, padded, "char(3)", "varchar(4)")
-    report = postgresql.anonymize(**GIVEN)
+    report = postgresql.anonymize(**OPTIONS)
     recount(
         postgresql, report, [(*p[:3], r[3]) for p, r in zip(rows, padded, strict=True)], PATH_OF
     )

@@ -1,4 +1,4 @@
-"""A release again by its entry in the ledger, on every database."""
+"""A release repeated from its ledger entry, on every database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add(database: Database, rows: int = 20) -> None:
 
 
 def listed(database: Database, **more: Any) -> dbanon.Report:
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "declared": False,
         "quasi_identifiers": ["age"],
         "keep": ["ill"],
@@ -46,7 +46,7 @@ def listed(database: Database, **more: Any) -> dbanon.Report:
         "max_suppression": 0.5,
         "output_kind": "view",
     }
-    return released(database, **(asked | more))
+    return released(database, **(options | more))
 
 
 def test_the_release_again_of_the_source_as_it_is_now(people: Database) -> None:
@@ -59,17 +59,17 @@ def test_the_release_again_of_the_source_as_it_is_now(people: Database) -> None:
     ][0]
     assert after.rows_in == counted > before.rows_in
     assert after.release_id != before.release_id
-    # What is found in the rows may be another thing of other rows.
+    # Options derived from the rows may come out differently for other rows.
     counted_again = ("hierarchies", "linking")
-    told = [
+    arguments = [
         {k: v for k, v in r.arguments.items() if k not in counted_again} for r in (before, after)
     ]
-    assert told[0] == told[1]
+    assert arguments[0] == arguments[1]
     assert (after.output, after.output_kind) == (before.output, "view")
-    # And again: what was made again can be, too.
+    # And once more: a repeated release can be repeated, too.
     third = dbanon.refresh(people.url, "release.people")
     assert third.rows_in == after.rows_in
-    states = [one.state for one in dbanon.releases(people.url)]
+    states = [release.state for release in dbanon.releases(people.url)]
     assert states == ["current", "superseded", "superseded"]
 
 
@@ -149,8 +149,10 @@ def test_what_the_ledger_does_not_keep_is_told(people: Database) -> None:
         orders={"ill": ["cold", "flu"]},
         recoding="median",
     )
-    kept = people.rows(f"SELECT request FROM {people.ledger()} WHERE output_name LIKE '%ordered'")
-    assert "flu" not in str(kept)
+    requests = people.rows(
+        f"SELECT request FROM {people.ledger()} WHERE output_name LIKE '%ordered'"
+    )
+    assert "flu" not in str(requests)
     with pytest.raises(RefreshRefused, match="orders"):
         dbanon.refresh(people.url, "release.ordered")
     people.execute(f"UPDATE {people.ledger()} SET request = NULL")
@@ -159,10 +161,10 @@ def test_what_the_ledger_does_not_keep_is_told(people: Database) -> None:
 
 
 def test_exports_are_made_again(people: Database, tmp_path: Path) -> None:
-    place = str(tmp_path / "out_{release}.csv")
-    first = listed(people, exports=[place])
+    export_path = str(tmp_path / "out_{release}.csv")
+    first = listed(people, exports=[export_path])
     second = dbanon.refresh(people.url, "release.people")
-    names = {f"out_{one.release_id}.csv" for one in (first, second)}
+    names = {f"out_{release.release_id}.csv" for release in (first, second)}
     assert {path.name for path in tmp_path.glob("out_*.csv")} == names
 
 

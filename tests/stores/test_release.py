@@ -65,12 +65,12 @@ def test_a_release_is_what_its_report_says(database: Database, kind: str) -> Non
     assert report.not_copied == ("id",)
     assert report.earlier_releases == "not checked against earlier releases"
     # A view shows a table, which has a name of its own.
-    told = dict(report.rows()).get("released table")
-    assert told == (report.relation if kind == "view" else None)
+    released_table = dict(report.rows()).get("released table")
+    assert released_table == (report.relation if kind == "view" else None)
     assert 0 < report.information_loss < 1
     assert set(report.seconds) == {"read", "cluster", "write", "verify", "digest", "total"}
-    kept = released(database, "name, site")
-    assert Counter(kept) == Counter((row[1], row[7]) for row in rows)
+    rows_kept = released(database, "name, site")
+    assert Counter(rows_kept) == Counter((row[1], row[7]) for row in rows)
 
 
 def test_columns_keep_the_order_and_the_types_of_the_source(database: Database) -> None:
@@ -85,18 +85,18 @@ def test_columns_keep_the_order_and_the_types_of_the_source(database: Database) 
 def columns_of(database: Database, name: str) -> list[tuple[str, str]]:
     if database.name == "sqlite":
         table = database.relation(name).strip('"')
-        found = database.rows(f"SELECT name, type FROM pragma_table_info('{table}')")
+        columns = database.rows(f"SELECT name, type FROM pragma_table_info('{table}')")
     elif database.name == "duckdb":
-        found = database.rows(
+        columns = database.rows(
             f"SELECT column_name, column_type FROM (DESCRIBE {database.relation(name)})"
         )
     else:
-        found = database.rows(
+        columns = database.rows(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
             f" WHERE attrelid = '{name}'::regclass AND attnum > 0"
             " AND NOT attisdropped ORDER BY attnum"
         )
-    return found
+    return columns
 
 
 def test_replace_replaces_only_what_dbanon_made(database: Database) -> None:
@@ -119,15 +119,17 @@ def test_replace_replaces_only_what_dbanon_made(database: Database) -> None:
     assert database.state() == state
 
 
-@pytest.mark.parametrize(("made", "asked"), [("table", "view"), ("view", "table")])
+@pytest.mark.parametrize(("existing_kind", "new_kind"), [("table", "view"), ("view", "table")])
 def test_a_release_of_the_other_kind_is_not_replaced(
-    database: Database, made: str, asked: str
+    database: Database, existing_kind: str, new_kind: str
 ) -> None:
     load_people(database)
-    database.anonymize(quasi_identifiers=NUMERIC, output_kind=made)
+    database.anonymize(quasi_identifiers=NUMERIC, output_kind=existing_kind)
     state = database.state()
-    with pytest.raises(OutputExists, match=rf"is a {made}, and a {asked} was asked for"):
-        database.anonymize(quasi_identifiers=NUMERIC, output_kind=asked, if_exists="replace")
+    with pytest.raises(
+        OutputExists, match=rf"is a {existing_kind}, and a {new_kind} was asked for"
+    ):
+        database.anonymize(quasi_identifiers=NUMERIC, output_kind=new_kind, if_exists="replace")
     assert database.state() == state
 
 
@@ -232,11 +234,11 @@ def test_the_result_is_the_same_in_every_database(make_database: Any) -> None:
         load_people(database, rows)
         report = database.anonymize(quasi_identifiers=QUASI_IDENTIFIERS, keep=["site"], k=4)
         # SQLite keeps decimals as floats, and dates as text.
-        found = [
+        rows_found = [
             (Decimal(str(income)).quantize(Decimal("0.01")), *map(str, others))
             for income, *others in released(database, "income, age, height, born, seen, site")
         ]
-        results.append((sorted(found), report.information_loss, report.column_losses))
+        results.append((sorted(rows_found), report.information_loss, report.column_losses))
     assert results[0] == results[1] == results[2]
 
 
@@ -249,13 +251,13 @@ def test_the_result_is_the_same_in_a_frame(database: Database) -> None:
     frame, of_frame = dbanon.anonymize_frame(
         frame_of_people(rows), quasi_identifiers=names, keep=["site"], k=4
     )
-    found = frame[[*names, "site"]].itertuples(index=False, name=None)
-    assert sorted(tuple(map(str, row)) for row in found) == sorted(
+    released_rows = frame[[*names, "site"]].itertuples(index=False, name=None)
+    assert sorted(tuple(map(str, row)) for row in released_rows) == sorted(
         tuple(map(str, row)) for row in released(database, "age, height, seen, site")
     )
     assert of_frame.information_loss == report.information_loss
     assert of_frame.column_losses == report.column_losses
-    # But for what follows of the type: the same is told of both, in the same form.
+    # Apart from differences of the type: both report the same in the same form.
     assert of_frame.arguments == report.arguments
     assert re.sub(r"\d", "0", of_frame.created_at) == re.sub(r"\d", "0", report.created_at)
 
@@ -314,13 +316,26 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
             tables.append(frame.astype(str))
         release, column = tables
         assert release["release_id"].tolist() == [report.release_id]
-        # What differs by its nature: names by database, times, and the texts of types.
-        own = ["release_id", "created_at", "seconds", "output_schema", "output_name"]
-        own += ["relation_name", "source", "published_by", "relation_oid", "output_oid", "digest"]
+        # Values that differ by nature: database names, times, and the spelling of types.
+        varying_columns = ["release_id", "created_at", "seconds", "output_schema", "output_name"]
+        varying_columns += [
+            "relation_name",
+            "source",
+            "published_by",
+            "relation_oid",
+            "output_oid",
+            "digest",
+        ]
         # Numbers that only PostgreSQL gives to roles and relations.
-        own += ["owner_oid", "publisher_oid", "ledger_oid", "source_oid", "source_owner_oid"]
+        varying_columns += [
+            "owner_oid",
+            "publisher_oid",
+            "ledger_oid",
+            "source_oid",
+            "source_owner_oid",
+        ]
         # The types of the source, and counters.
-        own += ["request"]
+        varying_columns += ["request"]
         release["histogram"] = release["histogram"].str.replace("'", '"')
         release["arguments"] = [
             sorted(
@@ -334,7 +349,7 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
             for text in release.arguments
         ]
         entries[kind] = (
-            release.drop(columns=own).to_dict("list"),
+            release.drop(columns=varying_columns).to_dict("list"),
             column.drop(columns=["release_id", "sql_type"]).to_dict("list"),
         )
     assert entries["duckdb"] == entries["sqlite"] == entries["postgresql"]

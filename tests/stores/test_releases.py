@@ -24,12 +24,12 @@ NAMES = ["age", "height"]
 
 
 def release(database: Database, output: str = "release.people", **more: Any) -> Any:
-    given = {"quasi_identifiers": NAMES, "output": output} | more
-    return database.anonymize(**given)
+    options = {"quasi_identifiers": NAMES, "output": output} | more
+    return database.anonymize(**options)
 
 
 def states(database: Database) -> dict[str, str]:
-    return {one.release_id: one.state for one in dbanon.releases(database.url)}
+    return {release.release_id: release.state for release in dbanon.releases(database.url)}
 
 
 def command(*words: str) -> Any:
@@ -52,7 +52,7 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
     first = release(database, output_kind=kind)
     second = release(database, output_kind=kind, if_exists="replace")
     other = release(database, "release.other")
-    assert [one.release_id for one in dbanon.releases(database.url)] == [
+    assert [release.release_id for release in dbanon.releases(database.url)] == [
         other.release_id,
         second.release_id,
         first.release_id,
@@ -63,7 +63,7 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
         other.release_id: "current",
     }
     listed = command("releases", database.url)
-    assert [one["release_id"] for one in listed] == list(states(database))
+    assert [release["release_id"] for release in listed] == list(states(database))
     assert listed[0]["output"] == other.output
     before = database.relations()
 
@@ -73,7 +73,9 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
     assert len(dropped) == (2 if kind == "view" else 1)
     left = database.relations()
     assert left < before
-    assert {name for _, name in before - left} == {parse_relation(one).name for one in dropped}
+    assert {name for _, name in before - left} == {
+        parse_relation(name_text).name for name_text in dropped
+    }
     assert states(database)[second.release_id] == "dropped"
     assert states(database)[other.release_id] == "current"
     with pytest.raises(errors.TableNotFound, match="dropped or renamed"):
@@ -87,19 +89,19 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
 def test_all_of_one(database: Database) -> None:
     load_people(database)
     report = release(database, sensitive=["site"])
-    shown = dbanon.show(database.url, "release.people")
-    assert shown == dbanon.show(database.url, report.release_id.upper())
-    assert shown["state"] == "current"
-    assert shown["k_achieved"] == report.k_achieved
-    assert shown["arguments"] == json.loads(json.dumps(report.to_dict()["arguments"]))
-    assert [(c["name"], c["role"]) for c in shown["columns"][:3]] == [
+    details = dbanon.show(database.url, "release.people")
+    assert details == dbanon.show(database.url, report.release_id.upper())
+    assert details["state"] == "current"
+    assert details["k_achieved"] == report.k_achieved
+    assert details["arguments"] == json.loads(json.dumps(report.to_dict()["arguments"]))
+    assert [(c["name"], c["role"]) for c in details["columns"][:3]] == [
         ("age", "quasi_identifier"),
         ("height", "quasi_identifier"),
         ("site", "sensitive"),
     ]
-    assert shown["run"]["door"] == "python"
+    assert details["run"]["door"] == "python"
     assert command("show", database.url, "release.people") == json.loads(
-        json.dumps(shown, default=str)
+        json.dumps(details, default=str)
     )
     done = CliRunner().invoke(main, ["show", database.url, "release.people"])
     assert "column site" in done.stdout
@@ -109,12 +111,12 @@ def test_all_of_one(database: Database) -> None:
 def test_a_release_is_verified(database: Database) -> None:
     load_people(database)
     report = release(database, sensitive=["site"])
-    found = dbanon.verify(database.url, "release.people")
-    assert (found.release_id, found.unchanged) == (report.release_id, True)
-    assert (found.k_achieved, found.classes) == (report.k_achieved, report.classes)
-    assert found.to_dict() | {"models": [], "also_k": []} == command(
+    verification = dbanon.verify(database.url, "release.people")
+    assert (verification.release_id, verification.unchanged) == (report.release_id, True)
+    assert (verification.k_achieved, verification.classes) == (report.k_achieved, report.classes)
+    assert verification.to_dict() | {"models": [], "also_k": []} == command(
         "verify", database.url, "release.people"
-    ) | {"quasi_identifiers": found.quasi_identifiers}
+    ) | {"quasi_identifiers": verification.quasi_identifiers}
     with pytest.raises(errors.RecountFailed, match="fewer than"):
         dbanon.verify(database.url, "release.people", k=report.k_achieved + 1)
     with pytest.raises(errors.ReleaseNotFound):
@@ -144,15 +146,15 @@ def test_a_report_says_the_same_of_a_frame(database: Database) -> None:
     """The same names, the same arguments, and moments written alike."""
     rows = load_people(database)
     more = {"sensitive": ["site"], "seed": 7, "models": [Model("distinct_l", "site", 2)]}
-    told = release(database, **more).to_dict()
+    report_json = release(database, **more).to_dict()
     frame = frame_of_people(rows)
     _, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=NAMES, k=told["k_requested"], **more
+        frame, quasi_identifiers=NAMES, k=report_json["k_requested"], **more
     )
     same = report.to_dict()
-    assert list(same) == list(told)
-    assert same["arguments"] == told["arguments"]
+    assert list(same) == list(report_json)
+    assert same["arguments"] == report_json["arguments"]
     assert same["arguments"]["seed"] == 7
-    for one in (same, told):
-        moment = datetime.fromisoformat(one["created_at"])
-        assert (moment.utcoffset(), moment.isoformat()) == (timedelta(0), one["created_at"])
+    for document in (same, report_json):
+        moment = datetime.fromisoformat(document["created_at"])
+        assert (moment.utcoffset(), moment.isoformat()) == (timedelta(0), document["created_at"])

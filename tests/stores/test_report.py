@@ -20,7 +20,7 @@ from tests.stores.people import QUASI_IDENTIFIERS, load_people, rows_of_people
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-# Measured and told after it was recorded.
+# Measured and reported after the release was recorded.
 LATER = {"seconds"}
 
 
@@ -33,7 +33,7 @@ def run(*arguments: str) -> Result:
 
 
 def people(n: int = 120) -> list[tuple[Any, ...]]:
-    """Four sites; one person has values that nobody comes near."""
+    """Four sites; one person has values far from all others."""
     rows = [(*row[:7], f"site {i % 4}") for i, row in enumerate(rows_of_people(n))]
     rows[7] = (*rows[7][:2], 987, *rows[7][3:7], "zyxomma petiolatum")
     return rows
@@ -49,12 +49,12 @@ def test_the_report_of_the_run_is_told_again(database: Database) -> None:
         evaluate=True,
     )
     again = looked_at(database).recorded
-    told, was = again.report.to_dict(), report.to_dict()
+    repeated, was = again.report.to_dict(), report.to_dict()
     assert was["evaluation"] is not None
-    assert {name: told[name] for name in told if name not in LATER} == {
+    assert {name: repeated[name] for name in repeated if name not in LATER} == {
         name: was[name] for name in was if name not in LATER
     }
-    assert told["seconds"].keys() == was["seconds"].keys() - {"total"}
+    assert repeated["seconds"].keys() == was["seconds"].keys() - {"total"}
     assert again.superseded_at is None
     assert [(c.name, c.role) for c in again.columns if c.role != "quasi_identifier"] == [
         ("site", "sensitive"),
@@ -77,11 +77,11 @@ def test_a_report_in_persons_is_told_again(database: Database) -> None:
         evaluate=True,
     )
     again = looked_at(database).recorded.report
-    told, was = again.to_dict(), report.to_dict()
+    repeated, was = again.to_dict(), report.to_dict()
     assert was["persons"] == 60
     assert was["k_achieved"] < was["smallest_class"]
     assert [level["model"] for level in was["models"]] == [level.model for level in again.models]
-    assert {name: told[name] for name in told if name not in LATER} == {
+    assert {name: repeated[name] for name in repeated if name not in LATER} == {
         name: was[name] for name in was if name not in LATER
     }
     assert again.counts.verdict == report.counts.verdict
@@ -97,14 +97,14 @@ def test_other_guarantees_are_told_again(database: Database) -> None:
         persons.k_achieved,
     )
     with pytest.warns(dbanon.errors.RowsNotAnonymous):
-        alone = database.anonymize(
+        in_frame = database.anonymize(
             quasi_identifiers=["age", "height"],
             output="alone",
             method="individual_ranking",
             guarantee="per_attribute",
         )
     again = looked_at(database, "alone").recorded.report
-    assert (again.k_rows, again.cautions) == (alone.k_rows, alone.cautions)
+    assert (again.k_rows, again.cautions) == (in_frame.k_rows, in_frame.cautions)
 
 
 def test_a_release_that_was_replaced_is_the_new_one(database: Database) -> None:
@@ -122,8 +122,10 @@ def test_bins_are_the_same_everywhere(database: Database) -> None:
     database.anonymize(
         quasi_identifiers=["age", "income", "height", "born", "seen"], k=4, sensitive=["site"]
     )
-    drawn = {one.name: one for one in looked_at(database).distributions}
-    assert {name: one.unit for name, one in drawn.items()} == {
+    distributions = {
+        distribution.name: distribution for distribution in looked_at(database).distributions
+    }
+    assert {name: distribution.unit for name, distribution in distributions.items()} == {
         "age": "number",
         "income": "number",
         "height": "number",
@@ -131,14 +133,19 @@ def test_bins_are_the_same_everywhere(database: Database) -> None:
         "seen": "date",
         "site": "label",
     }
-    bars = {name: [(bar.label, bar.rows) for bar in one.bars] for name, one in drawn.items()}
+    bars = {
+        name: [(bar.label, bar.rows) for bar in distribution.bars]
+        for name, distribution in distributions.items()
+    }
     assert bars["site"] == [("site 0", 30), ("site 1", 30), ("site 2", 30), ("site 3", 30)]
-    assert drawn["site"].others == "other (1 value): under 5 rows"
+    assert distributions["site"].others == "other (1 value): under 5 rows"
     assert bars["seen"][0][0] == "before 2020-01-24"
-    for one in drawn.values():
-        assert all(bar.rows == 0 or bar.rows >= 5 for bar in one.bars)
-        assert 100 <= sum(bar.rows for bar in one.bars) <= 140
-    assert not any("987" in label for found in bars.values() for label, _ in found)
+    for distribution in distributions.values():
+        assert all(bar.rows == 0 or bar.rows >= 5 for bar in distribution.bars)
+        assert 100 <= sum(bar.rows for bar in distribution.bars) <= 140
+    assert not any(
+        "987" in label for bars_of_column in bars.values() for label, _ in bars_of_column
+    )
 
 
 def test_released_labels_and_nulls(database: Database) -> None:
@@ -152,9 +159,11 @@ def test_released_labels_and_nulls(database: Database) -> None:
         nulls="category",
         if_exists="replace",
     )
-    drawn = {one.name: one for one in looked_at(database).distributions}
-    assert drawn["age"].unit == drawn["site"].unit == "label"
-    assert ("NULL", 10) in [(bar.label, bar.rows) for bar in drawn["age"].bars]
+    distributions = {
+        distribution.name: distribution for distribution in looked_at(database).distributions
+    }
+    assert distributions["age"].unit == distributions["site"].unit == "label"
+    assert ("NULL", 10) in [(bar.label, bar.rows) for bar in distributions["age"].bars]
 
 
 def test_the_command_writes_the_file(database: Database, tmp_path: Path) -> None:
@@ -179,19 +188,19 @@ def test_the_command_writes_the_file(database: Database, tmp_path: Path) -> None
     assert done.exit_code == 0, done.output
     done = run("report", database.url, "release.people", "-o", str(later), "--format", "json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["report"] == str(later)
+    outcome = json.loads(done.stdout)
+    assert outcome["report"] == str(later)
     for file in (path, later):
         assert file.stat().st_mode & 0o777 == 0o600
         text = file.read_text(encoding="utf-8")
-        assert told["release_id"] in text
+        assert outcome["release_id"] in text
         assert "Released values" in text
         assert "zyxomma" not in text
-        assert not any(one[1] in text for one in people())
+        assert not any(person[1] in text for person in people())
         # A page turns the evaluation on, and the ledger holds it for the one that comes later.
         assert "All measures of risk" in text
     assert looked_at(database).recorded.report.evaluation is not None
-    assert sorted(one.name for one in tmp_path.glob("*.html")) == ["later.html", "release.html"]
+    assert sorted(page.name for page in tmp_path.glob("*.html")) == ["later.html", "release.html"]
     assert not list(tmp_path.glob(".dbanon-*"))
 
 

@@ -48,12 +48,12 @@ def test_a_border_without_room_is_refused_by_name(database: Database, intervals:
     rows = [(i, 32767 if i % 2 else -19233) for i in range(24)]
     database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)
     before = database.relations()
-    wanted = {"quasi_identifiers": ["age"], "k": 5, "method": "gaa_cp"}
+    options = {"quasi_identifiers": ["age"], "k": 5, "method": "gaa_cp"}
     with pytest.raises(UnsupportedType, match=r'(?i)"age" of type smallint') as refused:
-        database.anonymize(**wanted, intervals=intervals)
+        database.anonymize(**options, intervals=intervals)
     assert "as text" in str(refused.value.hint)
     assert {relation for relation in database.relations() if "release" in relation[0]} <= before
-    assert database.anonymize(**wanted, intervals="text").k_achieved >= 5
+    assert database.anonymize(**options, intervals="text").k_achieved >= 5
 
 
 def test_a_middle_that_has_room_is_released(database: Database) -> None:

@@ -26,22 +26,22 @@ def load(database: Database) -> None:
 def order_of(database: Database) -> np.ndarray[Any, Any]:
     """The place in the source of each row of the release, in the order a reader gets them."""
     address = {"postgresql": "ctid", "sqlite": "rowid", "duckdb": "rowid"}[database.name]
-    found = database.rows(
+    rows = database.rows(
         f"SELECT kept FROM {database.relation('release.people')} ORDER BY {address}"
     )
-    places = np.array([kept for (kept,) in found])
+    places = np.array([position for (position,) in rows])
     assert sorted(places) == list(range(N))
     return places
 
 
 def check(places: np.ndarray[Any, Any]) -> None:
-    here = np.arange(N)
+    original_order = np.arange(N)
     # By chance one row keeps its place on average; more than 16 do in less than one run of 1e14.
-    assert (places == here).sum() <= 16
-    assert (places == here[::-1]).sum() <= 16
+    assert (places == original_order).sum() <= 16
+    assert (places == original_order[::-1]).sum() <= 16
     # Rows of a class may stand together, so it is the classes that are in random order.
     deviation = math.sqrt(2 * K / N)
-    assert abs(np.corrcoef(places, here)[0, 1]) < 6 * deviation
+    assert abs(np.corrcoef(places, original_order)[0, 1]) < 6 * deviation
     # Within a class, and from one class to the next, up is as likely as down.
     ascending = (np.diff(places) > 0).mean()
     assert abs(ascending - 0.5) < 6 * 0.5 / math.sqrt(N)
@@ -57,11 +57,11 @@ def test_places_match_by_chance_only(
 ) -> None:
     load(database)
     target = sqlite_file if copied else database
-    given: dict[str, Any] = {"target": target.url} if copied else {}
+    options: dict[str, Any] = {"target": target.url} if copied else {}
     orders = []
     for _ in range(2):
         database.anonymize(
-            quasi_identifiers=["x"], keep=["kept"], k=K, if_exists="replace", **given
+            quasi_identifiers=["x"], keep=["kept"], k=K, if_exists="replace", **options
         )
         orders.append(order_of(target))
         check(orders[-1])

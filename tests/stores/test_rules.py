@@ -50,14 +50,14 @@ def table(database: Database) -> str:
 
 
 def released(database: Database, **more: Any) -> dbanon.Report:
-    given = {
+    arguments = {
         "table": table(database),
         "output": "release.people",
         "k": 5,
         "declared": True,
         "releases": "independent",
     }
-    return dbanon.anonymize(database.url, **(given | more))
+    return dbanon.anonymize(database.url, **(arguments | more))
 
 
 @pytest.mark.in_turn(of="file")
@@ -72,26 +72,26 @@ def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None
     with pytest.raises(ColumnWithoutRule) as without:
         released(people)
     assert (without.value.exit_code, without.value.sqlstate) == (6, "ZK005")
-    assert [one.column for one in dbanon.rules(url, name) if one.state == "no rule"] == ["note"]
+    assert [rule.column for rule in dbanon.rules(url, name) if rule.state == "no rule"] == ["note"]
     dbanon.declare(url, name, {"note": {"role": "keep", "reason": "asked for by the registry"}})
     assert released(people).kept == ("note",)
     people.execute(f"ALTER TABLE {people.relation(name)} DROP COLUMN note")
     with pytest.raises(RuleWithoutColumn):
         released(people, if_exists="replace")
-    assert [one.column for one in dbanon.rules(url) if one.state == "no column"] == ["note"]
+    assert [rule.column for rule in dbanon.rules(url) if rule.state == "no column"] == ["note"]
     dbanon.undeclare(url, name, ["note"])
     released(people, if_exists="replace")
     with pytest.raises(InvalidParameter, match="keep was given beside rules"):
         released(people, keep=["name"])
-    assert [one.state for one in dbanon.undeclare(url, name)] == ["no rule"] * 4
+    assert [rule.state for rule in dbanon.undeclare(url, name)] == ["no rule"] * 4
     with pytest.raises(RulesNotFound):
         dbanon.undeclare(url, name)
 
 
 @pytest.mark.in_turn(of="file")
 def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
-    found = dbanon.declare(people.url, table(people), RULES)
-    assert [(one.column, one.role, one.state) for one in found] == [
+    declared_rules = dbanon.declare(people.url, table(people), RULES)
+    assert [(rule.column, rule.role, rule.state) for rule in declared_rules] == [
         ("person", "entity", "current"),
         ("name", "identifier", "current"),
         ("age", "quasi_identifier", "current"),
@@ -112,12 +112,12 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
         entity="person",
         models=models,
     )
-    told = dict(by_rules.arguments)
-    assert told.pop("declared") == checked(RULES).digest
+    arguments = dict(by_rules.arguments)
+    assert arguments.pop("declared") == checked(RULES).digest
     # It was the second release of these persons.
     others = dict(listed.arguments)
     assert others.pop("joint_histories")["releases"] == 2
-    assert told == others
+    assert arguments == others
     assert by_rules.column_losses == listed.column_losses
 
 
@@ -135,20 +135,26 @@ def test_the_commands(people: Database, tmp_path: Path) -> None:
     allowed = ["--allow-inline-password"] if people.name in ("postgresql", "mariadb") else []
     halted = run(main, ["run", str(job), *allowed])
     assert (halted.exit_code, "rules_not_found" in halted.output) == (2, True)
-    told = ["--table", table(people)]
-    done = run(main, ["declare", people.url, str(file), *told, "--format", "json"])
+    table_words = ["--table", table(people)]
+    done = run(main, ["declare", people.url, str(file), *table_words, "--format", "json"])
     assert (done.exit_code, len(json.loads(done.stdout))) == (0, 4), done.output
-    asked = [*told, "--k", "5", "--declared"]
-    planned = run(main, ["plan", people.url, *asked, "--output", "release.p", "--format", "json"])
+    plan_words = [*table_words, "--k", "5", "--declared"]
+    planned = run(
+        main, ["plan", people.url, *plan_words, "--output", "release.p", "--format", "json"]
+    )
     assert planned.exit_code == 0, planned.output
-    made = run(main, ["anonymize", people.url, *asked, "--output", "release.p", "--format", "json"])
-    assert json.loads(made.stdout)["arguments"]["declared"] == checked(RULES).digest
+    completed = run(
+        main, ["anonymize", people.url, *plan_words, "--output", "release.p", "--format", "json"]
+    )
+    assert json.loads(completed.stdout)["arguments"]["declared"] == checked(RULES).digest
     of_job = run(main, ["run", str(job), *allowed])
     assert of_job.exit_code == 0, of_job.output
     listed = run(main, ["rules", people.url, "--format", "json"])
-    assert {one["state"] for one in json.loads(listed.stdout)} == {"current"}
-    gone = run(main, ["undeclare", people.url, *told, "--column", "age", "--format", "json"])
-    assert [one["state"] for one in json.loads(gone.stdout)].count("no rule") == 1
+    assert {rule["state"] for rule in json.loads(listed.stdout)} == {"current"}
+    undeclared = run(
+        main, ["undeclare", people.url, *table_words, "--column", "age", "--format", "json"]
+    )
+    assert [rule["state"] for rule in json.loads(undeclared.stdout)].count("no rule") == 1
 
 
 def test_comments_on_columns(people: Database) -> None:
@@ -166,8 +172,8 @@ def test_comments_on_columns(people: Database) -> None:
             if people.name == "mariadb"
             else f"COMMENT ON COLUMN app.people.{column} IS '{text}'"
         )
-    found = dbanon.declare(people.url, "app.people", {"ill": "drop"}, from_comments=True)
-    assert {one.column: one.role for one in found if one.rule} == {
+    declared_rules = dbanon.declare(people.url, "app.people", {"ill": "drop"}, from_comments=True)
+    assert {rule.column: rule.role for rule in declared_rules if rule.rule} == {
         "age": "quasi_identifier",
         "ill": "drop",
     }

@@ -19,9 +19,9 @@ def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
             for path in (tmp_path / "spill", disk.path):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o700
             with disk.file() as file:
-                found = os.fstat(file.fileno())
-                assert stat.S_IMODE(found.st_mode) == 0o600
-                assert found.st_nlink == 0
+                status = os.fstat(file.fileno())
+                assert stat.S_IMODE(status.st_mode) == 0o600
+                assert status.st_nlink == 0
     finally:
         os.umask(before)
 
@@ -39,47 +39,47 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o755, 0o710, 0o701])
 def test_what_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
-    place = tmp_path / "spill"
-    place.mkdir()
-    place.chmod(mode)
-    with pytest.raises(InsufficientRights, match="open to others"), scratch_in(str(place)):
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(InsufficientRights, match="open to others"), scratch_in(str(folder)):
         pass
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_what_is_another_accounts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "spill"
-    place.mkdir(mode=0o700)
+    folder = tmp_path / "spill"
+    folder.mkdir(mode=0o700)
     monkeypatch.setattr("dbanon.stores.scratch.os.geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(InsufficientRights, match="another account"), scratch_in(str(place)):
+    with pytest.raises(InsufficientRights, match="another account"), scratch_in(str(folder)):
         pass
 
 
 def test_what_holds_files_is_refused_and_left_alone(tmp_path: Path) -> None:
-    place = tmp_path / "spill"
-    place.mkdir(mode=0o700)
-    (place / "thesis.tex").write_text("years of work")
-    (place / f"dbanon-{'0' * 32}").mkdir()
-    with pytest.raises(InvalidParameter, match="not empty"), scratch_in(str(place)):
+    folder = tmp_path / "spill"
+    folder.mkdir(mode=0o700)
+    (folder / "thesis.tex").write_text("years of work")
+    (folder / f"dbanon-{'0' * 32}").mkdir()
+    with pytest.raises(InvalidParameter, match="not empty"), scratch_in(str(folder)):
         pass
-    assert (place / "thesis.tex").read_text() == "years of work"
-    assert len(list(place.iterdir())) == 2
+    assert (folder / "thesis.tex").read_text() == "years of work"
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_an_empty_one_is_taken_and_stays(tmp_path: Path) -> None:
-    place = tmp_path / "spill"
-    place.mkdir(mode=0o700)
-    with scratch_in(str(place)):
-        assert len(list(place.iterdir())) == 1
-    assert list(place.iterdir()) == []
+    folder = tmp_path / "spill"
+    folder.mkdir(mode=0o700)
+    with scratch_in(str(folder)):
+        assert len(list(folder.iterdir())) == 1
+    assert list(folder.iterdir()) == []
 
 
 def test_two_runs_do_not_share_it(tmp_path: Path) -> None:
-    place = str(tmp_path / "spill")
-    with scratch_in(place) as disk:
-        with pytest.raises(JobRunning), scratch_in(place):
+    folder = str(tmp_path / "spill")
+    with scratch_in(folder) as disk:
+        with pytest.raises(JobRunning), scratch_in(folder):
             pass
         assert disk.path.is_dir()
 
@@ -87,47 +87,47 @@ def test_two_runs_do_not_share_it(tmp_path: Path) -> None:
 def test_a_link_inside_what_was_left_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    place = tmp_path / "spill"
-    left = place / f"dbanon-{'a' * 32}"
+    folder = tmp_path / "spill"
+    left = folder / f"dbanon-{'a' * 32}"
     left.mkdir(parents=True, mode=0o700)
-    place.chmod(0o700)
+    folder.chmod(0o700)
     (left / "link").symlink_to(tmp_path / "mine")
-    with scratch_in(str(place)):
+    with scratch_in(str(folder)):
         assert not left.exists()
     assert (tmp_path / "mine" / "thesis.tex").exists()
     # Left by a run, it was made by one.
-    assert not place.exists()
+    assert not folder.exists()
 
 
 def test_only_what_runs_left_is_cleared(tmp_path: Path) -> None:
-    place = tmp_path / "spill"
-    assert clear_leftovers(str(place)) == []
-    place.mkdir(mode=0o700)
-    assert clear_leftovers(str(place)) == []
-    # Empty, it may be somebody's.
-    assert place.is_dir()
-    left = place / f"dbanon-{'0' * 32}"
+    folder = tmp_path / "spill"
+    assert clear_leftovers(str(folder)) == []
+    folder.mkdir(mode=0o700)
+    assert clear_leftovers(str(folder)) == []
+    # It is empty, but it may belong to someone.
+    assert folder.is_dir()
+    left = folder / f"dbanon-{'0' * 32}"
     left.mkdir()
     (left / "block").write_text("values")
-    (place / "thesis.tex").write_text("years of work")
+    (folder / "thesis.tex").write_text("years of work")
     with pytest.raises(InvalidParameter, match="not empty"):
-        clear_leftovers(str(place))
+        clear_leftovers(str(folder))
     assert (left / "block").exists()
-    (place / "thesis.tex").unlink()
-    place.chmod(0o755)
+    (folder / "thesis.tex").unlink()
+    folder.chmod(0o755)
     with pytest.raises(InsufficientRights, match="open to others"):
-        clear_leftovers(str(place))
-    place.chmod(0o700)
-    (tmp_path / "link").symlink_to(place)
+        clear_leftovers(str(folder))
+    folder.chmod(0o700)
+    (tmp_path / "link").symlink_to(folder)
     with pytest.raises(InvalidParameter, match="link"):
         clear_leftovers(str(tmp_path / "link"))
-    assert clear_leftovers(str(place)) == [str(left)]
-    assert not place.exists()
+    assert clear_leftovers(str(folder)) == [str(left)]
+    assert not folder.exists()
 
 
 def test_what_a_run_has_is_not_cleared(tmp_path: Path) -> None:
-    place = str(tmp_path / "spill")
-    with scratch_in(place) as disk:
+    folder = str(tmp_path / "spill")
+    with scratch_in(folder) as disk:
         with pytest.raises(JobRunning):
-            clear_leftovers(place)
+            clear_leftovers(folder)
         assert disk.path.is_dir()

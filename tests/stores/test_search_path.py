@@ -38,7 +38,9 @@ SHADOWED = (
 
 @pytest.fixture
 def trapped(pg_server: Server, pg_url: str) -> Callable[[], bool]:
-    """The database has such a path by default; what says whether a function of the other's ran."""
+    """A database whose default is such a path; yields a function that tells whether the other
+    role's function ran.
+    """
     url = pg_server.create_role("mallory", url=pg_url)
     pg_server.execute("CREATE SCHEMA evil AUTHORIZATION mallory", url=pg_url)
     with psycopg.connect(conninfo(url), autocommit=True) as mallory:
@@ -80,9 +82,9 @@ def trapped(pg_server: Server, pg_url: str) -> Callable[[], bool]:
     return sprung
 
 
-def anonymize(database: Any, **given: Any) -> dbanon.Report:
+def anonymize(database: Any, **overrides: Any) -> dbanon.Report:
     return dbanon.anonymize(
-        database, table="people", output="release.people", quasi_identifiers=["a"], k=5, **given
+        database, table="people", output="release.people", quasi_identifiers=["a"], k=5, **overrides
     )
 
 
@@ -132,8 +134,8 @@ def test_asking_whether_a_release_was_committed(trapped: Callable[[], bool], pg_
             connection, "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text"
         )
         driver.commit()
-        asked = "SELECT pg_catalog.pg_xact_status(%s::text::xid8)"
-        assert postgresql_store._rows(connection, asked, number) == [("committed",)]
+        query = "SELECT pg_catalog.pg_xact_status(%s::text::xid8)"
+        assert postgresql_store._rows(connection, query, number) == [("committed",)]
         driver.rollback()
     engine.dispose()
     assert not trapped()

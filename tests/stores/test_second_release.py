@@ -28,7 +28,7 @@ from tests.stores.refusal import refuse
 
 DATABASES = ALL_NAMES
 
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "income"], "k": 5, "entity": "id"}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "income"], "k": 5, "entity": "id"}
 LINE = ["--table", "people", "--k", "5", "-q", "age", "-q", "income"]
 INDEPENDENT = {"releases": "independent"}
 
@@ -36,7 +36,7 @@ INDEPENDENT = {"releases": "independent"}
 @pytest.fixture
 def people(database: Database) -> Database:
     load_people(database)
-    database.anonymize(**GIVEN)
+    database.anonymize(**OPTIONS)
     return database
 
 
@@ -46,15 +46,15 @@ def invoke(*words: str) -> Result:
 
 def test_it_is_refused_until_it_is_asked_for_by_name(people: Database) -> None:
     for more in ({"output": "release.other"}, {"if_exists": "replace"}):
-        error = refuse(people, SecondRelease, 'released by entity "id"', **(GIVEN | more))
+        error = refuse(people, SecondRelease, 'released by entity "id"', **(OPTIONS | more))
         assert (error.exit_code, error.code, error.sqlstate) == (3, "second_release", "ZK011")
         assert "release.people" in str(error.detail).replace("release_people", "release.people")
     # Readers may have kept a release that was dropped.
     dbanon.drop(people.url, "release.people")
-    refuse(people, SecondRelease, "was released", **GIVEN)
+    refuse(people, SecondRelease, "was released", **OPTIONS)
     with pytest.raises(SecondRelease):
-        dbanon.plan(people.url, table="people", output="release.other", **GIVEN)
-    report = people.anonymize(**GIVEN, **INDEPENDENT)
+        dbanon.plan(people.url, table="people", output="release.other", **OPTIONS)
+    report = people.anonymize(**OPTIONS, **INDEPENDENT)
     assert [caution.title for caution in report.cautions] == ["JOINT HISTORIES"]
     assert "has 1 of the same source" in report.earlier_releases
 
@@ -71,7 +71,7 @@ def test_the_hint_of_the_command_works_as_it_is_printed(people: Database, tmp_pa
         assert "chain create" not in hint
     else:
         [command] = re.findall(r"dbanon chain create .*", " ".join(hint.split("\n")[1:2]))
-        words = [people.url if one == "URL" else one for one in shlex.split(command)[1:]]
+        words = [people.url if word == "URL" else word for word in shlex.split(command)[1:]]
         key = tmp_path / words[-1]
         assert invoke(*words[:-1], str(key)).exit_code == 0
         chained = [*line, "--key", "id", "--chain", words[3], "--chain-key", f"file:{key}"]
@@ -84,10 +84,10 @@ def test_the_hint_of_the_command_works_as_it_is_printed(people: Database, tmp_pa
 
 
 def test_without_an_entity_each_run_warns(people: Database) -> None:
-    given = {name: value for name, value in GIVEN.items() if name != "entity"}
+    options = {name: value for name, value in OPTIONS.items() if name != "entity"}
     for number in (1, 2):
         with pytest.warns(ReleasesIntersect, match=f"before: {number} earlier release"):
-            report = people.anonymize(**given, output="release.rows", if_exists="replace")
+            report = people.anonymize(**options, output="release.rows", if_exists="replace")
         [text] = [text for label, text in report.rows() if label == "RELEASES INTERSECT"]
         assert "fewer than k" in text
         # A page that is made later says it, too.
@@ -97,7 +97,7 @@ def test_without_an_entity_each_run_warns(people: Database) -> None:
     assert (done.exit_code, done.stderr.count("was released before: 3 earlier")) == (0, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ReleasesIntersect)
-        people.anonymize(**given, **INDEPENDENT, output="release.named")
+        people.anonymize(**options, **INDEPENDENT, output="release.named")
 
 
 def test_what_is_no_second_release(people: Database) -> None:
@@ -149,7 +149,7 @@ def test_a_refresh_is_another_release(people: Database) -> None:
 def test_a_chain_is_not_independent(people: Database, tmp_path: Path) -> None:
     chain = Chain("c", f"file:{tmp_path / 'key'}")
     with pytest.raises(InvalidParameter, match="not independent"):
-        people.anonymize(**GIVEN, **INDEPENDENT, chain=chain)
+        people.anonymize(**OPTIONS, **INDEPENDENT, chain=chain)
 
 
 def test_in_another_database(
@@ -157,9 +157,9 @@ def test_in_another_database(
 ) -> None:
     source = make_database("sqlite")
     load_people(source)
-    source.anonymize(**GIVEN, target=duckdb_file.url)
+    source.anonymize(**OPTIONS, target=duckdb_file.url)
     with pytest.raises(SecondRelease):
-        source.anonymize(**GIVEN, target=duckdb_file.url, output="release.second")
+        source.anonymize(**OPTIONS, target=duckdb_file.url, output="release.second")
 
 
 def test_a_file_of_rows(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_file_of_rows(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
     for month in (1, 2):
         text = "".join(f"{n},{n * 7 * month % 50}\n" for n in range(30))
         rows.write_text(f"id,age\n{text}", encoding="utf-8")
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "quasi_identifiers": ["age"],
             "k": 5,
             "entity": "id",
@@ -175,26 +175,26 @@ def test_a_file_of_rows(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
         }
         url = f"file:{rows}"
         if month == 1:
-            dbanon.anonymize(url, table="people", output="release.people", **given)
+            dbanon.anonymize(url, table="people", output="release.people", **options)
             continue
         with pytest.raises(SecondRelease):
-            dbanon.anonymize(url, table="people", output="release.other", **given)
+            dbanon.anonymize(url, table="people", output="release.other", **options)
 
 
 @pytest.mark.postgresql
 def test_a_renamed_table_is_recognized(postgresql: PostgresqlDatabase) -> None:
     load_people(postgresql)
-    postgresql.anonymize(**GIVEN)
+    postgresql.anonymize(**OPTIONS)
     postgresql.execute("ALTER TABLE people RENAME TO persons")
     with pytest.raises(SecondRelease):
-        postgresql.anonymize(**GIVEN, table="persons", output="release.second")
+        postgresql.anonymize(**OPTIONS, table="persons", output="release.second")
 
 
 @pytest.mark.in_turn
 def test_an_entry_that_is_broken_stops_nobody(people: Database) -> None:
     broken = json.dumps({"entity": ["id"]})
     people.execute(f"UPDATE {people.ledger()} SET arguments = '{broken}'")
-    assert people.anonymize(**GIVEN, output="release.second").persons == 40
+    assert people.anonymize(**OPTIONS, output="release.second").persons == 40
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "folder"])
@@ -203,21 +203,21 @@ def test_the_hint_of_a_file_leads_to_a_chain(
 ) -> None:
     """The hint is followed as it is printed, month after month."""
     monkeypatch.chdir(tmp_path)
-    place = Path("it's data" if ending == "folder" else f"people.{ending}")
+    data_path = Path("it's data" if ending == "folder" else f"people.{ending}")
 
     def load(month: int) -> None:
         rows = f"SELECT i AS id, i * {7 * month} % 50 AS age FROM range({30 - month}) AS t(i)"
         if ending == "folder":
-            place.mkdir(exist_ok=True)
-        to = place / "one.parquet" if ending == "folder" else place
+            data_path.mkdir(exist_ok=True)
+        to = data_path / "one.parquet" if ending == "folder" else data_path
         escaped = str(to).replace("'", "''")
         duckdb.sql(f"COPY ({rows}) TO '{escaped}'")
 
-    given = ["--table", "people", "--k", "5", "-q", "age", "--entity", "id"]
-    file, target = f"file:{place}", ["--target", duckdb_file.url, "--output", "release.people"]
-    replaced = ["anonymize", file, *given, *target, "--if-exists", "replace"]
+    common_words = ["--table", "people", "--k", "5", "-q", "age", "--entity", "id"]
+    file, target = f"file:{data_path}", ["--target", duckdb_file.url, "--output", "release.people"]
+    replaced = ["anonymize", file, *common_words, *target, "--if-exists", "replace"]
     load(1)
-    assert invoke("anonymize", file, *given, *target).exit_code == 0
+    assert invoke("anonymize", file, *common_words, *target).exit_code == 0
     load(2)
     done = invoke(*replaced)
     assert done.exit_code == 3, done.output
@@ -237,13 +237,13 @@ def test_the_hint_of_a_file_leads_to_a_chain(
 def test_a_file_knows_no_earlier_releases(tmp_path: Path) -> None:
     rows = tmp_path / "people.csv"
     rows.write_text("id,age\n" + "".join(f"{n},{n * 7 % 50}\n" for n in range(30)))
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 5, "table": "people"}
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 5, "table": "people"}
     report = dbanon.anonymize(
         f"file:{rows}",
         output="release.people",
         entity="id",
         exports=[{"path": str(tmp_path / "out.csv")}],
-        **given,
+        **options,
     )
     label, text = report.rows()[0]
     assert label == "JOINT HISTORIES"

@@ -62,7 +62,7 @@ DUCKDB = {
     "python_enable_replacements": "false",
 }
 
-# query_only refuses what is written, and changes nothing else.
+# query_only refuses writes, and changes nothing else.
 SQLITE = (
     "case_sensitive_like = ON",
     "reverse_unordered_selects = ON",
@@ -84,8 +84,8 @@ SQLITE = (
     "analysis_limit = 1",
 )
 
-# tx_read_only refuses what is written, and changes nothing else. completion_type = RELEASE ends the
-# connection at the first ROLLBACK, which SQLAlchemy sends before dbanon is asked for anything.
+# tx_read_only refuses writes, and changes nothing else. completion_type = RELEASE ends the
+# connection at the first ROLLBACK, which SQLAlchemy sends before it calls dbanon.
 MARIADB = {
     "sql_mode": "'NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE,IGNORE_SPACE,PAD_CHAR_TO_FULL_LENGTH'",
     "completion_type": "'CHAIN'",
@@ -113,7 +113,7 @@ Answers = dict[str, object]
 
 
 def ask(database: Any, rows: Callable[[str], list[tuple[Any, ...]]], schema: str = "") -> Answers:
-    """A release of numbers, one of categories, and what is counted of them, by name."""
+    """A release of numbers, one of categories, and their statistics, by name."""
     answers: Answers = {}
     for method, columns in (("mdav", ["a", "b"]), ("gaa_cp", ["a", "mood", "day"])):
         output = f"{schema}out_{method}"
@@ -136,7 +136,7 @@ def ask(database: Any, rows: Callable[[str], list[tuple[Any, ...]]], schema: str
         verify(open_store(database), parse_relation(f"{schema}p"), ["mood"], 40)
     answers["recount"] = str(caught.value)
     advice = dbanon.advise(database, table=f"{schema}p", methods=["mondrian"], k=[5])
-    answers["advise"] = [(one.column.attribute.name, one.role) for one in advice.columns]
+    answers["advise"] = [(column.column.attribute.name, column.role) for column in advice.columns]
     return answers
 
 
@@ -171,7 +171,7 @@ def test_duckdbs_settings() -> None:
     }
     for name, value in DUCKDB.items() if CAMPAIGN else ():
         answers = in_duckdb({name: value})
-        wrong = [one for one in without_rows if answers[one] != expected[one]]
+        wrong = [call for call in without_rows if answers[call] != expected[call]]
         assert wrong == [], name
 
 
@@ -197,16 +197,16 @@ def test_settings_of_duckdb_that_are_locked() -> None:
 def test_a_file_that_is_open_elsewhere_has_its_settings(tmp_path: Any) -> None:
     """Connections of a process to one file share them."""
     file = str(tmp_path / "a.duckdb")
-    with duckdb.connect(file) as kept:
-        kept.execute(
+    with duckdb.connect(file) as open_file:
+        open_file.execute(
             "CREATE TABLE p AS SELECT CASE WHEN g % 2 = 0 THEN 'a' ELSE 'A' END AS m"
             " FROM range(10) AS t(g)"
         )
-        kept.execute("SET default_collation = 'nocase'")
+        open_file.execute("SET default_collation = 'nocase'")
         store = open_store(f"duckdb:///{file}")
         with store.session(write=True) as session:
             assert session.rows("SELECT count(DISTINCT m) FROM p") == [(2,)]
-        assert kept.execute("SELECT current_setting('default_collation')").fetchall() == [
+        assert open_file.execute("SELECT current_setting('default_collation')").fetchall() == [
             ("nocase",)
         ]
 
@@ -231,7 +231,7 @@ def in_sqlite(pragmas: tuple[str, ...], **how: Any) -> Answers:
 def test_pragmas_of_sqlite() -> None:
     """None changes an answer; nor do the driver's own conversions."""
     expected = in_sqlite(())
-    for pragmas in (SQLITE,) if not CAMPAIGN else (SQLITE, *((one,) for one in SQLITE)):
+    for pragmas in (SQLITE,) if not CAMPAIGN else (SQLITE, *((pragma,) for pragma in SQLITE)):
         assert in_sqlite(pragmas) == expected, pragmas
     assert in_sqlite((), detect_types=sqlite3.PARSE_DECLTYPES) == expected
 

@@ -19,7 +19,7 @@ from tests.stores.test_models import COLUMNS, load
 __all__ = ["COLUMNS"]
 
 SETS = [{"columns": ["age", "ill"], "k": 3}, ["place", "site"], {"columns": ["age"], "k": 20}]
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "output": "release.people",
     "quasi_identifiers": ["age", "place"],
@@ -33,16 +33,16 @@ ASKED: dict[str, Any] = {
 
 
 def released(database: Database, **more: Any) -> dbanon.Report:
-    return dbanon.anonymize(database.url, **(ASKED | more))
+    return dbanon.anonymize(database.url, **(OPTIONS | more))
 
 
 def smallest(database: Database, columns: list[str], count: str = "count(*)") -> int:
     names = ", ".join(map(quote, columns))
-    [(found,)] = database.rows(
+    [(size,)] = database.rows(
         f"SELECT min(n) FROM (SELECT {count} AS n FROM {database.relation('release.people')}"
         f" GROUP BY {names}) AS t"
     )
-    return int(found)
+    return int(size)
 
 
 def test_each_set_is_counted_on_what_was_written_and_again(database: Database) -> None:
@@ -50,12 +50,16 @@ def test_each_set_is_counted_on_what_was_written_and_again(database: Database) -
     # A report says so where its schema was created.
     database.make_schema("release")
     report = released(database)
-    for told in report.arguments["also_k"]:
-        assert told["counted"] == smallest(database, told["columns"]) >= told["k"]
+    for recorded in report.arguments["also_k"]:
+        assert recorded["counted"] == smallest(database, recorded["columns"]) >= recorded["k"]
     assert "every combination of (age, ill) by at least 3 rows" in report.guarantee
-    found = dbanon.verify(database.url, "release.people")
-    assert [(list(one.columns), one.k, one.counted) for one in found.also_k] == [
-        (told["columns"], told["k"], told["counted"]) for told in report.arguments["also_k"]
+    verification = dbanon.verify(database.url, "release.people")
+    assert [
+        (list(column_set.columns), column_set.k, column_set.counted)
+        for column_set in verification.also_k
+    ] == [
+        (recorded["columns"], recorded["k"], recorded["counted"])
+        for recorded in report.arguments["also_k"]
     ]
     again = dict(dbanon.refresh(database.url, "release.people").arguments)
     assert "people was released before" in again.pop("intersects")
@@ -118,15 +122,15 @@ def test_persons_are_counted_in_each_set(database: Database) -> None:
         by=[],
         max_suppression=0.5,
     )
-    [told] = report.arguments["also_k"]
+    [recorded] = report.arguments["also_k"]
     persons = smallest(database, ["age", "ill"], "count(DISTINCT same)")
     rows = smallest(database, ["age", "ill"])
-    assert told["counted"] == persons >= 4
+    assert recorded["counted"] == persons >= 4
     assert rows > persons
     assert 'persons (distinct values of "who"), too' in report.guarantee
-    # The release does not say whose a row is: rows are all that can be counted again.
-    [found] = dbanon.verify(database.url, "release.people").also_k
-    assert found.counted == rows
+    # The release does not identify persons, so a later recount can only count rows.
+    [column_set] = dbanon.verify(database.url, "release.people").also_k
+    assert column_set.counted == rows
 
 
 def test_a_copied_column_is_no_range_of_others(database: Database) -> None:
@@ -144,11 +148,11 @@ def test_a_copied_column_is_no_range_of_others(database: Database) -> None:
         sensitive=[],
         also_k=[{"columns": ["x"], "k": 6}],
     )
-    [told] = report.arguments["also_k"]
-    assert told == {"columns": ["x"], "k": 6, "counted": smallest(database, ["x"])}
-    assert told["counted"] == 6
-    [found] = dbanon.verify(database.url, "release.people").also_k
-    assert (found.columns, found.counted) == (("x",), 6)
+    [recorded] = report.arguments["also_k"]
+    assert recorded == {"columns": ["x"], "k": 6, "counted": smallest(database, ["x"])}
+    assert recorded["counted"] == 6
+    [column_set] = dbanon.verify(database.url, "release.people").also_k
+    assert (column_set.columns, column_set.counted) == (("x",), 6)
 
 
 @pytest.mark.in_turn
@@ -159,14 +163,16 @@ def test_other_places_are_counted_as_well(
     load(database)
     if kind == "parquet":
         report = released(database, exports=[str(tmp_path / "people.parquet")])
-        found = verify_file(tmp_path / "people.parquet")
+        verification = verify_file(tmp_path / "people.parquet")
     else:
         report = released(database, target=duckdb_file.url)
-        found = dbanon.verify(duckdb_file.url, "release.people")
-    assert isinstance(found, Verification)
-    told = report.arguments["also_k"]
-    assert [one.counted for one in found.also_k] == [one["counted"] for one in told]
-    assert [one.counted >= one.k for one in found.also_k] == [True] * 3
+        verification = dbanon.verify(duckdb_file.url, "release.people")
+    assert isinstance(verification, Verification)
+    recorded = report.arguments["also_k"]
+    assert [column_set.counted for column_set in verification.also_k] == [
+        record["counted"] for record in recorded
+    ]
+    assert [column_set.counted >= column_set.k for column_set in verification.also_k] == [True] * 3
 
 
 @pytest.mark.in_turn
@@ -192,7 +198,7 @@ def test_a_written_set_that_does_not_hold_is_not_published(
     from dbanon.run import run
 
     load(database)
-    monkeypatch.setattr(run, "with_sets", lambda microdata, found, *more: found)
+    monkeypatch.setattr(run, "with_sets", lambda microdata, partition, *more: partition)
     with pytest.raises(RecountFailed) as failed:
         released(database, also_k=[{"columns": ["age", "ill"], "k": 9}])
     assert "(age, ill)" in failed.value.message

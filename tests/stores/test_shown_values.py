@@ -23,7 +23,7 @@ SETS = {
     "mariadb": ("collation", "blanks"),
 }
 # Equal values that are shown alike.
-ALIKE = {
+INDISTINGUISHABLE = {
     "postgresql": (
         EqualValues("numeric(9,2)", "7.50", "7.5"),
         EqualValues("char(3)", "'a '", "'a'"),
@@ -46,13 +46,13 @@ def test_a_recount_tells_apart_what_readers_do(database: Database) -> None:
         load(database, values._replace(before=before), table=f"equal_{name}")
         with pytest.raises(RecountFailed, match="holds 1 row, fewer than"):
             dbanon.verify(database.url, f"equal_{name}", quasi_identifiers=["x"], k=5)
-    for place, values in enumerate(ALIKE[database.name]):
-        load(database, values, table=f"alike_{place}")
-        found = dbanon.verify(database.url, f"alike_{place}", quasi_identifiers=["x"], k=5)
-        assert (found.classes, found.smallest_class) == (1, 40)
+    for index, values in enumerate(INDISTINGUISHABLE[database.name]):
+        load(database, values, table=f"alike_{index}")
+        verification = dbanon.verify(database.url, f"alike_{index}", quasi_identifiers=["x"], k=5)
+        assert (verification.classes, verification.smallest_class) == (1, 40)
 
 
-def shown(database: Database, output: str) -> Counter[str]:
+def readable_counts(database: Database, output: str) -> Counter[str]:
     """How many rows of a release readers see with each value."""
     return Counter(repr(value) for (value,) in database.rows(f"SELECT x FROM {output}"))
 
@@ -74,7 +74,7 @@ def test_a_set_holds_of_what_readers_see(database: Database) -> None:
             max_suppression=0.2,
         )
         assert report.suppressed == 1
-        sizes = shown(database, database.relation(f"release.{name}_of"))
+        sizes = readable_counts(database, database.relation(f"release.{name}_of"))
         assert min(sizes.values()) == report.arguments["also_k"][0]["counted"] == 39
 
 
@@ -96,7 +96,7 @@ def test_models_hold_in_the_classes_that_readers_see(database: Database) -> None
         f"UPDATE {relation} SET x = CASE WHEN id < 20 THEN {values.rare} ELSE {values.common} END,"
         " ill = CASE WHEN id < 20 THEN id % 2 ELSE 2 + id % 3 END, age = 30",
     )
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "table": "equal",
         "quasi_identifiers": ["age"],
         "by": ["x"],
@@ -106,12 +106,12 @@ def test_models_hold_in_the_classes_that_readers_see(database: Database) -> None
         "if_exists": "replace",
     }
     for entity in (None, "id"):
-        report = database.anonymize(**given, entity=entity)
+        report = database.anonymize(**options, entity=entity)
         assert (report.classes, report.smallest_class) == (2, 20)
         assert [level.achieved for level in report.models] == [2]
-    report = database.anonymize(**given)
-    found = dbanon.verify(database.url, "release.people")
-    assert [model.counted for model in found.models] == [2]
+    report = database.anonymize(**options)
+    verification = dbanon.verify(database.url, "release.people")
+    assert [model.counted for model in verification.models] == [2]
 
 
 @pytest.mark.parametrize(

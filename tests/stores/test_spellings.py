@@ -27,13 +27,13 @@ from tests.stores.refusal import refuse
 DATABASES = ALL_NAMES
 K = 5
 TYPES = {"visit": "integer", "patient": "text", "age": "integer"}
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age"],
     "k": K,
     "entity": "patient",
     "releases": "independent",
 }
-FOUND = PersonSpellings("patient", 0.8)
+EXPECTED = PersonSpellings("patient", 0.8)
 
 
 def visits(patients: int = 20) -> list[tuple[Any, ...]]:
@@ -63,26 +63,26 @@ def test_spellings_are_warned_of(database: Database) -> None:
     load(database, visits())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report = database.anonymize(**ASKED, keep=["visit"])
-    said = [str(one.message) for one in caught if one.category is EntitySpellings]
-    assert said == [f"Column {FOUND.describe(K)}."]
-    assert "P000" not in said[0]
+        report = database.anonymize(**OPTIONS, keep=["visit"])
+    messages = [str(warning.message) for warning in caught if warning.category is EntitySpellings]
+    assert messages == [f"Column {EXPECTED.describe(K)}."]
+    assert "P000" not in messages[0]
     # What it warns of: five persons were counted where there is one.
     assert fewest_patients(database) == 1
-    assert report.few_persons == (FOUND,)
+    assert report.few_persons == (EXPECTED,)
     assert [text for label, text in report.rows() if label == "PERSON IDENTIFIER"] == [
-        FOUND.describe(K)
+        EXPECTED.describe(K)
     ]
     [(recorded,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
-    assert arguments["entity_spellings"] == [vars(FOUND)]
+    assert arguments["entity_spellings"] == [vars(EXPECTED)]
     assert "few_persons" not in arguments
 
 
 def test_strict_refuses_them(database: Database) -> None:
     load(database, visits())
     database.make_schema("release")
-    error = refuse(database, EntitySpellingsRefused, '"patient"', **ASKED, strict=True)
+    error = refuse(database, EntitySpellingsRefused, '"patient"', **OPTIONS, strict=True)
     assert (error.exit_code, error.code) == (6, "entity_spellings")
     assert "casefold" in str(error.hint)
 
@@ -90,7 +90,7 @@ def test_strict_refuses_them(database: Database) -> None:
 @pytest.mark.filterwarnings("error::dbanon.errors.EntitySpellings")
 def test_casefold_counts_patients(database: Database) -> None:
     load(database, visits())
-    report = database.anonymize(**ASKED, keep=["visit"], entity_normalize="casefold")
+    report = database.anonymize(**OPTIONS, keep=["visit"], entity_normalize="casefold")
     assert (report.persons, report.few_persons) == (20, ())
     assert report.k_achieved == fewest_patients(database) >= K
     assert report.arguments["entity_normalize"] == "casefold"
@@ -100,13 +100,13 @@ def test_casefold_counts_patients(database: Database) -> None:
     # Of four patients there is no class of five.
     database.execute(f"DELETE FROM {database.relation('people')} WHERE age > 23")
     with pytest.raises(TooFewRecords):
-        database.anonymize(**ASKED, entity_normalize="casefold", output="release.few")
+        database.anonymize(**OPTIONS, entity_normalize="casefold", output="release.few")
 
 
 def test_trim_leaves_capitals(database: Database) -> None:
     load(database, visits())
     with pytest.warns(EntitySpellings, match="about 50% of its values"):
-        report = database.anonymize(**ASKED, entity_normalize="trim")
+        report = database.anonymize(**OPTIONS, entity_normalize="trim")
     assert report.persons == 40
     assert report.few_persons == (PersonSpellings("patient", 0.5),)
 
@@ -116,7 +116,7 @@ def test_one_spelling_each_says_nothing(database: Database) -> None:
     load(database, [(visit, f"P{visit:05}", age) for visit, _, age in visits()])
     for normalize in (None, "trim", "casefold"):
         report = database.anonymize(
-            **ASKED, entity_normalize=normalize, output=f"release.{normalize or 'none'}"
+            **OPTIONS, entity_normalize=normalize, output=f"release.{normalize or 'none'}"
         )
         assert report.persons == 100
 
@@ -126,7 +126,7 @@ def test_numbers_are_compared_as_they_are(database: Database) -> None:
     types = TYPES | {"patient": "integer"}
     rows = [(visit, visit // 5, age) for visit, _, age in visits()]
     database.load("people", {n: database.types[kind] for n, kind in types.items()}, rows)
-    assert database.anonymize(**ASKED, entity_normalize="casefold").persons == 20
+    assert database.anonymize(**OPTIONS, entity_normalize="casefold").persons == 20
 
 
 @pytest.mark.filterwarnings("error::dbanon.errors.EntitySpellings")
@@ -146,7 +146,7 @@ def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
     ]
     database.load("people", types, rows)
     report = database.anonymize(
-        **ASKED,
+        **OPTIONS,
         by=["ward"],
         sensitive=["ill"],
         method="gaa_cp",
@@ -161,14 +161,14 @@ def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
 
 def test_frames_are_compared_alike() -> None:
     frame = pd.DataFrame(visits(), columns=list(TYPES))
-    asked = {name: value for name, value in ASKED.items() if name != "releases"}
+    options = {name: value for name, value in OPTIONS.items() if name != "releases"}
     with pytest.warns(EntitySpellings):
-        _, report = dbanon.anonymize_frame(frame, **asked)
-    assert report.few_persons == (FOUND,)
-    _, report = dbanon.anonymize_frame(frame, **asked, entity_normalize="casefold", strict=True)
+        _, report = dbanon.anonymize_frame(frame, **options)
+    assert report.few_persons == (EXPECTED,)
+    _, report = dbanon.anonymize_frame(frame, **options, entity_normalize="casefold", strict=True)
     assert report.persons == 20
     with pytest.raises(EntitySpellingsRefused):
-        dbanon.anonymize_frame(frame, **asked, entity_normalize="trim", strict=True)
+        dbanon.anonymize_frame(frame, **options, entity_normalize="trim", strict=True)
 
 
 @pytest.mark.parametrize("target", ["sqlite", "duckdb"])
@@ -180,7 +180,7 @@ def test_in_another_database(
         source, other = duckdb_file, sqlite_file
     load(source, visits())
     report = source.anonymize(
-        **ASKED,
+        **OPTIONS,
         target=other.url,
         entity_normalize="casefold",
         output="people2" if target == "sqlite" else "release.p",
@@ -211,7 +211,7 @@ def test_the_command_a_job_and_rules(
     ]
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
-    assert f"Warning: column {FOUND.describe(K)}." in done.stderr
+    assert f"Warning: column {EXPECTED.describe(K)}." in done.stderr
     done = CliRunner().invoke(
         main, [*line, "--entity-normalize", "casefold", "--strict", "--if-exists", "replace"]
     )
@@ -254,12 +254,12 @@ def test_the_command_a_job_and_rules(
 def test_what_has_no_spelling_is_refused(sqlite_file: Database) -> None:
     load(sqlite_file, visits())
     with pytest.raises(InvalidParameter, match="there is none"):
-        sqlite_file.anonymize(**ASKED | {"entity": None}, entity_normalize="trim")
+        sqlite_file.anonymize(**OPTIONS | {"entity": None}, entity_normalize="trim")
     with pytest.raises(InvalidParameter, match="trim, casefold"):
-        sqlite_file.anonymize(**ASKED, entity_normalize="upper")
+        sqlite_file.anonymize(**OPTIONS, entity_normalize="upper")
     with pytest.raises(InvalidParameter, match="A chain follows persons"):
         sqlite_file.anonymize(
-            **ASKED | {"releases": None}, entity_normalize="trim", chain=Chain("c", "env:KEY")
+            **OPTIONS | {"releases": None}, entity_normalize="trim", chain=Chain("c", "env:KEY")
         )
 
 
@@ -271,9 +271,14 @@ def test_a_chain_says_it(sqlite_file: Database, tmp_path: Path) -> None:
     dbanon.create_chain(
         sqlite_file.url, "c", table="people", entity="patient", changes="show", key_out=key
     )
-    asked = ASKED | {"k": 3, "releases": None, "chain": Chain("c", f"file:{key}"), "key": ["visit"]}
+    options = OPTIONS | {
+        "k": 3,
+        "releases": None,
+        "chain": Chain("c", f"file:{key}"),
+        "key": ["visit"],
+    }
     with pytest.warns(EntitySpellings, match="about 50% of its values"):
-        report = sqlite_file.anonymize(**asked)
+        report = sqlite_file.anonymize(**options)
     assert report.few_persons == (PersonSpellings("patient", 0.5),)
 
 
@@ -282,8 +287,8 @@ def in_capitals_or_not(database: Database) -> None:
     types = {n: database.types[kind] for n, kind in TYPES.items()}
     rows = [(n, f"{'pP'[n % 2]}{n // 2:04}", 20 + n // 10) for n in range(60)]
     database.load("people", types | {"patient": f"{types['patient']} COLLATE NOCASE"}, rows)
-    assert database.anonymize(**ASKED).persons == 30
-    report = database.anonymize(**ASKED, entity_normalize="casefold", output="release.folded")
+    assert database.anonymize(**OPTIONS).persons == 30
+    report = database.anonymize(**OPTIONS, entity_normalize="casefold", output="release.folded")
     assert report.persons == 30
 
 
@@ -291,12 +296,12 @@ def test_a_collation_is_not_undone(sqlite_file: Database) -> None:
     """``trim`` would compare bytes there, and count one person as two."""
     in_capitals_or_not(sqlite_file)
     with pytest.raises(InvalidParameter, match="for equal"):
-        sqlite_file.anonymize(**ASKED, entity_normalize="trim", output="release.trimmed")
+        sqlite_file.anonymize(**OPTIONS, entity_normalize="trim", output="release.trimmed")
 
 
 def test_a_collation_that_stays(duckdb_file: Database) -> None:
     in_capitals_or_not(duckdb_file)
-    report = duckdb_file.anonymize(**ASKED, entity_normalize="trim", output="release.trimmed")
+    report = duckdb_file.anonymize(**OPTIONS, entity_normalize="trim", output="release.trimmed")
     assert report.persons == 30
 
 
@@ -313,8 +318,8 @@ def test_types_of_duckdb_that_are_no_text(
     more = {} if normalize is None else {"entity_normalize": normalize}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report = duckdb_file.anonymize(**ASKED, **more)
+        report = duckdb_file.anonymize(**OPTIONS, **more)
     spellings = kind != "UUID"
     assert report.persons == (6 if spellings and normalize else 8)
-    warned = any(one.category is EntitySpellings for one in caught)
+    warned = any(warning.category is EntitySpellings for warning in caught)
     assert warned == (spellings and normalize is None)

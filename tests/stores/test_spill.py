@@ -35,7 +35,7 @@ from dbanon.stores.scratch import scratch_in
 from tests.stores.databases import Database, SqliteDatabase
 
 SECRET = 917_263
-ASKED = {
+OPTIONS = {
     "table": "people",
     "quasi_identifiers": ["age", "pay", "born"],
     "k": 5,
@@ -95,7 +95,9 @@ def people_in_sqlite(sqlite_file: SqliteDatabase, monkeypatch: pytest.MonkeyPatc
     """Rows such as those of `people`, in the database that answers soonest."""
     monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
     rng = np.random.default_rng(7)
-    drawn = zip(*(rng.integers(0, most, 2000) for most in (70, 20000, 4, 3, 50)), strict=True)
+    column_values = zip(
+        *(rng.integers(0, most, 2000) for most in (70, 20000, 4, 3, 50)), strict=True
+    )
     rows = [
         (
             int(key),
@@ -108,7 +110,7 @@ def people_in_sqlite(sqlite_file: SqliteDatabase, monkeypatch: pytest.MonkeyPatc
             2**53 + 1 + i * SECRET,
         )
         for i, (key, (age, born, ill, part, hole)) in enumerate(
-            zip(rng.permutation(2000), drawn, strict=True)
+            zip(rng.permutation(2000), column_values, strict=True)
         )
     ]
     kinds = {
@@ -130,26 +132,26 @@ def people_in_sqlite(sqlite_file: SqliteDatabase, monkeypatch: pytest.MonkeyPatc
 def test_the_release_is_the_same_in_every_bit(
     people_in_sqlite: Database, tmp_path: Path, name: str
 ) -> None:
-    place = tmp_path / "spill"
-    expected, found = (
+    folder = tmp_path / "spill"
+    expected, spilled = (
         rows_released(people_in_sqlite, **CASES[name], **more)
-        for more in ({}, {"spill": str(place), "chunk_rows": 167})
+        for more in ({}, {"spill": str(folder), "chunk_rows": 167})
     )
-    assert found == expected
-    assert not place.exists()
+    assert spilled == expected
+    assert not folder.exists()
 
 
 def rows_released(database: Database, **more: Any) -> list[tuple[Any, ...]]:
-    report = database.anonymize(**(ASKED | {"if_exists": "replace"} | more))
+    report = database.anonymize(**(OPTIONS | {"if_exists": "replace"} | more))
     assert report.k_achieved >= 5
     return database.rows("SELECT * FROM released ORDER BY id")
 
 
 def test_reports_tell_the_same_losses(people: str, tmp_path: Path) -> None:
-    place = str(tmp_path / "spill")
+    folder = str(tmp_path / "spill")
     reports = [
-        dbanon.anonymize(people, **(ASKED | {"output": f"released{i}"}), **more)
-        for i, more in enumerate(({}, {"spill": place}))
+        dbanon.anonymize(people, **(OPTIONS | {"output": f"released{i}"}), **more)
+        for i, more in enumerate(({}, {"spill": folder}))
     ]
     assert len({report.internal.information_loss for report in reports}) == 1
 
@@ -168,7 +170,7 @@ def test_every_database_gives_the_same(
     kinds = database.types
     columns = {"id": "bigint", "age": "integer", "pay": "double", "ill": "text"}
     database.load("people", {name: kinds[kind] for name, kind in columns.items()}, rows)
-    found = []
+    releases = []
     for more in ({}, {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}):
         database.anonymize(
             quasi_identifiers=["age", "pay"],
@@ -182,9 +184,9 @@ def test_every_database_gives_the_same(
             **more,
         )
         table = database.relation("release.people")
-        found.append(database.rows(f"SELECT * FROM {table} ORDER BY id"))
-    assert found[0] == found[1]
-    assert len(found[0]) == 800
+        releases.append(database.rows(f"SELECT * FROM {table} ORDER BY id"))
+    assert releases[0] == releases[1]
+    assert len(releases[0]) == 800
     assert not (tmp_path / "spill").exists()
 
 
@@ -193,14 +195,14 @@ def test_files_of_rows_are_read_in_the_same_way(people: str, tmp_path: Path, end
     rows = tmp_path / f"people.{ending}"
     with duckdb.connect(people.removeprefix("duckdb:///"), read_only=True) as connection:
         connection.execute(f"COPY people TO '{rows}'")
-    found = []
+    releases = []
     for more in ({}, {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}):
-        target = tmp_path / f"target{len(found)}.duckdb"
-        asked = ASKED | {"key": ["id"], "refine": "pass"}
-        dbanon.anonymize(f"file:{rows}", target=f"duckdb:///{target}", **asked, **more)
+        target = tmp_path / f"target{len(releases)}.duckdb"
+        options = OPTIONS | {"key": ["id"], "refine": "pass"}
+        dbanon.anonymize(f"file:{rows}", target=f"duckdb:///{target}", **options, **more)
         with duckdb.connect(str(target), read_only=True) as connection:
-            found.append(connection.execute("FROM released ORDER BY id").fetchall())
-    assert found[0] == found[1]
+            releases.append(connection.execute("FROM released ORDER BY id").fetchall())
+    assert releases[0] == releases[1]
     assert not (tmp_path / "spill").exists()
 
 
@@ -223,25 +225,25 @@ def test_what_is_read_from_the_disk_is_what_was_read(
             for p in cut
         ]
 
-    given = {"categories": [("x", "y", "z")]}
-    expected = microdata_from_chunks(attributes, pieces(), **given)
+    options = {"categories": [("x", "y", "z")]}
+    expected = microdata_from_chunks(attributes, pieces(), **options)
     with scratch_in(str(tmp_path / "spill")) as disk:
-        found = microdata_from_chunks(attributes, pieces(), **given, disk=disk)
-        # No name tells of them, and nothing but the process holds them.
+        microdata = microdata_from_chunks(attributes, pieces(), **options, disk=disk)
+        # The file has no name: only this process has it open.
         assert list(disk.path.iterdir()) == []
     for name in ("keys", "numbers", "codes"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-        assert not getattr(found, name).flags.writeable
+        np.testing.assert_array_equal(getattr(microdata, name), getattr(expected, name))
+        assert not getattr(microdata, name).flags.writeable
     if expected.valid is None:
-        assert found.valid is None
+        assert microdata.valid is None
     else:
-        np.testing.assert_array_equal(found.valid, expected.valid)
+        np.testing.assert_array_equal(microdata.valid, expected.valid)
 
 
 def test_no_rows_are_no_file(tmp_path: Path) -> None:
     with scratch_in(str(tmp_path / "spill")) as disk:
-        found = microdata_from_chunks([Attribute("a", Kind.FLOAT)], [], disk=disk)
-    assert found.numbers.shape == (0, 1)
+        microdata = microdata_from_chunks([Attribute("a", Kind.FLOAT)], [], disk=disk)
+    assert microdata.numbers.shape == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -265,17 +267,17 @@ def test_what_needs_all_values_is_refused(
     people: str, tmp_path: Path, more: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidParameter, match=r"fit into memory|on a disk"):
-        dbanon.anonymize(people, **(ASKED | more), spill=str(tmp_path / "spill"))
+        dbanon.anonymize(people, **(OPTIONS | more), spill=str(tmp_path / "spill"))
     assert not (tmp_path / "spill").exists()
 
 
 def test_too_little_memory_is_said_before_it_is_taken(people: str, tmp_path: Path) -> None:
-    place = tmp_path / "spill"
+    folder = tmp_path / "spill"
     # Of the blocks, and of the database, which is opened with half of it.
     for limit in (2 * 400 * chunks.bytes_per_record(3) * (os.cpu_count() or 1) + 10**5, 10**5):
         with pytest.raises(MemoryLimit):
-            dbanon.anonymize(people, **ASKED, spill=str(place), memory_limit=limit)
-        assert not place.exists()
+            dbanon.anonymize(people, **OPTIONS, spill=str(folder), memory_limit=limit)
+        assert not folder.exists()
     assert chunks.bytes_on_disk(10) < chunks.bytes_per_record(10) / 2
 
 
@@ -305,14 +307,14 @@ class _Full:
 def test_a_full_disk_publishes_nothing_and_tells_no_value(
     people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    made = scratch.Scratch.file
-    monkeypatch.setattr(scratch.Scratch, "file", lambda self: _Full(made(self), room))
-    place = tmp_path / "spill"
-    asked = ASKED | {"quasi_identifiers": ["age", "wide"]}
+    make_file = scratch.Scratch.file
+    monkeypatch.setattr(scratch.Scratch, "file", lambda self: _Full(make_file(self), room))
+    folder = tmp_path / "spill"
+    options = OPTIONS | {"quasi_identifiers": ["age", "wide"]}
     with pytest.raises(DatabaseFailure, match="cannot be written") as caught:
-        dbanon.anonymize(people, **asked, spill=str(place))
+        dbanon.anonymize(people, **options, spill=str(folder))
     assert str(SECRET) not in f"{caught.value} {caught.value.to_dict()}"
-    assert not place.exists()
+    assert not folder.exists()
     with duckdb.connect(people.removeprefix("duckdb:///"), read_only=True) as connection:
         assert ("released",) not in connection.execute("SHOW TABLES").fetchall()
 
@@ -326,10 +328,10 @@ def test_every_way_out_takes_it_away(
         if now == phase and (share > 0 or phase == "verify"):
             raise error
 
-    place = tmp_path / "spill"
+    folder = tmp_path / "spill"
     with pytest.raises(error):
-        dbanon.anonymize(people, **ASKED, spill=str(place), progress=stop)
-    assert not place.exists()
+        dbanon.anonymize(people, **OPTIONS, spill=str(folder), progress=stop)
+    assert not folder.exists()
 
 
 _KILLED = """
@@ -343,44 +345,44 @@ dbanon.anonymize(sys.argv[1], table="people", quasi_identifiers=["age", "pay"], 
 """
 
 
-@pytest.mark.parametrize("way", ["the next run", "gc", "gc without a database"])
+@pytest.mark.parametrize("cleanup", ["the next run", "gc", "gc without a database"])
 def test_after_kill_9_no_value_is_on_the_disk_and_it_is_cleared(
-    people: str, tmp_path: Path, way: str
+    people: str, tmp_path: Path, cleanup: str
 ) -> None:
-    place = tmp_path / "spill"
+    folder = tmp_path / "spill"
     run = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_KILLED), people, str(place)],
+        [sys.executable, "-c", textwrap.dedent(_KILLED), people, str(folder)],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert run.stdout is not None
     with run.stdout:
         assert run.stdout.readline() == "clustering\n"
-        running = CliRunner().invoke(main, ["gc", "--spill", str(place)])
+        running = CliRunner().invoke(main, ["gc", "--spill", str(folder)])
         assert (running.exit_code, "--spill" in running.stderr) == (7, False)
         run.send_signal(signal.SIGKILL)
         run.wait(60)
-    [left] = place.iterdir()
+    [left] = folder.iterdir()
     assert [path for path in left.rglob("*") if path.is_file() and path.stat().st_size] == []
     # As DuckDB leaves it.
     (left / "duckdb_temp_block-1.block").write_text(str(SECRET))
-    if way == "the next run":
-        dbanon.anonymize(people, **ASKED, spill=str(place))
+    if cleanup == "the next run":
+        dbanon.anonymize(people, **OPTIONS, spill=str(folder))
     else:
-        database = [people] if way == "gc" else []
-        line = ["gc", *database, "--spill", str(place), "--format", "json"]
+        database = [people] if cleanup == "gc" else []
+        line = ["gc", *database, "--spill", str(folder), "--format", "json"]
         done = CliRunner().invoke(main, line, env={"DBANON_URL": None})
         assert json.loads(done.stdout) == {"dropped": [], "cleared": [str(left)]}
         again = CliRunner().invoke(main, line, env={"DBANON_URL": None})
         assert json.loads(again.stdout) == {"dropped": [], "cleared": []}
-    assert not place.exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_to_the_command_take_it_away(
     people: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    place = tmp_path / "spill"
+    folder = tmp_path / "spill"
     with duckdb.connect(people.removeprefix("duckdb:///")) as connection:
         connection.execute(
             "CREATE TABLE many AS SELECT i AS id, hash(i) % 1000003 AS a, hash(i + 1) % 1000003"
@@ -404,7 +406,7 @@ def test_signals_to_the_command_take_it_away(
             "--refine",
             "thorough",
             "--spill",
-            str(place),
+            str(folder),
             "--output",
             "released",
         ],
@@ -412,10 +414,10 @@ def test_signals_to_the_command_take_it_away(
         stdout=subprocess.PIPE,
     )
     end = time.monotonic() + 60
-    while not place.exists() and run.poll() is None and time.monotonic() < end:
+    while not folder.exists() and run.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
-    assert place.exists()
+    assert folder.exists()
     run.send_signal(number)
     run.communicate(timeout=120)
     assert run.returncode not in (0, -signal.SIGKILL)
-    assert not place.exists()
+    assert not folder.exists()

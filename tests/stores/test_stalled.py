@@ -1,4 +1,4 @@
-"""A network that stalls: who is told to end does, and says of the outcome what is true."""
+"""A stalled network: a process that receives a stop signal ends, and reports the true outcome."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def people(request: pytest.FixtureRequest, postgresql: PostgresqlDatabase) -> Po
 
 
 @contextmanager
-def stalling(server: Server, place: str, down: bool = False) -> Iterator[TcpProxy]:
-    cut = PLACES[place]
+def stalling(server: Server, stage: str, down: bool = False) -> Iterator[TcpProxy]:
+    cut = PLACES[stage]
     cut = Cut(cut.how, cut.at, cut.since, cut.answers, down)
     with TcpProxy(server.host, server.port, cut) as proxy:
         yield proxy
@@ -106,20 +106,20 @@ def running(file: Path, source: str, target: str | None = None) -> Iterator[Comm
         yield process
 
 
-def ended(process: Command, since: float, what: str) -> tuple[int, str, str]:
+def ended(process: Command, since: float, label: str) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=HANGS)
     spent = time.monotonic() - since
-    print(f"stalled: {what}: {spent:.1f} s, exit {process.returncode}")
+    print(f"stalled: {label}: {spent:.1f} s, exit {process.returncode}")
     assert spent < SECONDS, err
     assert process.returncode is not None
     return process.returncode, out, err
 
 
-def told_and_ended(proxy: TcpProxy, process: Command, what: str) -> Any:
+def told_and_ended(proxy: TcpProxy, process: Command, label: str) -> Any:
     assert proxy.was_cut.wait(60), "the place was not reached"
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
-    return ended(process, time.monotonic(), what)
+    return ended(process, time.monotonic(), label)
 
 
 def published(database: PostgresqlDatabase) -> bool:
@@ -127,7 +127,7 @@ def published(database: PostgresqlDatabase) -> bool:
 
 
 def lock_is_free(database: PostgresqlDatabase) -> bool:
-    """At once: who ended has waited for the server, or has ended its session there."""
+    """Immediately: the process has waited for the server or ended its session there."""
     deadline = time.monotonic() + 2
     while True:
         try:
@@ -139,17 +139,17 @@ def lock_is_free(database: PostgresqlDatabase) -> bool:
             time.sleep(0.05)
 
 
-def judge(people: PostgresqlDatabase, code: int, out: str, err: str, place: str) -> None:
-    """What is said of the outcome is so."""
+def judge(people: PostgresqlDatabase, code: int, out: str, err: str, stage: str) -> None:
+    """The reported outcome matches the database."""
     assert "Traceback" not in err
     if code == 10:
-        [one] = json.loads(out)["jobs"]
-        assert one["error"]["code"] == "outcome_unknown"
-        assert place in ("commit", "committed")
+        [job] = json.loads(out)["jobs"]
+        assert job["error"]["code"] == "outcome_unknown"
+        assert stage in ("commit", "committed")
         return
     if code == 0:
         assert published(people)
-        assert place == "committed"
+        assert stage == "committed"
         return
     assert code in (143, 9), err
     assert "rolled back" in err
@@ -157,61 +157,61 @@ def judge(people: PostgresqlDatabase, code: int, out: str, err: str, place: str)
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["", "down"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("stage", PLACES)
 def test_the_first_signal_ends_it(
-    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str, down: bool
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, stage: str, down: bool
 ) -> None:
-    with stalling(pg_server, place, down) as proxy:
+    with stalling(pg_server, stage, down) as proxy:
         with running(job_file(tmp_path), proxy.url(people.url)) as process:
-            done = told_and_ended(proxy, process, f"SIGTERM, {place}, {down}")
-        judge(people, *done, place)
+            done = told_and_ended(proxy, process, f"SIGTERM, {stage}, {down}")
+        judge(people, *done, stage)
         if not down:
             assert done[0] != 10
             assert lock_is_free(people)
 
 
-@pytest.mark.parametrize("place", ["read", "load", "commit", "committed"])
+@pytest.mark.parametrize("stage", ["read", "load", "commit", "committed"])
 def test_a_deadline_ends_it(
-    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, stage: str
 ) -> None:
-    with stalling(pg_server, place, down=True) as proxy:
+    with stalling(pg_server, stage, down=True) as proxy:
         with running(job_file(tmp_path, limit=3), proxy.url(people.url)) as process:
             assert proxy.was_cut.wait(60), "the place was not reached"
-            done = ended(process, time.monotonic() + 2.5, f"time_limit, {place}")
-        judge(people, *done, place)
+            done = ended(process, time.monotonic() + 2.5, f"time_limit, {stage}")
+        judge(people, *done, stage)
 
 
-@pytest.mark.parametrize("place", ["read", "commit"])
+@pytest.mark.parametrize("stage", ["read", "commit"])
 def test_the_source_of_two_databases(
-    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, stage: str
 ) -> None:
-    with pg_server.database() as other, stalling(pg_server, place) as proxy:
+    with pg_server.database() as other, stalling(pg_server, stage) as proxy:
         with running(job_file(tmp_path), proxy.url(people.url), other) as process:
-            code, _, err = told_and_ended(proxy, process, f"SIGTERM, source, {place}")
+            code, _, err = told_and_ended(proxy, process, f"SIGTERM, source, {stage}")
         assert code == 143, err
         assert not published(PostgresqlDatabase(other))
         assert lock_is_free(PostgresqlDatabase(other))
 
 
-@pytest.mark.parametrize("place", ["lock", "load", "commit", "committed"])
+@pytest.mark.parametrize("stage", ["lock", "load", "commit", "committed"])
 def test_the_target_of_two_databases(
-    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, stage: str
 ) -> None:
-    with pg_server.database() as other, stalling(pg_server, place) as proxy:
+    with pg_server.database() as other, stalling(pg_server, stage) as proxy:
         with running(job_file(tmp_path), people.url, proxy.url(other)) as process:
-            done = told_and_ended(proxy, process, f"SIGTERM, target, {place}")
-        judge(PostgresqlDatabase(other), *done, place)
+            done = told_and_ended(proxy, process, f"SIGTERM, target, {stage}")
+        judge(PostgresqlDatabase(other), *done, stage)
         assert lock_is_free(PostgresqlDatabase(other))
 
 
-@pytest.mark.parametrize("place", ["commit", "committed"])
+@pytest.mark.parametrize("stage", ["commit", "committed"])
 def test_no_other_job_is_begun(
-    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, stage: str
 ) -> None:
     file = job_file(tmp_path, None, "people", "other")
-    with stalling(pg_server, place, down=True) as proxy:
+    with stalling(pg_server, stage, down=True) as proxy:
         with running(file, proxy.url(people.url)) as process:
-            code, out, err = told_and_ended(proxy, process, f"SIGTERM, two jobs, {place}")
+            code, out, err = told_and_ended(proxy, process, f"SIGTERM, two jobs, {stage}")
         assert code == 10, err
         assert [job["job"] for job in json.loads(out)["jobs"]] == ["people"]
         assert "rolled back" not in err
@@ -220,20 +220,22 @@ def test_no_other_job_is_begun(
 def test_one_that_was_committed_ends_the_command(
     pg_server: Server, people: PostgresqlDatabase, tmp_path: Path
 ) -> None:
-    """The signal came at COMMIT, which was done: the first job is told of, no other is begun."""
+    """The signal came during COMMIT, which succeeded: the first job is reported and no other
+    starts.
+    """
     file = job_file(tmp_path, None, "people", "other")
     with stalling(pg_server, "committed") as proxy:
         with running(file, proxy.url(people.url)) as process:
             code, out, err = told_and_ended(proxy, process, "SIGTERM, two jobs, confirmed")
         assert code == 143, err
-        [one] = json.loads(out)["jobs"]
-        assert one["report"]["k_achieved"] >= 7
+        [job] = json.loads(out)["jobs"]
+        assert job["report"]["k_achieved"] >= 7
         assert published(people)
         assert ("release", "other") not in people.relations()
 
 
 def failed_in_another_thread(
-    server: Server, people: PostgresqlDatabase, place: str, limit: float
+    server: Server, people: PostgresqlDatabase, stage: str, limit: float
 ) -> tuple[BaseException, bool]:
     """What a run raises that stalls at a place, and whether it came there."""
     raised: list[BaseException] = []
@@ -252,7 +254,7 @@ def failed_in_another_thread(
         except BaseException as error:
             raised.append(error)
 
-    with stalling(server, place, down=True) as proxy:
+    with stalling(server, stage, down=True) as proxy:
         thread = threading.Thread(target=work, args=(proxy.url(people.url),), daemon=True)
         thread.start()
         thread.join(limit + SECONDS)
@@ -260,64 +262,64 @@ def failed_in_another_thread(
         return raised[0], proxy.was_cut.is_set()
 
 
-@pytest.mark.parametrize("place", ["read", "load", "commit", "committed"])
+@pytest.mark.parametrize("stage", ["read", "load", "commit", "committed"])
 def test_a_deadline_in_another_thread(
-    pg_server: Server, people: PostgresqlDatabase, place: str
+    pg_server: Server, people: PostgresqlDatabase, stage: str
 ) -> None:
     """No alarm rings there."""
     # A busy machine comes to the place after the shorter one.
     for limit in (2.0, 20.0):
-        error, was_there = failed_in_another_thread(pg_server, people, place, limit)
+        error, was_there = failed_in_another_thread(pg_server, people, stage, limit)
         assert isinstance(error, DbanonError)
         if was_there:
             break
         assert error.code == "time_limit"
     assert was_there, "the place was not reached"
-    assert error.code == ("time_limit" if place in ("read", "load") else "outcome_unknown")
-    assert published(people) == (place == "committed")
+    assert error.code == ("time_limit" if stage in ("read", "load") else "outcome_unknown")
+    assert published(people) == (stage == "committed")
 
 
 @pytest.mark.usefixtures("interrupts")
-@pytest.mark.parametrize("place", ["read", "load", "commit"])
-def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, place: str) -> None:
+@pytest.mark.parametrize("stage", ["read", "load", "commit"])
+def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, stage: str) -> None:
     """Python's own handler knows nothing of connections."""
-    with stalling(pg_server, place) as proxy:
+    with stalling(pg_server, stage) as proxy:
 
         def interrupt() -> None:
             proxy.was_cut.wait(60)
             time.sleep(0.3)
-            told.append(time.monotonic())
+            signalled_at.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)
 
-        told: list[float] = []
+        signalled_at: list[float] = []
         thread = threading.Thread(target=interrupt)
         thread.start()
         with pytest.raises(KeyboardInterrupt):
             people.anonymize(database=proxy.url(people.url), quasi_identifiers=["age"])
         thread.join()
-        assert time.monotonic() - told[0] < SECONDS
+        assert time.monotonic() - signalled_at[0] < SECONDS
     assert not published(people)
 
 
 def test_what_sockets_are_told(pg_server: Server, people: PostgresqlDatabase) -> None:
-    """Where nobody said anything else; and for a transaction, on the side of the server."""
+    """Only if no setting exists yet; inside a transaction, on the server side as well."""
     local = make_url(people.url)
-    own = local.update_query_dict({"keepalives_idle": "77"})
+    customized = local.update_query_dict({"keepalives_idle": "77"})
     name = local.database
     pg_server.execute(f'ALTER DATABASE "{name}" SET tcp_keepalives_interval = 8')
     try:
-        for url, idle in ((local, 30), (own, 77)):
+        for url, idle in ((local, 30), (customized, 77)):
             with open_store(url).session(write=False) as session:
                 driver = session._driver  # type: ignore[attr-defined]
                 with socket.socket(fileno=os.dup(driver.fileno())) as end:
                     assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
                     assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
-                shown = "SELECT setting FROM pg_settings WHERE name = ?"
+                query = "SELECT setting FROM pg_settings WHERE name = ?"
                 for setting, value in (
                     ("tcp_keepalives_idle", "30"),
                     ("tcp_keepalives_interval", "8"),
                     ("tcp_user_timeout", "120000"),
                 ):
-                    assert session.rows(shown, (setting,)) == [(value,)], setting
+                    assert session.rows(query, (setting,)) == [(value,)], setting
     finally:
         pg_server.execute(f'ALTER DATABASE "{name}" RESET tcp_keepalives_interval')

@@ -14,7 +14,7 @@ from dbanon.doors.releases import (
 from dbanon.hierarchy.tree import Hierarchy
 from tests.stores.databases import Database
 from tests.stores.refusal import refuse
-from tests.stores.trees import GIVEN, LEVELS, load
+from tests.stores.trees import LEVELS, OPTIONS, load
 
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
@@ -39,9 +39,9 @@ def test_stored_and_read_again(database: Database) -> None:
     store_hierarchy(database.url, name, other, replace=True)
     assert load_hierarchy(database.url, {"name": name}) == other
     store_hierarchy(database.url, "second", tree)
-    database.anonymize(**GIVEN, hierarchies={"place": {"name": name}})
+    database.anonymize(**OPTIONS, hierarchies={"place": {"name": name}})
     drop_hierarchy(database.url, name)
-    assert [found.name for found in list_hierarchies(database.url)] == ["second"]
+    assert [listed.name for listed in list_hierarchies(database.url)] == ["second"]
     for missing in (name, "secnd"):
         with pytest.raises(errors.HierarchyNotFound):
             load_hierarchy(database.url, {"name": missing})
@@ -54,8 +54,8 @@ def test_stored_and_read_again(database: Database) -> None:
 def test_any_name(database: Database, name: str) -> None:
     load(database)
     store_hierarchy(database.url, name, Hierarchy.from_levels(LEVELS))
-    database.anonymize(**GIVEN, hierarchies={"place": {"name": name}})
-    assert [found.name for found in list_hierarchies(database.url)] == [name]
+    database.anonymize(**OPTIONS, hierarchies={"place": {"name": name}})
+    assert [stored.name for stored in list_hierarchies(database.url)] == [name]
     drop_hierarchy(database.url, name)
     assert list_hierarchies(database.url) == []
 
@@ -67,13 +67,13 @@ def test_names_that_are_none(database: Database) -> None:
     tree = Hierarchy.from_levels(LEVELS)
     with pytest.raises(errors.HierarchyNotFound):
         load_hierarchy(database.url, "name:places")
-    refuse(database, errors.HierarchyNotFound, **GIVEN, hierarchies={"place": {"name": "places"}})
+    refuse(database, errors.HierarchyNotFound, **OPTIONS, hierarchies={"place": {"name": "places"}})
     for name in ("", "a\0b"):
         with pytest.raises(errors.InvalidName):
             store_hierarchy(database.url, name, tree)
-    for given in ({"intervals": [5]}, {"enum": True}):
+    for hierarchy in ({"intervals": [5]}, {"enum": True}):
         with pytest.raises(errors.InvalidParameter, match="made from a column"):
-            store_hierarchy(database.url, "x", given)
+            store_hierarchy(database.url, "x", hierarchy)
     with pytest.raises(errors.HierarchyBroken):
         store_hierarchy(database.url, "x", {"levels": [["a", "b"], ["a", "c"]]})
     assert database.state() == before

@@ -40,12 +40,16 @@ def test_a_superseded_release_is_verified(database: Database) -> None:
     first = release(database, 3)
     second = release(database, 5)
     for release_name in (first.relation, first.release_id, first.release_id.upper()):
-        found = dbanon.verify(database.url, release_name)
-        assert isinstance(found, dbanon.Verification)
-        assert (found.release_id, found.k_requested, found.unchanged) == (first.release_id, 3, True)
-        assert (found.output, found.superseded_at is None) == (second.output, False)
-        assert parse_relation(found.relation) == parse_relation(first.relation)
-        assert found.k_achieved == first.k_achieved
+        verification = dbanon.verify(database.url, release_name)
+        assert isinstance(verification, dbanon.Verification)
+        assert (verification.release_id, verification.k_requested, verification.unchanged) == (
+            first.release_id,
+            3,
+            True,
+        )
+        assert (verification.output, verification.superseded_at is None) == (second.output, False)
+        assert parse_relation(verification.relation) == parse_relation(first.relation)
+        assert verification.k_achieved == first.k_achieved
     for release_name in (second.output, second.release_id, second.relation):
         current = dbanon.verify(database.url, release_name)
         assert (current.release_id, current.superseded_at) == (second.release_id, None)
@@ -96,8 +100,8 @@ def test_dated_outputs_are_verified_by_id(database: Database) -> None:
     load_people(database)
     reports = [release(database, k, "table", output=f"release.people_0{k}") for k in (3, 4)]
     for report in reports:
-        found = dbanon.verify(database.url, report.release_id)
-        assert (found.relation, found.unchanged) == (report.output, True)
+        verification = dbanon.verify(database.url, report.release_id)
+        assert (verification.relation, verification.unchanged) == (report.output, True)
     with pytest.raises(errors.ReleaseNotFound, match="has no release"):
         dbanon.verify(database.url, "00000000-0000-4000-8000-000000000000")
 
@@ -135,5 +139,5 @@ def test_a_job_keeps_superseded_releases(
         done = CliRunner().invoke(main, ["run", str(job), "--format", "json"])
         assert done.exit_code == 0, done.output
         ids.append(dbanon.releases(database.url)[0].release_id)
-    found = dbanon.verify(database.url, ids[0])
-    assert found.superseded_at is not None
+    verification = dbanon.verify(database.url, ids[0])
+    assert verification.superseded_at is not None

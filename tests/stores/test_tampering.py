@@ -1,4 +1,6 @@
-"""A published relation that was changed is told from one that was not, and in what."""
+"""A published relation that was changed is distinguished from an unchanged one, and the change is
+named.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ ROWS = [
     (80, "gout", 13, "k"),
     (80, "flu", 14, "l"),
 ]
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age"],
     "sensitive": ["ill"],
     "keep": ["cost", "note"],
@@ -43,10 +45,10 @@ GIVEN: dict[str, Any] = {
 Change = Callable[[Database, str], None]
 
 
-def load(database: Database, **given: Any) -> None:
+def load(database: Database, **overrides: Any) -> None:
     columns = {name: database.types[kind] for name, kind in COLUMNS.items()}
     database.load("people", columns, ROWS)
-    database.anonymize(**(GIVEN | given))
+    database.anonymize(**(OPTIONS | overrides))
 
 
 def again(database: Database, name: str = RELEASE) -> Verification:
@@ -65,17 +67,17 @@ def setting(column: str, value: str, where: str) -> Change:
     )
 
 
-def swapping(column: str, one: str, other: str) -> Change:
+def swapping(column: str, note: str, other: str) -> Change:
     """Two rows, known by their note, change a value."""
 
     def change(database: Database, table: str) -> None:
-        [(a,)] = database.rows(f"SELECT {column} FROM {table} WHERE note = '{one}'")
+        [(a,)] = database.rows(f"SELECT {column} FROM {table} WHERE note = '{note}'")
         [(b,)] = database.rows(f"SELECT {column} FROM {table} WHERE note = '{other}'")
         assert a != b
         database.execute(
-            f"UPDATE {table} SET {column} = CASE note WHEN '{one}' THEN {literal(b)}"
+            f"UPDATE {table} SET {column} = CASE note WHEN '{note}' THEN {literal(b)}"
             f" ELSE {literal(a)} END"
-            f" WHERE note IN ('{one}', '{other}')"
+            f" WHERE note IN ('{note}', '{other}')"
         )
 
     return change
@@ -118,8 +120,8 @@ ROWS_CHANGED: Mapping[str, Change] = {
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_untouched(database: Database, kind: str) -> None:
     load(database, output_kind=kind)
-    found = again(database)
-    assert (found.unchanged, found.digest) == (True, "unchanged")
+    verification = again(database)
+    assert (verification.unchanged, verification.digest) == (True, "unchanged")
     done = CliRunner().invoke(main, ["verify", database.url, RELEASE], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert "yes: columns, types, rows, class sizes" in done.stdout
@@ -128,12 +130,12 @@ def test_untouched(database: Database, kind: str) -> None:
 def test_changed_rows(database: Database) -> None:
     """Each in turn on one release, which is put right again and then is as it was."""
     load(database)
-    table, kept = released_table(database), database.relation("release.kept")
-    database.execute(f"CREATE TABLE {kept} AS SELECT * FROM {table}")
+    table, backup = released_table(database), database.relation("release.kept")
+    database.execute(f"CREATE TABLE {backup} AS SELECT * FROM {table}")
     for change in ROWS_CHANGED.values():
         change(database, table)
         require_rows_differ(database)
-        database.execute(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {kept}")
+        database.execute(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {backup}")
     assert again(database).unchanged
 
 
@@ -298,11 +300,11 @@ def test_another_view_in_its_place(database: Database) -> None:
 
 
 def test_releases_of_before(database: Database) -> None:
-    """Without a digest nobody can say that rows are unchanged; names of columns are compared."""
+    """Without a digest dbanon cannot say that rows are unchanged, but it compares column names."""
     load(database)
     database.execute(f"UPDATE {database.ledger()} SET digest = NULL")
-    found = again(database)
-    assert (found.unchanged, found.digest) == (None, "not recorded")
+    verification = again(database)
+    assert (verification.unchanged, verification.digest) == (None, "not recorded")
     done = CliRunner().invoke(main, ["verify", database.url, RELEASE], env={"COLUMNS": "200"})
     assert done.exit_code == 0
     assert "rows not compared: digest not recorded" in done.stdout
@@ -320,8 +322,11 @@ def test_another_version_of_the_database(database: Database) -> None:
         if database.name != "postgresql"
         else "UPDATE dbanon.release SET digest = 'pg1:1:2:3:4'"
     )
-    found = again(database)
-    assert (found.unchanged, found.digest) == (None, "recorded by another version of the database")
+    verification = again(database)
+    assert (verification.unchanged, verification.digest) == (
+        None,
+        "recorded by another version of the database",
+    )
     database.execute(f"UPDATE {database.ledger()} SET digest = 'md5:1:2:3:4'")
     assert again(database).digest == "recorded by another version of the database"
 
@@ -339,14 +344,14 @@ def test_in_another_database(database: Database, make_database: Any) -> None:
 def test_salts_differ(database: Database) -> None:
     """The same rows have another digest each time: it tells nothing of rows to compare with."""
     load(database)
-    database.anonymize(**GIVEN, output="release.second")
+    database.anonymize(**OPTIONS, output="release.second")
     digests = [digest for (digest,) in database.rows(f"SELECT digest FROM {database.ledger()}")]
     salts, sums = ({digest.split(":")[i] for digest in digests} for i in (1, 4))
     assert len(digests) == len(salts) == len(sums) == 2
 
 
 @pytest.mark.parametrize(
-    ("sql_type", "one", "other"),
+    ("sql_type", "first_value", "other"),
     [
         ("FLOAT", "'0.0'", "'-0.0'"),
         ("DOUBLE", "'0.0'", "'-0.0'"),
@@ -356,18 +361,18 @@ def test_salts_differ(database: Database) -> None:
     ],
 )
 def test_values_that_duckdb_may_call_equal_have_digests_of_their_own(
-    duckdb_file: DuckdbDatabase, sql_type: str, one: str, other: str
+    duckdb_file: DuckdbDatabase, sql_type: str, first_value: str, other: str
 ) -> None:
     duckdb_file.execute(
         *(
             f"CREATE TABLE {name} AS SELECT CAST({value} AS {sql_type}) AS x, 7 AS y"
-            for name, value in (("one", one), ("same", one), ("other", other))
+            for name, value in (("one", first_value), ("same", first_value), ("other", other))
         )
     )
-    found = {}
+    digests = {}
     with open_store(duckdb_file.url).session(write=False) as session:
         for name in ("one", "same", "other"):
-            held = session.find_source(parse_relation(name))
-            columns = [held.attribute("x"), held.attribute("y")]
-            found[name] = session.digest(parse_relation(f"main.{name}"), columns, 5)
-    assert found["one"] == found["same"] != found["other"]
+            relation = session.find_source(parse_relation(name))
+            columns = [relation.attribute("x"), relation.attribute("y")]
+            digests[name] = session.digest(parse_relation(f"main.{name}"), columns, 5)
+    assert digests["one"] == digests["same"] != digests["other"]

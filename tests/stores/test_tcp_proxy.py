@@ -17,14 +17,14 @@ def insert(url: str, row: int) -> None:
         connection.execute("INSERT INTO t VALUES (%s)", (row,))
 
 
-def found(server: Server, url: str) -> list[int]:
+def values_of_t(server: Server, url: str) -> list[int]:
     return [row for (row,) in server.execute("SELECT a FROM t ORDER BY a", url=url)]
 
 
 def _wait_for(rows: list[int], server: Server, url: str) -> None:
     """The server may still be at the COMMIT that it was sent."""
     deadline = time.monotonic() + 30
-    while found(server, url) != rows:
+    while values_of_t(server, url) != rows:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -52,7 +52,7 @@ def test_a_connection_is_cut_where_it_shall_be(
             expected = [1]
             _wait_for(expected, pg_server, pg_url)
         insert(url, 2)
-        assert found(pg_server, pg_url) == [*expected, 2]
+        assert values_of_t(pg_server, pg_url) == [*expected, 2]
 
 
 def test_a_network_that_is_down_stays_down(pg_server: Server, pg_url: str) -> None:
@@ -64,7 +64,7 @@ def test_a_network_that_is_down_stays_down(pg_server: Server, pg_url: str) -> No
                 insert(url, 1)
         proxy.down = False
         insert(url, 2)
-    assert found(pg_server, pg_url) == [1, 2]
+    assert values_of_t(pg_server, pg_url) == [1, 2]
 
 
 def test_after_so_many_bytes(pg_server: Server, pg_url: str) -> None:

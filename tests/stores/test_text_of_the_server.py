@@ -18,7 +18,7 @@ from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.own_backends
 
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["a", "größe"], "method": "gaa_cp", "k": 3}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["a", "größe"], "method": "gaa_cp", "k": 3}
 
 
 def load(database: PostgresqlDatabase) -> None:
@@ -42,12 +42,12 @@ def test_any_client_encoding(
     elif where == "role":
         postgresql.execute("CREATE ROLE reader SUPERUSER LOGIN PASSWORD 'x'")
         postgresql.execute(f"ALTER ROLE reader SET client_encoding = '{encoding}'")
-        made = make_url(url).set(username="reader", password="x")
-        url = made.render_as_string(hide_password=False)
+        reader_url = make_url(url).set(username="reader", password="x")
+        url = reader_url.render_as_string(hide_password=False)
     else:
         url += f"?client_encoding={encoding}"
     try:
-        postgresql.anonymize(database=url, **GIVEN)
+        postgresql.anonymize(database=url, **OPTIONS)
         done = CliRunner().invoke(main, ["verify", url, "release.people"])
         assert done.exit_code == 0, done.output
         monkeypatch.undo()
@@ -112,10 +112,10 @@ def test_a_job_in_a_database_without_an_encoding(
 
 def test_a_database_without_an_encoding(ascii_database: PostgresqlDatabase) -> None:
     load(ascii_database)
-    ascii_database.anonymize(**GIVEN)
+    ascii_database.anonymize(**OPTIONS)
     assert labels(ascii_database) == {"größe 0", "größe 1"}
     with psycopg.connect(conninfo(ascii_database.url), autocommit=True) as connection:
         connection.execute("UPDATE people SET \"größe\" = E'gr\\xf6sse' WHERE id = 7")
     with pytest.raises(UnsupportedType, match="no UTF-8") as caught:
-        ascii_database.anonymize(**GIVEN, if_exists="replace")
+        ascii_database.anonymize(**OPTIONS, if_exists="replace")
     assert caught.value.exit_code == 2

@@ -1,10 +1,11 @@
-"""A hospital's three systems over six months, by the commands that docs/jobs.md prints.
+"""A hospital's three systems over six months, run by the commands that docs/jobs.md prints.
 
 Admissions come as a messy CSV file in Latin-1, the laboratory is in MariaDB, and stays come as
-Parquet in an object store. In the second month a number grows, in the third what comes is
-truncated, in the fourth the disk is full, in the fifth the run is killed; the others are plain.
-The test counts every file that was published by itself, and looks for patients in all that was
-written.
+Parquet in an object store. In the second month a number grows, in the third the input is truncated,
+in the fourth the disk is full, in the fifth the run is killed; the others are ordinary.
+
+The test recounts every published file itself, and searches everything that was written for
+patients.
 """
 
 from __future__ import annotations
@@ -117,12 +118,12 @@ class System(ABC):
 
     def call(self, *words: object) -> Result:
         """A command of this month, in the folder of the job file."""
-        here = Path.cwd()
+        directory = Path.cwd()
         os.chdir(self.folder)
         try:
             done = job_lines.call(*words, year="2026", month=f"{self.month:02}")
         finally:
-            os.chdir(here)
+            os.chdir(directory)
         self.written += [done.stdout, done.stderr]
         return done
 
@@ -186,14 +187,14 @@ class System(ABC):
         """Kill a run at its step."""
         owner, step = self.killed_at
         env = {**os.environ, "year": "2026", "month": f"{self.month:02}"}
-        here = Path.cwd()
+        directory = Path.cwd()
         os.chdir(self.folder)
         try:
             with Command(KILLED, owner, step, "run", "job.yaml", env=env) as command:
                 self.written += command.communicate(60)
                 assert command.returncode == -signal.SIGKILL, self.written[-1]
         finally:
-            os.chdir(here)
+            os.chdir(directory)
 
 
 class Admissions(System):
@@ -227,7 +228,7 @@ class Admissions(System):
         self.file.write_bytes(self.rows)
 
     def init(self) -> Result:
-        # As somebody would who knows nothing of the file: the hints say what to do.
+        # Someone who knows nothing about the file can do this: the hints say what to do.
         words = ["init", f"file:{self.file.name}", "--table", "admission"]
         refused = self.call(*words)
         assert refused.exit_code == 2
@@ -329,11 +330,11 @@ class Stays(System):
         return Path(tempfile.gettempdir())
 
     def exports(self) -> dict[str, bytes]:
-        found = {}
+        exports = {}
         for path in ObjectPath.of("s3://clinic/out").below():
             with path.open() as file:
-                found[path.key.rpartition("/")[2]] = file.read()
-        return found
+                exports[path.key.rpartition("/")[2]] = file.read()
+        return exports
 
 
 @pytest.fixture
@@ -376,9 +377,9 @@ def test_six_months_of_three_systems(systems: list[System], tmp_path: Path) -> N
             else:
                 system.run()
             assert nothing_is_left(system, tmp_path)
-            made = system.exports().keys() - before.keys()
-            assert len(made) == 1 + (month == 5 and system.killed_late)
-            releases[system.name] += made
+            new_exports = system.exports().keys() - before.keys()
+            assert len(new_exports) == 1 + (month == 5 and system.killed_late)
+            releases[system.name] += new_exports
     for system in systems:
         count_persons(system, hospital)
         verify_files(system)
@@ -416,8 +417,8 @@ def full_from(owner: str, step: str) -> Iterator[None]:
     done = getattr(of, step)
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
 
-        def full(*given: Any) -> Any:
-            result = done(*given)
+        def full(*args: Any) -> Any:
+            result = done(*args)
             stack.enter_context(limited_files(1 << 10))
             return result
 
@@ -430,8 +431,8 @@ def survives_a_kill(system: System) -> None:
     system.killed()
     after = {name: file for name, file in system.exports().items() if not name.startswith(".")}
     assert after == before
-    begin, end = (metric(system, f"dbanon_job_last_{one}_timestamp_seconds")
-                  for one in ("begin", "end"))  # fmt: skip
+    begin, end = (metric(system, f"dbanon_job_last_{event}_timestamp_seconds")
+                  for event in ("begin", "end"))  # fmt: skip
     assert begin > end
 
 
@@ -498,9 +499,9 @@ def verify_files(system: System) -> None:
 
 
 def find_no_patient(system: System, hospital: Hospital) -> None:
-    """No name, number or insurance of anyone stands in what was printed or published.
+    """No one's name, number or insurance appears in any output or published file.
 
-    Nor has what was printed a birth date or a receipt.
+    Nor does any output contain a birth date or a receipt.
     """
     printed = "\n".join(system.written)
     dates = [f"{p.born:{form}}" for p in hospital.ever for form in ("%Y-%m-%d", "%d.%m.%Y")]

@@ -48,8 +48,8 @@ def test_the_source_is_not_written_to(postgresql: PostgresqlDatabase) -> None:
 def relations_under(database: PostgresqlDatabase, name: str) -> set[Any]:
     """The relations that a view's text names."""
     return {
-        found
-        for (found,) in database.rows(
+        relation
+        for (relation,) in database.rows(
             "SELECT d.refobjid::regclass::text FROM pg_rewrite AS r JOIN pg_depend AS d"
             " ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid"
             " AND d.refclassid = 'pg_class'::regclass"
@@ -78,11 +78,11 @@ def test_nothing_but_released_values_is_in_index_constraint_or_statistics(
         ("pg_constraint", "conrelid"),
         ("pg_statistic_ext", "stxrelid"),
     ):
-        found = postgresql.rows(
+        traces = postgresql.rows(
             f"SELECT count(*) FROM {catalog} AS c JOIN pg_class AS r ON r.oid = c.{column}"
             " JOIN pg_namespace AS n ON n.oid = r.relnamespace WHERE n.nspname = 'release'"
         )
-        assert found == [(0,)], catalog
+        assert traces == [(0,)], catalog
     statistics = postgresql.rows(
         "SELECT attname, unnest(coalesce(most_common_vals::text::text[], '{}')"
         " || coalesce(histogram_bounds::text::text[], '{}')) FROM pg_stats"

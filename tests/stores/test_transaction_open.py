@@ -113,7 +113,7 @@ def test_a_duckdb_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
     with pytest.raises(errors.InvalidParameter, match="open transaction") as refused:
         DOORS[door](connection, tmp_path)
     assert "Commit or roll back" in str(refused.value.hint)
-    assert sorted(found.name for found in tmp_path.iterdir()) in ([], ["source.duckdb"])
+    assert sorted(file.name for file in tmp_path.iterdir()) in ([], ["source.duckdb"])
     # Still open, still there, and the caller's to end.
     assert connection.execute("SELECT count(*) FROM people").fetchall() == [(21,)]
     connection.commit()
@@ -179,8 +179,8 @@ def test_a_relation_of_a_transaction_is_read_in_it() -> None:
     connection.begin()
     connection.execute("INSERT INTO people VALUES (99, 'gout')")
     relation = connection.table("people")
-    given: dict[str, Any] = {"quasi_identifiers": ["age"], "sensitive": ["ill"], "k": 5}
-    released, _ = dbanon.anonymize_frame(relation, **given)
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "sensitive": ["ill"], "k": 5}
+    released, _ = dbanon.anonymize_frame(relation, **options)
     assert len(released) == 21
     connection.rollback()
     assert connection.execute("SELECT count(*) FROM people").fetchall() == [(20,)]
@@ -192,12 +192,12 @@ def _engine(pool: type[Pool], database: str) -> Iterator[tuple[sqlalchemy.Engine
     kind = {"postgresql": "postgresql+psycopg"}.get(database.partition("://")[0])
     url = sqlalchemy.make_url(database)
     engine = sqlalchemy.create_engine(url.set(drivername=kind) if kind else url, poolclass=pool)
-    with engine.connect() as held:
+    with engine.connect() as connection:
         for statement in (_TABLE, _ROWS):
-            held.exec_driver_sql(statement)
-        held.commit()
-        held.exec_driver_sql("INSERT INTO people VALUES (99, 'gout')")
-        yield engine, held
+            connection.exec_driver_sql(statement)
+        connection.commit()
+        connection.exec_driver_sql("INSERT INTO people VALUES (99, 'gout')")
+        yield engine, connection
     engine.dispose()
 
 
@@ -206,17 +206,17 @@ def _engine(pool: type[Pool], database: str) -> Iterator[tuple[sqlalchemy.Engine
 def test_an_engine_whose_one_connection_has_a_transaction_open_is_refused(
     pool: type[Pool], door: str, tmp_path: Path
 ) -> None:
-    with _engine(pool, "sqlite://") as (engine, held):
-        driver: sqlite3.Connection = held.connection.driver_connection
+    with _engine(pool, "sqlite://") as (engine, connection):
+        driver: sqlite3.Connection = connection.connection.driver_connection
         level = driver.isolation_level
         with pytest.raises(errors.InvalidParameter, match="open transaction") as refused:
             DOORS[door](engine, tmp_path)
         assert "Commit or roll back" in str(refused.value.hint)
         assert driver.in_transaction
         assert driver.isolation_level == level
-        assert held.exec_driver_sql("SELECT count(*) FROM people").scalar() == 21
-        held.rollback()
-        assert held.exec_driver_sql("SELECT count(*) FROM people").scalar() == 20
+        assert connection.exec_driver_sql("SELECT count(*) FROM people").scalar() == 21
+        connection.rollback()
+        assert connection.exec_driver_sql("SELECT count(*) FROM people").scalar() == 20
 
 
 @pytest.mark.parametrize("pool", [StaticPool, SingletonThreadPool])
@@ -225,13 +225,13 @@ def test_an_engine_of_postgresql_with_one_connection_is_refused_alike(
     pool: type[Pool], door: str, postgresql: Any, tmp_path: Path
 ) -> None:
     postgresql.clear()
-    with _engine(pool, postgresql.url) as (engine, held):
+    with _engine(pool, postgresql.url) as (engine, connection):
         with pytest.raises(errors.InvalidParameter, match="open transaction"):
             DOORS[door](engine, tmp_path)
-        driver: psycopg.Connection[Any] = held.connection.driver_connection
+        driver: psycopg.Connection[Any] = connection.connection.driver_connection
         assert driver.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS
-        assert held.exec_driver_sql("SELECT count(*) FROM people").scalar() == 21
-        held.commit()
+        assert connection.exec_driver_sql("SELECT count(*) FROM people").scalar() == 21
+        connection.commit()
     assert postgresql.rows("SELECT count(*) FROM people") == [(21,)]
 
 

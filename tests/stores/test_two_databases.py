@@ -54,28 +54,36 @@ def test_the_result_is_that_of_one_database(
     make_database: Callable[[str], Database], source: str, target: str, kind: str
 ) -> None:
     rows = rows_of_people(30)
-    there, here = make_database(source), make_database(target)
-    load_people(there, rows)
-    before = there.state()
-    report = there.anonymize(
+    source_database, target_database = make_database(source), make_database(target)
+    load_people(source_database, rows)
+    before = source_database.state()
+    report = source_database.anonymize(
         quasi_identifiers=QUASI_IDENTIFIERS,
         keep=["site"],
         sensitive=["name"],
-        target=here.url,
+        target=target_database.url,
         output_kind=kind,
         chunk_rows=7,
     )
-    assert there.state() == before
+    assert source_database.state() == before
     assert (report.rows_out, report.not_copied) == (30, ("id",))
     columns = ", ".join([*QUASI_IDENTIFIERS, "site", "name"])
     query = "SELECT {} FROM {}"
-    copied = here.rows(query.format(columns, here.relation("release.people")))
-    there.anonymize(quasi_identifiers=QUASI_IDENTIFIERS, keep=["site"], sensitive=["name"])
-    alone = there.rows(query.format(columns, there.relation("release.people")))
-    assert plain(copied) == plain(alone)
-    [(release_id,)] = here.rows(f"SELECT CAST(release_id AS VARCHAR(36)) FROM {here.ledger()}")
+    copied = target_database.rows(query.format(columns, target_database.relation("release.people")))
+    source_database.anonymize(
+        quasi_identifiers=QUASI_IDENTIFIERS, keep=["site"], sensitive=["name"]
+    )
+    within_source = source_database.rows(
+        query.format(columns, source_database.relation("release.people"))
+    )
+    assert plain(copied) == plain(within_source)
+    [(release_id,)] = target_database.rows(
+        f"SELECT CAST(release_id AS VARCHAR(36)) FROM {target_database.ledger()}"
+    )
     assert release_id == report.release_id
-    assert not [name for name in here.relations() if "dbanon_" in name[1] and target != "sqlite"]
+    assert not [
+        name for name in target_database.relations() if "dbanon_" in name[1] and target != "sqlite"
+    ]
 
 
 def test_two_databases_of_one_server(postgresql: PostgresqlDatabase, pg_server: Any) -> None:
@@ -136,7 +144,7 @@ POSTGRESQL_TYPES = {
 def test_kept_columns_of_postgresql_arrive(
     postgresql: PostgresqlDatabase, make_database: Callable[[str], Database], target: str
 ) -> None:
-    here = make_database(target)
+    target_database = make_database(target)
     columns = {name: kind for name, (kind, _) in POSTGRESQL_TYPES.items()}
     rows = [(i, *(values[i % 3] for _, values in POSTGRESQL_TYPES.values())) for i in range(9)]
     postgresql.load("people", {"x": "integer"} | columns, rows)
@@ -148,13 +156,15 @@ def test_kept_columns_of_postgresql_arrive(
         keep=list(columns),
         k=3,
         output="release.people",
-        target=here.url,
+        target=target_database.url,
         chunk_rows=2,
     )
-    shown = [f'"{name}"' for name in columns]
+    select_list = [f'"{name}"' for name in columns]
     if target == "duckdb":
-        shown[list(columns).index("i")] = "epoch_us(i)"
-    found = here.rows(f"SELECT {', '.join(shown)} FROM {here.relation('release.people')}")
+        select_list[list(columns).index("i")] = "epoch_us(i)"
+    found = target_database.rows(
+        f"SELECT {', '.join(select_list)} FROM {target_database.relation('release.people')}"
+    )
 
     def arrived(value: Any, name: str) -> Any:
         if value is None:
@@ -186,41 +196,41 @@ def test_rows_of_partitions_are_found_again(
     postgresql.anonymize(
         quasi_identifiers=["x"], keep=["kept"], k=10, target=duckdb_file.url, chunk_rows=3
     )
-    found = Counter(duckdb_file.rows("SELECT x, kept FROM release.people"))
-    assert found == {(i, f"kept {i}"): 10 for i in range(4)}
+    counts = Counter(duckdb_file.rows("SELECT x, kept FROM release.people"))
+    assert counts == {(i, f"kept {i}"): 10 for i in range(4)}
 
 
 def test_suppressed_rows_do_not_travel(database: Database, tmp_path: Any) -> None:
     rows = [(i, None if i % 4 == 0 else i, f"kept {i}") for i in range(20)]
     columns = {"id": "integer PRIMARY KEY", "x": "integer", "kept": database.types["text"]}
     database.load("people", columns, rows)
-    here = DuckdbDatabase(tmp_path / "target.duckdb")
+    target_database = DuckdbDatabase(tmp_path / "target.duckdb")
     report = database.anonymize(
         quasi_identifiers=["x"],
         keep=["kept"],
         nulls="suppress",
         max_suppression=1,
-        target=here.url,
+        target=target_database.url,
         chunk_rows=3,
     )
     assert (report.rows_out, report.suppressed) == (15, 5)
-    found = here.rows("SELECT kept FROM release.people")
-    assert Counter(found) == Counter((f"kept {i}",) for i in range(20) if i % 4)
+    kept_values = target_database.rows("SELECT kept FROM release.people")
+    assert Counter(kept_values) == Counter((f"kept {i}",) for i in range(20) if i % 4)
 
 
 def test_nothing_is_kept(database: Database, tmp_path: Any) -> None:
     load_people(database)
-    here = SqliteDatabase(tmp_path / "target.db")
-    database.anonymize(quasi_identifiers=["age"], target=here.url)
-    assert here.rows("SELECT count(*) FROM release_people") == [(40,)]
+    target_database = SqliteDatabase(tmp_path / "target.db")
+    database.anonymize(quasi_identifiers=["age"], target=target_database.url)
+    assert target_database.rows("SELECT count(*) FROM release_people") == [(40,)]
 
 
 def refused(
-    source: Database, target: Database, error: type[DbanonError], **given: Any
+    source: Database, target: Database, error: type[DbanonError], **options: Any
 ) -> DbanonError:
     before = source.state(), target.state()
     with pytest.raises(error) as caught:
-        source.anonymize(quasi_identifiers=["x"], keep=["kept"], target=target.url, **given)
+        source.anonymize(quasi_identifiers=["x"], keep=["kept"], target=target.url, **options)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     assert (source.state(), target.state()) == before
     return caught.value
@@ -282,13 +292,13 @@ def test_kept_values_of_sqlite_that_are_not_what_they_declare(
     kind: str,
     value: Any,
 ) -> None:
-    here = make_database(target)
+    target_database = make_database(target)
     sqlite_file.load("people", {"x": "INTEGER", "kept": kind}, [(i, value) for i in range(9)])
     if kind == "TEXT":
         # Text columns turn numbers into text.
-        sqlite_file.anonymize(quasi_identifiers=["x"], keep=["kept"], target=here.url)
+        sqlite_file.anonymize(quasi_identifiers=["x"], keep=["kept"], target=target_database.url)
         return
-    error = refused(sqlite_file, here, MixedTypes)
+    error = refused(sqlite_file, target_database, MixedTypes)
     assert str(value) not in error.message.replace("9 of its values", "")
 
 
@@ -301,9 +311,9 @@ def test_columns_that_every_table_of_postgresql_has(
     duckdb_file.load(
         "people", {"id": "integer PRIMARY KEY", "age": "integer", name: "integer"}, rows
     )
-    given = {"quasi_identifiers": ["age"]}
-    given[role] = [*given.get(role, []), name]
+    roles = {"quasi_identifiers": ["age"]}
+    roles[role] = [*roles.get(role, []), name]
     before = postgresql.state()
     with pytest.raises(InvalidName, match=f'column "{name}" of its own'):
-        duckdb_file.anonymize(**given, target=postgresql.url)
+        duckdb_file.anonymize(**roles, target=postgresql.url)
     assert postgresql.state() == before

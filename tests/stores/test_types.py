@@ -41,30 +41,34 @@ def check_columns(database: Database, columns: Sequence[Column]) -> list[list[An
     they are the classes; column g, the number of the group, is kept.
     """
     values = [column[1] for column in columns]
-    names = [f"x{place}" for place in range(len(columns))]
+    names = [f"x{index}" for index in range(len(columns))]
     types = {"id": "integer PRIMARY KEY", "g": "integer"}
     types |= {name: column[0] for name, column in zip(names, columns, strict=True)}
     rows = [(i, i // K, *row) for i, row in enumerate(zip(*values, strict=True))]
     database.load("people", types, rows)
     report = database.anonymize(quasi_identifiers=names, keep=["g"])
     all_found = []
-    for name, (sql_type, given, mean, shown) in zip(names, columns, strict=True):
-        sql = shown.replace("x", name, 1)
-        found = database.rows(f"SELECT g, {sql} FROM {database.relation('release.people')}")
-        assert len(found) == report.rows_out == len(given)
-        expected = [mean(given[i : i + K]) for i in range(0, len(given), K)]
-        for group, value in found:
+    for name, (sql_type, input_values, mean, select_expression) in zip(names, columns, strict=True):
+        sql = select_expression.replace("x", name, 1)
+        released_rows = database.rows(f"SELECT g, {sql} FROM {database.relation('release.people')}")
+        assert len(released_rows) == report.rows_out == len(input_values)
+        expected = [mean(input_values[i : i + K]) for i in range(0, len(input_values), K)]
+        for group, value in released_rows:
             assert value == expected[group], f"group {group} in {sql_type}"
             assert type(value) is type(expected[group])
-        all_found.append(found)
+        all_found.append(released_rows)
     return all_found
 
 
 def check_means(
-    database: Database, sql_type: str, values: Sequence[Any], mean: Any, shown: str = "x"
+    database: Database,
+    sql_type: str,
+    values: Sequence[Any],
+    mean: Any,
+    select_expression: str = "x",
 ) -> list[Any]:
     """The same of one column."""
-    return check_columns(database, [(sql_type, values, mean, shown)])[0]
+    return check_columns(database, [(sql_type, values, mean, select_expression)])[0]
 
 
 def integer_mean(values: Sequence[int]) -> int:
@@ -141,10 +145,12 @@ def test_halves_go_to_the_even_neighbour(database: Database) -> None:
     )
     database.anonymize(quasi_identifiers=["x"], k=2)
     database.anonymize(table="near_zero", quasi_identifiers=["x"], k=2, output="release.near_zero")
-    found = database.rows(f"SELECT DISTINCT x FROM {database.relation('release.people')}")
-    assert {x for (x,) in found} <= {0, 2, 100, 104}
-    found = database.rows(f"SELECT DISTINCT x FROM {database.relation('release.near_zero')}")
-    assert {x for (x,) in found} == {0, -4}
+    released_rows = database.rows(f"SELECT DISTINCT x FROM {database.relation('release.people')}")
+    assert {x for (x,) in released_rows} <= {0, 2, 100, 104}
+    released_rows = database.rows(
+        f"SELECT DISTINCT x FROM {database.relation('release.near_zero')}"
+    )
+    assert {x for (x,) in released_rows} == {0, -4}
 
 
 CENTS = [
@@ -204,8 +210,8 @@ def test_decimals(make_database: Any, kind: str) -> None:
         (sql_type, values, decimal_mean(scale), "x") for sql_type, values, scale in DECIMALS[kind]
     ]
     all_found = check_columns(make_database(kind), columns)
-    for found, (_, _, scale) in zip(all_found, DECIMALS[kind], strict=True):
-        assert {value.as_tuple().exponent for _, value in found} == {-scale}
+    for rows, (_, _, scale) in zip(all_found, DECIMALS[kind], strict=True):
+        assert {value.as_tuple().exponent for _, value in rows} == {-scale}
 
 
 def test_decimals_in_sqlite(sqlite_file: SqliteDatabase) -> None:
@@ -301,7 +307,7 @@ def cut(value: datetime, digits: int) -> datetime:
 
 def moments_of(kind: str, sql_type: str, digits: int) -> Column:
     mean: Any = timestamp_mean(digits)
-    shown = "x AT TIME ZONE 'UTC'" if "zone" in sql_type else "x"
+    select_expression = "x AT TIME ZONE 'UTC'" if "zone" in sql_type else "x"
     values: list[Any] = [cut(value, digits) for value in [*MOMENTS, *SECONDS]]
     if kind == "sqlite":
         timespec = {0: "seconds", 3: "milliseconds", 6: "microseconds"}[digits]
@@ -318,7 +324,7 @@ def moments_of(kind: str, sql_type: str, digits: int) -> Column:
             moment: datetime = timestamp_mean(digits)(moments)
             return moment
 
-    return sql_type, values, mean, shown
+    return sql_type, values, mean, select_expression
 
 
 @pytest.mark.parametrize("kind", TIMESTAMPS)
@@ -386,15 +392,15 @@ def test_numbers_below_the_smallest_float_count_as_zero(postgresql: PostgresqlDa
     postgresql.load("people", {"id": "integer PRIMARY KEY", "x": "numeric"}, rows)
     report = postgresql.anonymize(quasi_identifiers=["x"])
     assert report.classes == 2
-    found = postgresql.rows("SELECT DISTINCT x FROM release.people ORDER BY x")
-    assert found == [(Decimal(10) ** -400,), (Decimal(11),)]
+    released_rows = postgresql.rows("SELECT DISTINCT x FROM release.people ORDER BY x")
+    assert released_rows == [(Decimal(10) ** -400,), (Decimal(11),)]
 
 
 def test_sentinels_are_ordinary_values(database: Database) -> None:
-    found = check_means(
+    means = check_means(
         database, database.types["integer"], [-999] * 3 + [1, 2, 3] + [9999] * 3, integer_mean
     )
-    assert sorted(found) == [(0, -999)] * 3 + [(1, 2)] * 3 + [(2, 9999)] * 3
+    assert sorted(means) == [(0, -999)] * 3 + [(1, 2)] * 3 + [(2, 9999)] * 3
 
 
 def test_constant_columns_change_nothing(database: Database) -> None:
@@ -409,12 +415,12 @@ def test_constant_columns_change_nothing(database: Database) -> None:
     database.load("people", columns, rows)
     names = ["x", "c", "d", "e"]
     with_constants = database.anonymize(quasi_identifiers=names)
-    found = database.rows(f"SELECT * FROM {database.relation('release.people')}")
-    assert len({(c, str(d), str(e)) for _, c, d, e in found}) == 1
-    alone = database.anonymize(quasi_identifiers=["x"], if_exists="replace")
-    assert with_constants.internal.information_loss == alone.internal.information_loss
+    released_rows = database.rows(f"SELECT * FROM {database.relation('release.people')}")
+    assert len({(c, str(d), str(e)) for _, c, d, e in released_rows}) == 1
+    without_constants = database.anonymize(quasi_identifiers=["x"], if_exists="replace")
+    assert with_constants.internal.information_loss == without_constants.internal.information_loss
     again = database.rows(f"SELECT x FROM {database.relation('release.people')}")
-    assert sorted(x for x, *_ in found) == sorted(x for (x,) in again)
+    assert sorted(x for x, *_ in released_rows) == sorted(x for (x,) in again)
 
 
 def test_all_rows_identical(database: Database) -> None:

@@ -28,7 +28,7 @@ from tests.stores.refusal import anonymize
 URL = make_url("postgresql://anna:hush@db.example:5433/clinic?sslpassword=hush&password=hush")
 SERVER = 'connection to server at "10.0.0.1", port 5433 failed: '
 
-SAID = {
+DRIVER_MESSAGES = {
     "refused": (
         SERVER + "Connection refused\n\tIs the server running on that host?",
         4,
@@ -75,9 +75,9 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_what_the_client_library_says(said: str) -> None:
-    text, code, why = SAID[said]
+@pytest.mark.parametrize("driver_message", DRIVER_MESSAGES)
+def test_what_the_client_library_says(driver_message: str) -> None:
+    text, code, why = DRIVER_MESSAGES[driver_message]
     error = unreachable_error(Exception(text), URL)
     assert error.exit_code == code
     assert why in str(error)
@@ -86,9 +86,9 @@ def test_what_the_client_library_says(said: str) -> None:
 
 
 def test_secrets_of_a_url_are_not_shown() -> None:
-    told = redacted_url(URL)
-    assert "hush" not in told
-    assert told.startswith("postgresql://anna:***@db.example:5433/clinic?")
+    redacted = redacted_url(URL)
+    assert "hush" not in redacted
+    assert redacted.startswith("postgresql://anna:***@db.example:5433/clinic?")
     assert "hush" not in open_store(URL).url
 
 
@@ -107,12 +107,12 @@ def install_alone(url: str) -> None:
 
 def test_by_both_ways_to_a_server(pg_server: Server, silent: int) -> None:
     """Sessions and ``dbanon install`` connect in ways of their own."""
-    here = make_url(pg_server.url("no_such_database"))
+    server_url = make_url(pg_server.url("no_such_database"))
     cases = {
         errors.DatabaseUnreachable: f"postgresql://anna:hush@127.0.0.1:{silent}/clinic",
-        errors.DatabaseNotFound: here.render_as_string(hide_password=False),
+        errors.DatabaseNotFound: server_url.render_as_string(hide_password=False),
         errors.AccessRefused: pg_server.url(password="hush"),
-        errors.TlsFailed: here.update_query_dict({"sslmode": "require"}).render_as_string(
+        errors.TlsFailed: server_url.update_query_dict({"sslmode": "require"}).render_as_string(
             hide_password=False
         ),
         errors.InvalidParameter: f"postgresql://anna@127.0.0.1:{silent}/clinic?sslmode=bogus",
@@ -159,7 +159,9 @@ def test_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     for name, command in main.commands.items():
         if isinstance(command, click.Group):
-            yield from (((name, below), one) for below, one in command.commands.items())
+            yield from (
+                ((name, below), subcommand) for below, subcommand in command.commands.items()
+            )
         else:
             yield (name,), command
 
@@ -196,7 +198,7 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
             # What an editable install lacks for Python is said before anything is asked.
             line.append("--sql-only")
         elif isinstance(param, click.Option) and (param.required or (names, param.name) in ALSO):
-            given = {
+            values = {
                 "k": "5",
                 "epsilon": "3",
                 "path": "never-written.html",
@@ -205,7 +207,7 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
                 "key": "env:A_KEY",
             }
             line.append(param.opts[0])
-            line += [] if param.is_flag else [given.get(str(param.name), "people")]
+            line += [] if param.is_flag else [values.get(str(param.name), "people")]
     return line
 
 
@@ -217,16 +219,16 @@ def test_the_url_may_come_from_the_environment(
     command = WITH_URL[names]
     line = line_of(names, command)
     missing = f"duckdb:///{tmp_path / 'missing.duckdb'}"
-    told = CliRunner().invoke(main, line, "7", env={"DBANON_URL": missing})
-    assert told.exit_code == 2
+    completed = CliRunner().invoke(main, line, "7", env={"DBANON_URL": missing})
+    assert completed.exit_code == 2
     of_postgresql = ("Only a PostgreSQL database", "Only a ledger on PostgreSQL")
-    assert any(said in told.stderr for said in ("missing.duckdb", *of_postgresql))
+    assert any(part in completed.stderr for part in ("missing.duckdb", *of_postgresql))
     without = CliRunner().invoke(main, line, env={"DBANON_URL": None})
     assert without.exit_code == 2
     assert (
         "Missing argument" in without.stderr or "URL" in without.stderr or "FILE" in without.stderr
     )
-    # One that is told wins.
+    # An explicit one takes precedence.
     first = len(names) + (names[-1] == "check")
     line.insert(first, f"duckdb:///{tmp_path / 'told.duckdb'}")
     wins = CliRunner().invoke(main, line, "7", env={"DBANON_URL": missing})
@@ -244,9 +246,9 @@ def test_a_file_that_may_not_be_made(tmp_path: Path) -> None:
     load_people(database)
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
-    for place, exit_code in (("/proc", 5), (str(closed), 5)):
-        if os.access(place, os.W_OK):
+    for folder, exit_code in (("/proc", 5), (str(closed), 5)):
+        if os.access(folder, os.W_OK):
             continue
         with pytest.raises(dbanon.DbanonError) as caught:
-            database.anonymize(target=f"sqlite:///{place}/new.db", quasi_identifiers=["age"])
+            database.anonymize(target=f"sqlite:///{folder}/new.db", quasi_identifiers=["age"])
         assert caught.value.exit_code == exit_code, str(caught.value)

@@ -37,15 +37,21 @@ def test_a_file_is_recognized_by_its_bytes(database: Database, tmp_path: Path) -
         # Wherever it was copied to.
         file = tmp_path / ("received" + path.suffix)
         file.write_bytes(Path(str(path).format(release=report.release_id)).read_bytes())
-        found = dbanon.verify_file(file, ledger=database.url)
-        assert isinstance(found, dbanon.VerifiedExport)
-        assert (found.release_id, found.entry.format) == (report.release_id, path.suffix[1:])
-        assert (found.entry.superseded_at is None) == (report is second)
-        assert (found.entry.output, found.entry.sha256) == (report.output, sha256(file))
+        verification = dbanon.verify_file(file, ledger=database.url)
+        assert isinstance(verification, dbanon.VerifiedExport)
+        assert (verification.release_id, verification.entry.format) == (
+            report.release_id,
+            path.suffix[1:],
+        )
+        assert (verification.entry.superseded_at is None) == (report is second)
+        assert (verification.entry.output, verification.entry.sha256) == (
+            report.output,
+            sha256(file),
+        )
         done = call("verify", file, "--ledger", database.url)
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout) == {"file": str(file)} | {"published": True} | {
-            name: value for name, value in found.to_dict().items() if name != "file"
+            name: value for name, value in verification.to_dict().items() if name != "file"
         }
     done = CliRunner().invoke(main, ["verify", str(file), f"--ledger={database.url}"])
     assert f"{second.release_id} of {second.output}" in " ".join(done.stdout.split())
@@ -93,7 +99,7 @@ def test_sql_finds_the_release_of_a_digest(postgresql: Database, tmp_path: Path)
     postgresql.make_schema("release")
     report = release(postgresql, tmp_path / "people.csv")
     digest = sha256(tmp_path / "people.csv")
-    asked = json.dumps({"exports": [{"sha256": digest}]})
+    contained = json.dumps({"exports": [{"sha256": digest}]})
     assert postgresql.rows(
-        f"SELECT release_id::text FROM dbanon.release WHERE arguments @> '{asked}'"
+        f"SELECT release_id::text FROM dbanon.release WHERE arguments @> '{contained}'"
     ) == [(report.release_id,)]

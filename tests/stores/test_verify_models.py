@@ -20,7 +20,7 @@ from dbanon.run.verify_file import verify_file
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.exports.formats import metadata_of
 from tests.stores.databases import Database
-from tests.stores.test_models import GIVEN, MODELS, TREE, load
+from tests.stores.test_models import MODELS, OPTIONS, TREE, load
 
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
@@ -34,18 +34,18 @@ def again(database: Database) -> Verification:
 def test_every_kind_is_counted_as_it_was(database: Database, by: list[str]) -> None:
     load(database)
     models = [*MODELS.values(), dbanon.Model("t_closeness", "cost", 0.5, distance="ordered")]
-    report = database.anonymize(**GIVEN, models=models, by=by)
-    found = again(database)
-    assert found.unchanged
-    assert [model.model for model in found.models] == [model.describe() for model in models]
-    assert [model.counted for model in found.models] == [
+    report = database.anonymize(**OPTIONS, models=models, by=by)
+    verification = again(database)
+    assert verification.unchanged
+    assert [model.model for model in verification.models] == [model.describe() for model in models]
+    assert [model.counted for model in verification.models] == [
         pytest.approx(level.achieved) for level in report.models
     ]
-    assert all(model.why_not is None for model in found.models)
+    assert all(model.why_not is None for model in verification.models)
 
 
 @pytest.mark.parametrize(
-    ("model", "error", "said", "code"),
+    ("model", "error", "message", "code"),
     [
         # With one value all classes are as the whole table: closer than before, but changed.
         ("equal", ReleaseChanged, "levels of privacy models", 6),
@@ -53,14 +53,14 @@ def test_every_kind_is_counted_as_it_was(database: Database, by: list[str]) -> N
     ],
 )
 def test_changed_values(
-    database: Database, model: str, error: type[Exception], said: str, code: int
+    database: Database, model: str, error: type[Exception], message: str, code: int
 ) -> None:
     load(database)
-    database.anonymize(**GIVEN, models=[MODELS[model]])
+    database.anonymize(**OPTIONS, models=[MODELS[model]])
     [before] = again(database).models
     assert before.recorded > 0
     database.execute(f"UPDATE {database.relation('release.people')} SET ill = 'flu'")
-    with pytest.raises(error, match=said) as caught:
+    with pytest.raises(error, match=message) as caught:
         again(database)
     assert "report it" not in str(caught.value)
     done = CliRunner().invoke(main, ["verify", database.url, "release.people"])
@@ -71,16 +71,16 @@ def test_by_a_stored_hierarchy(database: Database, tmp_path: Path) -> None:
     load(database)
     store_hierarchy(database.url, "ills", TREE)
     model = dbanon.Model("t_closeness", "ill", 0.3, distance={"name": "ills"})
-    database.anonymize(**GIVEN, models=[model, MODELS["distinct_l"]])
-    found = again(database)
-    assert found.unchanged
-    assert found.models[0].counted == pytest.approx(found.models[0].recorded)
+    database.anonymize(**OPTIONS, models=[model, MODELS["distinct_l"]])
+    verification = again(database)
+    assert verification.unchanged
+    assert verification.models[0].counted == pytest.approx(verification.models[0].recorded)
     flat = dbanon.Hierarchy.from_levels([[leaf, "*"] for leaf in ("flu", "cough", "gastritis")])
     store_hierarchy(database.url, "ills", flat, replace=True)
-    found = again(database)
-    assert found.unchanged
-    assert [model.counted is None for model in found.models] == [True, False]
-    assert found.models[0].why_not == "its hierarchy changed since"
+    verification = again(database)
+    assert verification.unchanged
+    assert [model.counted is None for model in verification.models] == [True, False]
+    assert verification.models[0].why_not == "its hierarchy changed since"
     done = CliRunner().invoke(
         main, ["verify", database.url, "release.people"], env={"COLUMNS": "200"}
     )
@@ -90,21 +90,21 @@ def test_by_a_stored_hierarchy(database: Database, tmp_path: Path) -> None:
 def test_by_a_hierarchy_that_nobody_kept(database: Database) -> None:
     load(database)
     model = dbanon.Model("t_closeness", "ill", 0.3, distance=TREE)
-    database.anonymize(**GIVEN, models=[model])
-    [found] = again(database).models
-    assert found.counted is None
-    assert found.why_not == "its hierarchy is not stored with it"
-    assert found.recorded <= 0.3
+    database.anonymize(**OPTIONS, models=[model])
+    [level] = again(database).models
+    assert level.counted is None
+    assert level.why_not == "its hierarchy is not stored with it"
+    assert level.recorded <= 0.3
 
 
 def test_entries_of_earlier_versions(database: Database) -> None:
     load(database)
-    database.anonymize(**GIVEN, models=[MODELS["distinct_l"]])
+    database.anonymize(**OPTIONS, models=[MODELS["distinct_l"]])
     old = '{"models": [{"model": "distinct_l 3 of \\"ill\\"", "counted": 3.0}]}'
     database.execute(f"UPDATE {database.ledger()} SET arguments = '{old}'")
-    [found] = again(database).models
-    assert (found.counted, found.recorded) == (None, 3.0)
-    assert "earlier version" in str(found.why_not)
+    [level] = again(database).models
+    assert (level.counted, level.recorded) == (None, 3.0)
+    assert "earlier version" in str(level.why_not)
 
 
 def test_in_another_database(database: Database, make_database: Any) -> None:
@@ -116,10 +116,10 @@ def test_in_another_database(database: Database, make_database: Any) -> None:
         dbanon.Model("t_closeness", "cost", 0.5, distance="ordered"),
         dbanon.Model("entropy_l", "ill", 2),
     ]
-    report = database.anonymize(**GIVEN, models=models, target=other.url)
-    found = again(other)
-    assert found.unchanged
-    assert [model.counted for model in found.models] == [
+    report = database.anonymize(**OPTIONS, models=models, target=other.url)
+    verification = again(other)
+    assert verification.unchanged
+    assert [model.counted for model in verification.models] == [
         pytest.approx(level.achieved) for level in report.models
     ]
 
@@ -129,10 +129,10 @@ def test_in_a_file_they_are_counted_by_what_it_says(database: Database, tmp_path
     path = tmp_path / "people.parquet"
     of_a_tree = dbanon.Model("t_closeness", "ill", 0.9, distance=TREE)
     models = [*MODELS.values(), of_a_tree]
-    report = database.anonymize(**GIVEN, models=models, exports=[path])
-    found = verify_file(path)
-    assert [model.model for model in found.models] == [model.describe() for model in models]
-    *counted, not_counted = found.models
+    report = database.anonymize(**OPTIONS, models=models, exports=[path])
+    verification = verify_file(path)
+    assert [model.model for model in verification.models] == [model.describe() for model in models]
+    *counted, not_counted = verification.models
     assert [model.counted for model in counted] == [
         pytest.approx(level.achieved) for level in report.models[:-1]
     ]
@@ -142,10 +142,10 @@ def test_in_a_file_they_are_counted_by_what_it_says(database: Database, tmp_path
     )
     table = parquet.read_table(path)
     for name in report.sensitive:
-        place = table.schema.names.index(name)
+        index = table.schema.names.index(name)
         same = pa.repeat(table.column(name)[0], len(table))
-        table = table.set_column(place, table.schema.field(name), same)
-    said = {f"dbanon.{key}": text for key, text in metadata_of(path).items()}
-    parquet.write_table(table.replace_schema_metadata(said), path)
+        table = table.set_column(index, table.schema.field(name), same)
+    metadata = {f"dbanon.{key}": text for key, text in metadata_of(path).items()}
+    parquet.write_table(table.replace_schema_metadata(metadata), path)
     with pytest.raises(RecountFailed, match="distinct_l"):
         verify_file(path)

@@ -31,17 +31,17 @@ def test_only_chosen_rows_are_released_and_the_ledger_has_the_condition(
     rows = load_people(database, key=key)
     where = "age >= 50 AND site <> 'a;b -- c (' "
     report = database.anonymize(**AGES, where=where)
-    kept = {row[7] for row in old(rows)}
-    assert 3 <= len(kept) < len(rows)
-    assert report.rows_in == report.rows_out == len(kept)
+    sites = {row[7] for row in old(rows)}
+    assert 3 <= len(sites) < len(rows)
+    assert report.rows_in == report.rows_out == len(sites)
     assert report.suppressed == 0
-    found = database.rows(f"SELECT site FROM {database.relation('release.people')}")
-    assert {site for (site,) in found} == kept
+    rows_of_sites = database.rows(f"SELECT site FROM {database.relation('release.people')}")
+    assert {site for (site,) in rows_of_sites} == sites
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     assert arguments["where"] == where
-    found = verify(open_store(database.url), parse_relation("release.people"))
-    assert found.unchanged is True
+    rows_of_sites = verify(open_store(database.url), parse_relation("release.people"))
+    assert rows_of_sites.unchanged is True
 
 
 def test_the_rows_that_are_left_out_shape_nothing(database: Database) -> None:
@@ -51,18 +51,18 @@ def test_the_rows_that_are_left_out_shape_nothing(database: Database) -> None:
         (900 + i, "x", 1, 9_999_999, 999.5, row[5], row[6], "out") for i, row in enumerate(rows[:3])
     ]
     load_people(database, rows + wild, "more")
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quasi_identifiers": ["age", "income", "height", "born", "seen", "name"],
         "method": "kmember",
         "keep": ["id"],
     }
-    database.anonymize(**given, output="release.one")
-    database.anonymize(**given, table="more", output="release.two", where="site <> 'out'")
-    one, two = (
+    database.anonymize(**options, output="release.one")
+    database.anonymize(**options, table="more", output="release.two", where="site <> 'out'")
+    first, two = (
         sorted(database.rows(f"SELECT * FROM {database.relation(f'release.{name}')}"), key=str)
         for name in ("one", "two")
     )
-    assert one == two
+    assert first == two
 
 
 def test_nulls_outside_of_the_condition_refuse_nothing(database: Database) -> None:
@@ -104,10 +104,10 @@ def test_a_view_with_a_stated_key(database: Database) -> None:
 
 def test_plans_count_the_chosen_rows(database: Database) -> None:
     rows = load_people(database)
-    found = dbanon.plan(
+    planned = dbanon.plan(
         database.url, table="people", output="release.people", k=3, **AGES, where="age >= 50"
     )
-    assert found.rows == len(old(rows))
+    assert planned.rows == len(old(rows))
     with pytest.raises(TooFewRecords):
         database.anonymize(**AGES, where="age > 500")
 

@@ -46,11 +46,11 @@ WIDE: dict[str, tuple[str, Callable[[], list[str]], Callable[[str], Any]]] = {
 
 
 @pytest.mark.parametrize("method", ["gaa_cp", "mondrian", "full_domain"])
-@pytest.mark.parametrize("what", WIDE)
+@pytest.mark.parametrize("kind", WIDE)
 def test_each_label_holds_the_exact_values(
-    duckdb_file: DuckdbDatabase, what: str, method: str
+    duckdb_file: DuckdbDatabase, kind: str, method: str
 ) -> None:
-    sql_type, make, number = WIDE[what]
+    sql_type, make, number = WIDE[kind]
     values = make()
     duckdb_file.load("app.wide", {"id": "INTEGER", "x": sql_type}, list(enumerate(values)))
     report = duckdb_file.anonymize(
@@ -76,11 +76,16 @@ def test_ends_that_are_values_are_refused_and_the_hint_works(
 ) -> None:
     rows = list(enumerate(_decimals()))
     duckdb_file.load("app.wide", {"id": "INTEGER", "x": "DECIMAL(17, 14)"}, rows)
-    given: Any = {"quasi_identifiers": ["x"], "k": 4, "method": "gaa_cp", "output": "release.wide"}
+    arguments: Any = {
+        "quasi_identifiers": ["x"],
+        "k": 4,
+        "method": "gaa_cp",
+        "output": "release.wide",
+    }
     with pytest.raises(dbanon.DbanonError, match="more than 15 digits") as caught:
-        duckdb_file.anonymize(table="app.wide", **given, **options)
+        duckdb_file.anonymize(table="app.wide", **arguments, **options)
     assert 'intervals="text"' in str(caught.value.hint)
-    duckdb_file.anonymize(table="app.wide", **given, intervals="text")
+    duckdb_file.anonymize(table="app.wide", **arguments, intervals="text")
 
 
 def test_every_store_releases_them(database: Database) -> None:

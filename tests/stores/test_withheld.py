@@ -1,4 +1,4 @@
-"""What is withheld for a NULL shapes nothing that is released through a database."""
+"""Rows withheld for a NULL have no influence on anything released through a database."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ N = 36
 
 def rows(withheld: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """N rows that are released, with those to be withheld among them."""
-    found: list[tuple[Any, ...]] = [
+    generated: list[tuple[Any, ...]] = [
         (
             3 * i,
             20 + i * 7 % 31,
@@ -64,8 +64,8 @@ def rows(withheld: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             "who": "p1",
         }
         row |= more
-        found.append(tuple(row[name] for name in COLUMNS))
-    return found
+        generated.append(tuple(row[name] for name in COLUMNS))
+    return generated
 
 
 # Every one has a NULL where none may be.
@@ -136,16 +136,16 @@ def load(database: Database, withheld: list[dict[str, Any]], table: str = "peopl
 
 
 def released(database: Database, table: str, case: str, **more: Any) -> tuple[Any, ...]:
-    given = {"sensitive": ["ill"], **CASES[case], **more}
+    options = {"sensitive": ["ill"], **CASES[case], **more}
     report = database.anonymize(
-        table=table, output=f"release.{table}", nulls="suppress", max_suppression=0.1, **given
+        table=table, output=f"release.{table}", nulls="suppress", max_suppression=0.1, **options
     )
     assert (report.rows_in, report.rows_out, report.suppressed) == (N + 3, N, 3)
-    told = report.to_dict()
+    report_json = report.to_dict()
     for name in ("release_id", "created_at", "seconds", "source", "output", "relation", "digest"):
-        told.pop(name)
-    found = database.rows(f"SELECT * FROM {database.relation(f'release.{table}')}")
-    return sorted(map(repr, found)), told
+        report_json.pop(name)
+    released_rows = database.rows(f"SELECT * FROM {database.relation(f'release.{table}')}")
+    return sorted(map(repr, released_rows)), report_json
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -157,14 +157,14 @@ def test_a_withheld_row_changes_nothing(database: Database, case: str) -> None:
         if case == "levels":
             withheld = [row | {"age": None} for row in withheld]
         load(database, withheld, name)
-        found = released(database, name, case)
-        assert found[0] == first[0]
-        assert {k for k in first[1] if found[1][k] != first[1][k]} == set()
+        result = released(database, name, case)
+        assert result[0] == first[0]
+        assert {k for k in first[1] if result[1][k] != first[1][k]} == set()
 
 
 def test_nor_on_its_way_to_another_database(database: Database, make_database: Any) -> None:
     target = make_database("sqlite" if database.name == "duckdb" else "duckdb")
-    found = []
+    results = []
     for name, withheld in {"plain": PLAIN, **OTHERS}.items():
         load(database, withheld, name)
         report = database.anonymize(
@@ -178,8 +178,8 @@ def test_nor_on_its_way_to_another_database(database: Database, make_database: A
         )
         assert report.suppressed == 3
         query = f"SELECT * FROM {target.relation(f'release.{name}')}"
-        found.append(sorted(map(repr, target.rows(query))))
-    assert found[0] == found[1] == found[2]
+        results.append(sorted(map(repr, target.rows(query))))
+    assert results[0] == results[1] == results[2]
 
 
 def test_a_withheld_row_counts_against_the_budget(database: Database) -> None:

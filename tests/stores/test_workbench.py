@@ -36,8 +36,8 @@ def loaded(database: Database) -> Database:
 def client(loaded: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DBANON_URL", loaded.url)
-    with workbench(loaded.url, "people", tmp_path, key=("id",)) as found:
-        yield found
+    with workbench(loaded.url, "people", tmp_path, key=("id",)) as client_of_bench:
+        yield client_of_bench
 
 
 def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
@@ -46,8 +46,8 @@ def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
     assert "others may know it" in text_of(client.page("columns"))
     decided(client, **ROLES)
     grown = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
-    place = list(bench.roles).index("pay")
-    page = text_of(client.done("trees", grown | {f"intervals-{place}": "100, 500"}))
+    index = list(bench.roles).index("pay")
+    page = text_of(client.done("trees", grown | {f"intervals-{index}": "100, 500"}))
     assert "1950s" in page
     assert "A1*" in page
     assert "north" in page
@@ -82,11 +82,11 @@ def test_all_steps_and_nothing_of_few_rows(client: Client, loaded: Database) -> 
     # MariaDB releases no views.
     bench = all_steps(client, ("table",) if loaded.name == "mariadb" else ("view", "table"))
     assert bench.made is not None
-    told = [RANDOM.sub("", f"{one.headers} {one.body}") for one in client.answers]
-    assert len(told) > 20
+    texts = [RANDOM.sub("", f"{answer.headers} {answer.body}") for answer in client.answers]
+    assert len(texts) > 20
     for planted in PLANTED:
         # Planted where it can be found: the source has it.
-        assert not [text for text in told if planted.lower() in text.lower()], planted
+        assert not [text for text in texts if planted.lower() in text.lower()], planted
     [(classes, fewest)] = loaded.rows(
         "SELECT count(*), min(size) FROM (SELECT count(*) AS size FROM"
         f" {loaded.relation('release.people')} GROUP BY born, code, area, pay) AS c"
@@ -104,9 +104,11 @@ def test_persons_are_counted_where_they_have_several_rows(
 ) -> None:
     """A value of one person's many rows is the value of one."""
     kinds = {"patient_id": "integer", "area": "text", "age": "integer"}
-    given = [[i // 2, ("north", "south")[i // 2 % 2], 20 + i // 2 % 30] for i in range(200)]
-    given += [[1000, "zyxomma", 40]] * 30
-    database.load("people", {name: database.types[kind] for name, kind in kinds.items()}, given)
+    table_rows = [[i // 2, ("north", "south")[i // 2 % 2], 20 + i // 2 % 30] for i in range(200)]
+    table_rows += [[1000, "zyxomma", 40]] * 30
+    database.load(
+        "people", {name: database.types[kind] for name, kind in kinds.items()}, table_rows
+    )
     with workbench(database.url, "people", tmp_path) as client:
         assert client.routes.bench.entity == "patient_id"
         client.done("trees", trees(client, area="suggest"))
@@ -115,6 +117,6 @@ def test_persons_are_counted_where_they_have_several_rows(
         assert "north" in page
         assert "zyxomma" not in page
         assert [
-            (one.bar.label, one.bar.rows)
-            for one in client.routes.bench.trees["area"].counts.root.below
+            (row.bar.label, row.bar.rows)
+            for row in client.routes.bench.trees["area"].counts.root.below
         ] == [("north", 50), ("south", 50)]

@@ -1,4 +1,4 @@
-"""PostgreSQL finds the class of a row by its address or its key, whatever these are like."""
+"""PostgreSQL finds the class of a row through its address or key, whatever form these have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stores.databases import PostgresqlDatabase
 pytestmark = pytest.mark.postgresql
 
 ROWS = 400
-MADE = (
+CREATE_PEOPLE = (
     "CREATE TABLE people (gone text, x double precision, y double precision, id integer,"
     " kept text, lost integer)",
     "INSERT INTO people SELECT 'g', (g * 7919 % 1009) / 8.0, (g * 104729 % 997) / 4.0, g,"
@@ -87,42 +87,46 @@ STAGED = {
 }
 
 
-def classes_of(database: PostgresqlDatabase, names: tuple[str, ...], kept: str) -> int:
-    """Check that released means are those of the rows they stand beside; the number of rows."""
+def classes_of(database: PostgresqlDatabase, names: tuple[str, ...], kept_column: str) -> int:
+    """Check that released means are those of the rows they were released with; returns the number
+    of classes.
+    """
     columns = ", ".join(names)
-    own = {row[0]: row[1:] for row in database.rows(f"SELECT {kept}, {columns} FROM people")}
+    originals = {
+        row[0]: row[1:] for row in database.rows(f"SELECT {kept_column}, {columns} FROM people")
+    }
     classes: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
-    for row in database.rows(f"SELECT {kept}, {columns} FROM release.people"):
-        classes[tuple(row[1:])].append(own[row[0]])
+    for row in database.rows(f"SELECT {kept_column}, {columns} FROM release.people"):
+        classes[tuple(row[1:])].append(originals[row[0]])
     for released, members in classes.items():
         assert len(members) >= 3
         np.testing.assert_allclose(np.mean(np.array(members, float), axis=0), released)
     return sum(map(len, classes.values()))
 
 
-def released(database: PostgresqlDatabase, **given: Any) -> tuple[dbanon.Report, bool]:
+def released(database: PostgresqlDatabase, **options: Any) -> tuple[dbanon.Report, bool]:
     """The report, and whether it was written from arrays."""
     statements: list[str] = []
     report = database.anonymize(
-        on_sql=statements.append, k=3, nulls="suppress", max_suppression=0.6, **given
+        on_sql=statements.append, k=3, nulls="suppress", max_suppression=0.6, **options
     )
     return report, any(f'COPY "{arrays.PLACES}"' in text for text in statements)
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, *STAGED])
 def test_values_stand_beside_their_own_rows(postgresql: PostgresqlDatabase, history: str) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     for statement in (HISTORIES | STAGED)[history]:
         postgresql.execute(statement)
-    kept = "place" if history == "a name of ours" else "kept"
-    report, from_arrays = released(postgresql, quasi_identifiers=["x", "y"], keep=[kept])
+    kept_column = "place" if history == "a name of ours" else "kept"
+    report, from_arrays = released(postgresql, quasi_identifiers=["x", "y"], keep=[kept_column])
     assert from_arrays == (history in HISTORIES)
-    [(known,)] = postgresql.rows("SELECT count(*) FROM people WHERE x IS NOT NULL")
-    assert report.rows_out == classes_of(postgresql, ("x", "y"), kept) == known
+    [(n_complete,)] = postgresql.rows("SELECT count(*) FROM people WHERE x IS NOT NULL")
+    assert report.rows_out == classes_of(postgresql, ("x", "y"), kept_column) == n_complete
 
 
 def test_some_rows_of_a_table(postgresql: PostgresqlDatabase) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     report, from_arrays = released(
         postgresql, quasi_identifiers=["x"], keep=["kept"], where="id % 4 <> 1 AND id < 200"
     )
@@ -174,13 +178,13 @@ def test_addresses_that_were_not_read_have_no_class(
         for row in {1, width - 1, width, width + 1, 2 * width, 300, 2**16 - 1}:
             number = slots.number.format(key=f"tidsend('({block},{row})')", ends="")
             address = f"(SELECT '({block},{row})'::tid AS a) AS s"
-            found = postgresql.rows(f"SELECT {number} FROM {address} WHERE {slots.condition}")
+            numbers = postgresql.rows(f"SELECT {number} FROM {address} WHERE {slots.condition}")
             if block < blocks and row < width:
-                assert found == [(block * width + row,)]
+                assert numbers == [(block * width + row,)]
             elif block < blocks:
-                assert found == [(block * width + width,)]
+                assert numbers == [(block * width + width,)]
             else:
-                assert found == []
+                assert numbers == []
 
 
 def test_the_server_reads_floats_of_arrays_as_they_were(postgresql: PostgresqlDatabase) -> None:
@@ -189,12 +193,12 @@ def test_the_server_reads_floats_of_arrays_as_they_were(postgresql: PostgresqlDa
     values[:2] = 0.0, -0.0
     text = array_text(values)
     assert "0x" in text
-    [(found,)] = postgresql.rows(f"SELECT '{text}'::double precision[]")
-    assert np.array(found).tobytes() == values.tobytes()
+    [(floats,)] = postgresql.rows(f"SELECT '{text}'::double precision[]")
+    assert np.array(floats).tobytes() == values.tobytes()
 
 
 def test_a_release_has_statistics_of_few_ranges(postgresql: PostgresqlDatabase) -> None:
-    postgresql.execute(*MADE)
+    postgresql.execute(*CREATE_PEOPLE)
     postgresql.anonymize(quasi_identifiers=["x", "y"], keep=["kept"])
     [(bounds,)] = postgresql.rows(
         "SELECT array_length(histogram_bounds::text::text[], 1) FROM pg_stats"

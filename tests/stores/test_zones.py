@@ -22,11 +22,11 @@ N = 12
 def released(request: pytest.FixtureRequest) -> Any:
     """The released texts of instants every 20 days, at local midnight in Zurich."""
 
-    def release(**given: Any) -> list[str]:
-        given = {"method": "gaa_cp", "k": 3, "quasi_identifiers": ["seen"], **given}
+    def release(**options: Any) -> list[str]:
+        options = {"method": "gaa_cp", "k": 3, "quasi_identifiers": ["seen"], **options}
         days = pd.date_range("2020-01-01", periods=N, freq="20D", tz="Europe/Zurich")
         if request.param == "frame":
-            out, _ = dbanon.anonymize_frame(pd.DataFrame({"seen": days}), **given)
+            out, _ = dbanon.anonymize_frame(pd.DataFrame({"seen": days}), **options)
             return sorted(out["seen"].tolist())
         database: PostgresqlDatabase | DuckdbDatabase = request.getfixturevalue(
             "postgresql" if request.param == "postgresql" else "duckdb_file"
@@ -38,7 +38,7 @@ def released(request: pytest.FixtureRequest) -> Any:
             name = database.rows("SELECT current_database()")[0][0]
             database.execute(f"ALTER DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
         try:
-            database.anonymize(**given, if_exists="replace")
+            database.anonymize(**options, if_exists="replace")
         finally:
             if request.param == "postgresql":
                 database.execute(f'ALTER DATABASE "{name}" RESET timezone')
@@ -49,9 +49,9 @@ def released(request: pytest.FixtureRequest) -> Any:
 
 
 def test_intervals(released: Any) -> None:
-    found = released()
-    assert len(set(found)) > 1
-    for text in found:
+    labels = released()
+    assert len(set(labels)) > 1
+    for text in labels:
         assert text.startswith("[20")
         assert text.count("+00:00") == 2
 
@@ -75,9 +75,9 @@ def test_own_ranges(released: Any) -> None:
     ids=["months", "years", "own order"],
 )
 def test_builders(released: Any, tree: dict[str, Any], labelled: str) -> None:
-    found = released(hierarchies={"seen": tree}, local_range="ordered" in tree)
-    assert all(text.endswith(labelled) or text == "*" for text in found)
-    assert any(text.endswith(labelled) for text in found)
+    labels = released(hierarchies={"seen": tree}, local_range="ordered" in tree)
+    assert all(text.endswith(labelled) or text == "*" for text in labels)
+    assert any(text.endswith(labelled) for text in labels)
 
 
 def test_full_domain(released: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.stores.databases import Database
 
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "place"], "method": "gaa_cp", "k": 4}
+OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age", "place"], "method": "gaa_cp", "k": 4}
 PLACES = {
     "Oslo": ("Norway", "North"),
     "Bergen": ("Norway", "North"),
@@ -35,8 +35,8 @@ def load(database: Database, n: int = 80) -> None:
     rows = [
         (i, rng.randrange(20, 70), rng.choice(list(PLACES)), rng.choice("abc")) for i in range(n)
     ]
-    text, whole = database.types["text"], database.types["integer"]
-    columns = {"id": whole + " PRIMARY KEY", "age": whole, "place": text, "ill": text}
+    text, integer = database.types["text"], database.types["integer"]
+    columns = {"id": integer + " PRIMARY KEY", "age": integer, "place": text, "ill": text}
     database.load("people", columns, rows)
 
 
@@ -62,11 +62,11 @@ def ancestors(pairs: Sequence[tuple[str, str | None]]) -> dict[str, list[str]]:
     above = dict(pairs)
     ways = {}
     for label in above:
-        way, at = [], above[label]
+        path, at = [], above[label]
         while at is not None:
-            way.append(at)
+            path.append(at)
             at = above.get(at)
-        ways[label] = way
+        ways[label] = path
     return ways
 
 

@@ -18,7 +18,7 @@ class Warehouse(SQLiteDialect_pysqlite):
     supports_statement_cache = True
 
 
-def made(path: Path, rows: int = 60) -> str:
+def create_warehouse(path: Path, rows: int = 60) -> str:
     """A warehouse with a table of people; its URL, with a password in it."""
     connection = sqlite3.connect(path)
     connection.execute(

@@ -20,7 +20,7 @@ from dbanon.doors.jobfile.outcome import METRICS, Outcome, write_metrics
 from dbanon.errors import NotTold, TooFewRecords
 from dbanon.run.open import open_store
 from tests.stores.databases import DuckdbDatabase
-from tests.stores.job_lines import call, job, told, write
+from tests.stores.job_lines import call, job, job_results, write
 from tests.stores.people import load_people
 
 ALERTS = Path(__file__).resolve().parents[3] / "examples" / "schedule" / "alerts.yaml"
@@ -72,7 +72,7 @@ def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
     began = time.time()
     done = call("run", write(tmp_path, *jobs, head=head), "--format", "json")
     assert done.exit_code == 0, done.stderr
-    report = told(done)[0]["report"]
+    report = job_results(done)[0]["report"]
     first = samples(path)
     assert {(name, job) for name, job, _ in first} == {
         (name, job) for name in METRICS for job in ("people", "other")
@@ -175,7 +175,7 @@ def test_counts_below_k_are_withheld(people: DuckdbDatabase, tmp_path: Path, nul
     file = write(tmp_path, job(), defaults="{k: 3, nulls: suppress, max_suppression: 0.2}")
     done = call("run", file, "--metrics", path, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    assert told(done)[0]["report"]["suppressed"] == nulls
+    assert job_results(done)[0]["report"]["suppressed"] == nulls
     metrics = samples(path)
     rows = 40 - nulls
     assert metrics["rows", "people", ""] == rows
