@@ -151,7 +151,7 @@ def test_comments_are_read_where_wanted(run_sql: Run) -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ('{"age": "quasi"}', "no role that is known"),
+        ('{"age": "quasi"}', "an unknown role"),
         ('{"age": {"role": "keep"}}', "kept without a reason"),
         ('{"age": {"role": "drop", "key": 1}}', "has a key that the role"),
         ('{"age": {"role": "quasi_identifier", "hierarchy": {"file": "x"}}}', "one key that says"),
