@@ -33,7 +33,7 @@ def test_a_column_of_stars_is_told_with_what_would_help() -> None:
     report, [said] = told()
     assert report.lost_columns == ("town",)
     assert said.startswith('Column "town" is lost completely: all rows have one label.')
-    assert "a hierarchy of its values, or their order; if its readers do not need it" in said
+    assert "a hierarchy of its values, or their order; if readers do not need it" in said
     assert "COLUMN LOST" in str(report)
     assert report.to_dict()["lost_columns"] == ("town",)
     assert "town 0" not in said

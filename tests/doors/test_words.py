@@ -63,7 +63,7 @@ def test_where_files_of_rows_are_read_help_says_so(rows: Path, line: str) -> Non
 def test_a_csv_file_is_verified_as_a_table(rows: Path) -> None:
     done = run("verify", "rows.csv")
     assert done.exit_code == 2
-    assert "rows.csv is a CSV file, which says nothing of its release." in done.output
+    assert "rows.csv is a CSV file, which does not say which release it is." in done.output
     told = " ".join(done.output.split())
     assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in told
     assert run("verify", "file:rows.csv", "rows", "-q", "age", "--k", "2").exit_code == 0
@@ -88,7 +88,7 @@ def test_a_bound_of_text_says_what_a_bound_is_of(rows: Path) -> None:
 def test_the_version_of_a_job_file_is_not_the_programs(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("version: 2\nsource: {url: 'duckdb:///x'}\njobs: []\n")
     done = run("check", str(tmp_path / "job.yaml"))
-    assert "version: must be 1: the version of this form of file, not of dbanon" in done.output
+    assert "version: must be 1: the version of the file format, not of dbanon" in done.output
 
 
 def test_an_option_that_is_none_is_named() -> None:

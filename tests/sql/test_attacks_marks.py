@@ -29,20 +29,20 @@ def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql:
     )
     mark(forger, "release.fake", release_id)
     forger.commit()
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         forger.execute("SELECT dbanon.verify('release.fake')")
     forger.rollback()
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         forger.execute("SELECT dbanon.information_loss('release.fake')")
     forger.rollback()
     for call in ("evaluate('release.fake', 'app.people')", "disclosure_risk('release.fake')"):
-        with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+        with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
             forger.execute(f"SELECT dbanon.{call}".encode())
         forger.rollback()
     # The name of a release that was renamed away, with its mark: the oid is another's.
     run_sql("ALTER TABLE release.p RENAME TO moved")
     run_sql("ALTER TABLE release.fake RENAME TO p")
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         run_sql("SELECT dbanon.verify('release.p')")
     assert run_sql("SELECT unchanged FROM dbanon.verify('release.moved')") == [(True,)]
     assert run_sql("SELECT output, state FROM dbanon.releases()") == [("release.moved", "current")]

@@ -82,7 +82,7 @@ def test_what_is_not_ours_or_shown_elsewhere_stays(
         mallory.execute("SELECT dbanon.drop('release.p')")
     mallory.execute("CREATE TABLE release.fake (a int)")
     mark(mallory, "release.fake", release_id)
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         mallory.execute("SELECT dbanon.drop('release.fake')")
     with pytest.raises(psycopg.errors.UndefinedTable, match="no release"):
         mallory.execute("SELECT dbanon.drop('app.people')")

@@ -78,7 +78,7 @@ def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
         run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.person', k => 5)")
     assert refused.value.sqlstate == "42704"
     run_sql(DECLARE)
-    with pytest.raises(psycopg.Error, match="keep was given beside rules"):
+    with pytest.raises(psycopg.Error, match="keep cannot be combined with rules"):
         run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.p', k => 5, keep => '{name}')")
     with pytest.raises(psycopg.Error, match="k must be") as missing:
         run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.p')")

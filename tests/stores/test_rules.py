@@ -81,7 +81,7 @@ def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None
     assert [one.column for one in dbanon.rules(url) if one.state == "no column"] == ["note"]
     dbanon.undeclare(url, name, ["note"])
     released(people, if_exists="replace")
-    with pytest.raises(InvalidParameter, match="keep was given beside rules"):
+    with pytest.raises(InvalidParameter, match="keep cannot be combined with rules"):
         released(people, keep=["name"])
     assert [one.state for one in dbanon.undeclare(url, name)] == ["no rule"] * 4
     with pytest.raises(RulesNotFound):

@@ -254,7 +254,7 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
     assert next(iter(found.report.to_dict())) == "k_rows"
     assert "ROWS ARE NOT k-ANONYMOUS" in text
     assert "Rows are not k-anonymous: nothing holds of several columns together." in text
-    assert "never above" not in text
+    assert "k limits it to" not in text
 
 
 def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen() -> None:
@@ -399,7 +399,7 @@ def test_nulls_that_were_withheld_are_not_none(whole: Made) -> None:
         return found
 
     assert told(nulls="suppress", suppressed=40) == "withheld, among the rows withheld above"
-    assert told(nulls="error", suppressed=0) == "none: they would have been refused"
+    assert told(nulls="error", suppressed=0) == "none: such rows would have been refused"
     rows = replace(whole.report.counts.rows, null_rows=30)
     assert told(nulls="category", rows=rows) == "30, each NULL released as a value"
 

@@ -88,7 +88,7 @@ def test_cancelled_and_used_again(place: Path) -> None:
             assert bench.post("look", {}) == 409
             assert bench.post("cancel", {}) == 303
             page = bench.settled(name, 20)
-            assert "What was not finished is rolled back." in page
+            assert "Unfinished work was rolled back." in page
         # It goes on: what is quick is done.
         assert bench.post("sweep", SWEEP | {"from": 9, "to": 10, "sample": 300}) == 303
         page = bench.settled("sweep")
@@ -115,7 +115,7 @@ def test_what_cannot_be_begun(place: Path) -> None:
         with process(place, *words) as other:
             ended, said = other.ended()
         assert ended == 2
-        assert f"Port {port} of 127.0.0.1 cannot be listened on." in said
+        assert f"Port {port} of 127.0.0.1 is not available." in said
         bench.started.send_signal(signal.SIGTERM)
         ended, said = bench.ended()
     assert ended == 143
