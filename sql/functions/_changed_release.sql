@@ -6,7 +6,7 @@ LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
 AS $function$
     SELECT jsonb_build_object('error', jsonb_build_object(
         'sqlstate', 'ZK007',
-        'message', format('%s is not as it was released: %s differ.',
+        'message', format('%s has changed since it was released: %s differ.',
                           relation, array_to_string(differing, ', ')),
         'hint', 'Find out who changed it, and release it again.'))
 $function$;

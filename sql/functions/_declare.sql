@@ -27,7 +27,8 @@ BEGIN
     END IF;
     IF NOT pg_has_role(held.relowner, 'USAGE') THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = format('Rules of %I.%I are declared by its owner.', held.nspname, held.relname),
+            MESSAGE = format('Rules of %I.%I can only be declared by its owner.', held.nspname,
+                             held.relname),
             HINT = format('Run it as role "%s", or as a member of it.', pg_get_userbyid(held.relowner));
     END IF;
     EXECUTE format('COMMENT ON COLUMN %I.%I.%I IS %L', held.nspname, held.relname, held.attname,

@@ -48,7 +48,7 @@ BEGIN
         IF NOT FOUND OR marked.later >= 2147483648
            OR pg_xact_status((own + marked.later)::text::xid8) IS DISTINCT FROM 'in progress' THEN
             RAISE EXCEPTION USING ERRCODE = '42501',
-                MESSAGE = 'The relation does not bear the mark of this release, written by its owner in'
+                MESSAGE = 'The table does not have the mark of this release, written by its owner in'
                           ' this transaction.',
                 HINT = 'Releases are made by dbanon alone.';
         END IF;

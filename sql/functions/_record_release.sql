@@ -67,7 +67,7 @@ BEGIN
     ) AS keys LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = format('%I is no key of an entry, or one that is not the caller''s to say.',
+            MESSAGE = format('%I is not a key of an entry, or not one that is the caller''s to say.',
                              left(unknown, 60));
     END IF;
     -- Whoever reads the ledger on a terminal reads what a runner wrote. A tab may be in a name. Names
@@ -104,7 +104,7 @@ BEGIN
         IF NOT FOUND OR marked.later >= 2147483648
            OR pg_xact_status((own + marked.later)::text::xid8) IS DISTINCT FROM 'in progress' THEN
             RAISE EXCEPTION USING ERRCODE = refused,
-                MESSAGE = 'The relation does not bear the mark of this release, written by its'
+                MESSAGE = 'The table does not have the mark of this release, written by its'
                           ' owner in this transaction.',
                 HINT = 'Releases are recorded by dbanon alone, in the transaction that makes them.';
         END IF;

@@ -18,7 +18,8 @@ BEGIN
                         AND a.attnum > 0 AND NOT a.attisdropped);
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'ZK008',
-            MESSAGE = format('%s is not what was released: it has no column %s.', source, missing),
+            MESSAGE = format('%s is not the table that was released: it has no column %s.', source,
+                             missing),
             HINT = 'Name the relation that the release was made of, as it was then.';
     END IF;
     EXECUTE format('SELECT count(*) FROM %s', source) INTO rows_now;
@@ -26,7 +27,7 @@ BEGIN
     WHERE r.release_id = _require_original.release_id;
     IF rows_now <> rows_then THEN
         RAISE EXCEPTION USING ERRCODE = 'ZK008',
-            MESSAGE = format('%s is not what was released: it has %s rows, and had %s then.',
+            MESSAGE = format('%s is not the table that was released: it has %s rows, and had %s then.',
                              source, rows_now, rows_then),
             HINT = 'To compare it all the same: options => ''{"changed_source": true}''.';
     END IF;

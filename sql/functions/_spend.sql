@@ -32,7 +32,7 @@ BEGIN
         VALUES (_spend.spending, _spend.budget, round(charged, 9), 'spent', clock_timestamp(),
                 session_user);
     EXCEPTION WHEN unique_violation THEN
-        RAISE EXCEPTION USING ERRCODE = '23505', MESSAGE = 'The ledger has this spending already.';
+        RAISE EXCEPTION USING ERRCODE = '23505', MESSAGE = 'The ledger already has this spending.';
     END;
     RETURN jsonb_build_object('spent', after.spent::text, 'total', after.epsilon_total::text);
 END

@@ -20,7 +20,7 @@ AS $function$
                      WHERE r.superseded_at IS NULL AND r.output_schema = n.nspname
                        AND r.output_name = c.relname)
         THEN jsonb_build_object(
-            'message', format('%s has the name of a release, but is not the relation that the'
+            'message', format('%s has the name of a release, but is not the table or view that the'
                               ' ledger recorded.', relation),
             'hint', 'Another relation took its place. After a dump was restored, or its owner'
                     ' changed, an administrator attaches releases to their relations again:'

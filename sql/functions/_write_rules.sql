@@ -54,7 +54,7 @@ BEGIN
     IF NOT FOUND OR marked.later >= 2147483648
        OR pg_xact_status((own + marked.later)::text::xid8) IS DISTINCT FROM 'in progress' THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = 'The table does not bear the mark of these rules, written by its owner in this'
+            MESSAGE = 'The table does not have the mark of these rules, written by its owner in this'
                       ' transaction.',
             HINT = 'Rules are declared by dbanon.declare alone.';
     END IF;
@@ -71,7 +71,7 @@ BEGIN
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = format('The rule of column %I has no role that is known, or more than belongs to'
+            MESSAGE = format('The rule of column %I has an unknown role, or keys that do not belong to'
                              ' it.', left(wrong, 63)),
             HINT = 'Roles: quasi_identifier, sensitive, by, keep (with a reason), entity, pseudonym,'
                    ' identifier, drop. See dbanon.help(''declare'').';

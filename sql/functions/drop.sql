@@ -48,7 +48,7 @@ BEGIN
     LOOP
         IF NOT pg_has_role(found.relowner, 'USAGE') THEN
             RAISE EXCEPTION USING ERRCODE = '42501',
-                MESSAGE = format('%I.%I is not dropped: it belongs to role %I.', found.nspname,
+                MESSAGE = format('%I.%I was not dropped: it belongs to role %I.', found.nspname,
                                  found.relname, pg_get_userbyid(found.relowner)),
                 HINT = 'Drop it as that role.';
         END IF;
@@ -57,12 +57,12 @@ BEGIN
                            found.nspname, found.relname);
         EXCEPTION WHEN dependent_objects_still_exist THEN
             RAISE EXCEPTION USING ERRCODE = '2BP01',
-                MESSAGE = format('%I.%I is not dropped: something else shows it.',
+                MESSAGE = format('%I.%I was not dropped: another object depends on it.',
                                  found.nspname, found.relname),
                 HINT = 'Drop before it what depends on it.';
         WHEN lock_not_available THEN
             RAISE EXCEPTION USING ERRCODE = '55P03',
-                MESSAGE = format('%I.%I is not dropped: readers hold it in open transactions.',
+                MESSAGE = format('%I.%I was not dropped: readers hold it in open transactions.',
                                  found.nspname, found.relname),
                 HINT = 'Try again; pg_stat_activity shows them.';
         END;

@@ -33,7 +33,7 @@ BEGIN
     WHERE given NOT IN ('quasi_identifiers', 'changed_source') LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = format('%I is no key of options.', left(unknown, 60)),
+            MESSAGE = format('%I is not a key of options.', left(unknown, 60)),
             HINT = 'Known: quasi_identifiers, changed_source.';
     END IF;
     IF coalesce(jsonb_typeof(options -> 'changed_source'), 'boolean') <> 'boolean' THEN
@@ -61,7 +61,7 @@ BEGIN
         END IF;
         IF entry.epsilon IS NOT NULL THEN
             RAISE EXCEPTION USING ERRCODE = '22023',
-                MESSAGE = 'The rows are synthetic: they stand for nobody, and have no classes.',
+                MESSAGE = 'The rows are synthetic: they belong to no person and have no classes.',
                 HINT = 'dbanon.verify counts what can be counted of them.';
         END IF;
         SELECT array_agg(c.name ORDER BY c.position) INTO names

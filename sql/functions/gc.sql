@@ -38,11 +38,11 @@ BEGIN
         BEGIN
             EXECUTE format('DROP TABLE %I.%I', found.schema_name, found.name);
         EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
-            RAISE WARNING 'dbanon: %.% is not dropped: something depends on it.',
+            RAISE WARNING 'dbanon: %.% was not dropped: another object depends on it.',
                           quote_ident(found.schema_name), quote_ident(found.name);
             CONTINUE;
         WHEN lock_not_available THEN
-            RAISE WARNING 'dbanon: %.% is not dropped: readers hold it in open transactions.',
+            RAISE WARNING 'dbanon: %.% was not dropped: readers hold it in open transactions.',
                           quote_ident(found.schema_name), quote_ident(found.name);
             CONTINUE;
         END;

@@ -79,7 +79,7 @@ BEGIN
             INTO rows_after, variance_after;
         IF rows_before <> rows_after THEN
             RAISE EXCEPTION USING ERRCODE = '0A000',
-                MESSAGE = 'The relations have different numbers of values: rows were withheld.',
+                MESSAGE = 'The tables have different numbers of values, because rows were suppressed.',
                 HINT = 'Read what was recorded: dbanon.information_loss(release).';
         END IF;
         IF variance_before > 0 THEN

@@ -87,7 +87,7 @@ BEGIN
         synthetic := entry.epsilon IS NOT NULL;
         IF synthetic AND verify.k IS NOT NULL THEN
             RAISE EXCEPTION USING ERRCODE = '22023',
-                MESSAGE = 'The rows are synthetic: they stand for nobody, and have no classes.',
+                MESSAGE = 'The rows are synthetic: they belong to no person and have no classes.',
                 HINT = 'Leave out k.';
         END IF;
     ELSIF wanted IS NULL THEN

@@ -20,7 +20,7 @@ BEGIN
                                      WHERE t.release_id = id));
     IF relation IS NULL AND entry.state = 'untied' THEN
         RAISE EXCEPTION USING ERRCODE = '42P01',
-            MESSAGE = format('%I.%I is not the relation that the ledger recorded.', entry.output_schema,
+            MESSAGE = format('%I.%I is not the table that the ledger recorded.', entry.output_schema,
                              entry.output_name),
             HINT = 'After a dump was restored, an administrator attaches releases to their relations'
                    ' again: dbanon repair.';

@@ -229,7 +229,7 @@ BAD: dict[str, tuple[dict[str, Any], type[DbanonError], str]] = {
     "unknown label": (
         {"released": people().assign(city=SECRET)},
         InvalidParameter,
-        "1 labels that its hierarchy has not",
+        "1 labels that are not in its hierarchy",
     ),
     "type": ({"released": people().assign(born=7)}, UnsupportedType, "born"),
     "classes": ({"classes": [0] * 59}, InvalidParameter, "59 records, the data 60"),

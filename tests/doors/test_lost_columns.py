@@ -35,7 +35,7 @@ def test_a_fully_suppressed_column_is_reported_with_remedies() -> None:
     report, [text] = release_and_warnings()
     assert report.lost_columns == ("town",)
     assert text.startswith('Column "town" is lost completely: all rows have one label.')
-    assert "a hierarchy of its values, or their order; if its readers do not need it" in text
+    assert "a hierarchy of its values, or their order; if readers do not need it" in text
     assert "COLUMN LOST" in str(report)
     assert report.to_dict()["lost_columns"] == ("town",)
     assert "town 0" not in text

@@ -63,7 +63,7 @@ def test_help_mentions_files_of_rows(rows: Path, line: str) -> None:
 def test_a_csv_file_is_verified_as_a_table(rows: Path) -> None:
     done = run("verify", "rows.csv")
     assert done.exit_code == 2
-    assert "rows.csv is a CSV file, which says nothing of its release." in done.output
+    assert "rows.csv is a CSV file, which does not say which release it is." in done.output
     output = " ".join(done.output.split())
     assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in output
     assert run("verify", "file:rows.csv", "rows", "-q", "age", "--k", "2").exit_code == 0
@@ -88,7 +88,7 @@ def test_a_bound_on_text_is_refused_with_an_explanation(rows: Path) -> None:
 def test_the_version_of_a_job_file_is_not_the_programs(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("version: 2\nsource: {url: 'duckdb:///x'}\njobs: []\n")
     done = run("check", str(tmp_path / "job.yaml"))
-    assert "version: must be 1: the version of this form of file, not of dbanon" in done.output
+    assert "version: must be 1: the version of the file format, not of dbanon" in done.output
 
 
 def test_an_unknown_option_is_named() -> None:

@@ -127,7 +127,7 @@ def test_a_table_of_the_owner_in_place_of_a_dropped_one(run_sql: Run, forger: ob
     assert run_sql(REPAIRS) == [
         ("release.p", "left", "its rows are not those that were released"),
     ]
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         run_sql("SELECT dbanon.verify('release.p')")
 
 
@@ -165,7 +165,7 @@ def test_a_view_that_was_replaced(
     # In another database the view is attached only if it shows the released table unchanged.
     run_sql("UPDATE dbanon.release SET ledger_oid = 1 WHERE output_kind = 'view'")
     assert [(name, action) for name, action, _ in run_sql(REPAIRS)] == [("release.v", "left")]
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         run_sql("SELECT dbanon.verify('release.v')")
 
 
@@ -184,7 +184,7 @@ def test_a_view_of_another_role_under_the_recorded_name(
     )
     for numbers in ("ledger_oid = ledger_oid", "ledger_oid = 1"):
         run_sql(f"UPDATE dbanon.release SET {numbers}")
-        with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+        with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
             run_sql("SELECT dbanon.verify('release.v')")
         with pytest.raises(DbanonError):
             dbanon.drop(sql_url, "release.v")

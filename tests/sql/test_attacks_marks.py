@@ -29,20 +29,20 @@ def test_verify_cannot_be_tricked(forger: psycopg.Connection[Any], run_sql: Run)
     )
     mark(forger, "release.fake", release_id)
     forger.commit()
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         forger.execute("SELECT dbanon.verify('release.fake')")
     forger.rollback()
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         forger.execute("SELECT dbanon.information_loss('release.fake')")
     forger.rollback()
     for call in ("evaluate('release.fake', 'app.people')", "disclosure_risk('release.fake')"):
-        with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+        with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
             forger.execute(f"SELECT dbanon.{call}".encode())
         forger.rollback()
     # A release renamed away, its name and mark reused: the oid differs.
     run_sql("ALTER TABLE release.p RENAME TO moved")
     run_sql("ALTER TABLE release.fake RENAME TO p")
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         run_sql("SELECT dbanon.verify('release.p')")
     assert run_sql("SELECT unchanged FROM dbanon.verify('release.moved')") == [(True,)]
     assert run_sql("SELECT output, state FROM dbanon.releases()") == [("release.moved", "current")]

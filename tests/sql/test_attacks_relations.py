@@ -285,7 +285,7 @@ def test_a_release_whose_owner_made_a_view_of_it_is_not_verified(
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO mallory")
     mallory.execute(b"CREATE VIEW release.p AS SELECT n FROM evil.p WHERE evil.spring()")
     # Neither by name, the only recorded property, nor by columns.
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation that the"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table or view that the"):
         connect().execute(b"SELECT dbanon.verify('release.p')")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
         connect().execute(b"SELECT dbanon.verify('release.p', '{n}', 5)")

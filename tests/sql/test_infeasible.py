@@ -90,7 +90,7 @@ CASES = {
     "a budget below the rows with NULL": InfeasibleCase(
         "ZK003",
         "suppression_over_budget",
-        "6 of 60 records would be withheld, more than the allowed share 0.05",
+        "6 of 60 records would be suppressed, more than the allowed share 0.05",
         "0.1 or more.",
         columns=("place", "age"),
         options={"nulls": "suppress", "max_suppression": 0.05},

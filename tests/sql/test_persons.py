@@ -32,7 +32,7 @@ def test_notices_and_the_summary(
     [(severity, text), *notices] = messages
     assert (severity, text.partition(",")[0]) == (
         "NOTICE",
-        'dbanon: column "patient_id" looks like a person\'s number',
+        'dbanon: column "patient_id" looks like a person identifier',
     )
     assert "100% of the classes hold fewer than 5 of its values" in text
     assert not any("patient_id" in text and "looks like" in text for _, text in notices)

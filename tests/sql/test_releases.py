@@ -82,15 +82,15 @@ def test_foreign_and_published_objects_stay(
         mallory.execute("SELECT dbanon.drop('release.p')")
     mallory.execute("CREATE TABLE release.fake (a int)")
     mark(mallory, "release.fake", release_id)
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         mallory.execute("SELECT dbanon.drop('release.fake')")
     with pytest.raises(psycopg.errors.UndefinedTable, match="no release"):
         mallory.execute("SELECT dbanon.drop('app.people')")
     mallory.execute("DROP TABLE release.fake")
     anna.execute("CREATE VIEW release.seen AS SELECT * FROM release.p")
-    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="something else shows"):
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="another object depends"):
         anna.execute("SELECT dbanon.drop('release.p')")
-    with pytest.raises(InsufficientRights, match="something else shows"):
+    with pytest.raises(InsufficientRights, match="another object depends"):
         dbanon.drop(create_engine(sql_url, poolclass=NullPool), "release.p")
     anna.execute("DROP VIEW release.seen")
     assert run_sql(RELATIONS) == before

@@ -176,7 +176,7 @@ def test_a_dump_without_comments(
 
     run_restored("UPDATE release.other SET a = a + 1")
     assert [state for _, state in run_restored(STATES)] == ["superseded", *["untied"] * 3]
-    with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+    with pytest.raises(psycopg.errors.UndefinedTable, match="not the table"):
         run_restored("SELECT dbanon.verify('release.v')")
     done = dict(install.upgrade(restored, python_paths=[str(backend_path)]))
     assert done["release release.v"] == f"attached: {MATCHES}"

@@ -80,7 +80,7 @@ def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
         run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.person', k => 5)")
     assert refused.value.sqlstate == "42704"
     run_sql(DECLARE)
-    with pytest.raises(psycopg.Error, match="keep was given beside rules"):
+    with pytest.raises(psycopg.Error, match="keep cannot be combined with rules"):
         run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.p', k => 5, keep => '{name}')")
     with pytest.raises(psycopg.Error, match="k must be") as missing:
         run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.p')")
@@ -153,7 +153,7 @@ def test_comments_are_read_where_wanted(run_sql: Run) -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ('{"age": "quasi"}', "no role that is known"),
+        ('{"age": "quasi"}', "an unknown role"),
         ('{"age": {"role": "keep"}}', "kept without a reason"),
         ('{"age": {"role": "drop", "key": 1}}', "has a key that the role"),
         ('{"age": {"role": "quasi_identifier", "hierarchy": {"file": "x"}}}', "one key that says"),

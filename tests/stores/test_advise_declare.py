@@ -43,7 +43,7 @@ def test_proposals_become_rules_after_a_yes(people: Database) -> None:
     assert {name: role for name, role in declared(people).items() if role} == plain
     assert "identifier" in plain.values()
     # No confirmation is requested if there is nothing to declare.
-    assert "to be declared: none" in advised(people, "--declare").stderr
+    assert ": none" in advised(people, "--declare").stderr
 
 
 def test_what_is_declared_stays_and_json_asks_nobody(people: Database) -> None:
@@ -70,7 +70,7 @@ def test_a_column_to_be_decided_of_halts_a_release(people: Database) -> None:
     people.execute(f"ALTER TABLE {people.relation(table(people))} ADD COLUMN amount {kind}")
     people.execute(f"UPDATE {people.relation(table(people))} SET amount = person * 37 + 11")
     done = advised(people, "--declare", "--yes")
-    assert "To be decided, without a rule:" in done.stderr
+    assert "Without a rule, for you to decide:" in done.stderr
     undecided = [name for name, role in declared(people).items() if role is None]
     assert undecided
     with pytest.raises(dbanon.DbanonError) as halted:

@@ -313,7 +313,7 @@ def test_types_that_are_not_known(tmp_path: Path, target: str) -> None:
     url = warehouse.create_warehouse(tmp_path / "w.db")
     error = refused(url, target, keep=["photo"])
     assert isinstance(error, UnsupportedType)
-    assert error.message == 'Column "photo" has a type that cannot be drawn: BLOB.'
+    assert error.message == 'Column "photo" has a type that cannot be read: BLOB.'
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE people SET age = 'Jane Roe' WHERE id = 50")

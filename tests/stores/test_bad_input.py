@@ -108,7 +108,7 @@ def test_an_output_that_exists_and_is_not_ours(database: Database) -> None:
     load_people(database)
     database.make_schema("release")
     database.execute(f"CREATE TABLE {database.relation('release.people')} (x integer)")
-    refuse(database, errors.OutputExists, "exists already")
+    refuse(database, errors.OutputExists, "already exists")
     refuse(database, errors.OutputNotOurs, "was not made by dbanon", if_exists="replace")
     database.execute(
         f"DROP TABLE {database.relation('release.people')}",

@@ -240,7 +240,7 @@ def test_models_are_refused(database: Database, tmp_path: Path) -> None:
     load(database, persons())
     chained = Stays(database, tmp_path)
     model = dbanon.Model("distinct_l", "ward", 2)
-    with pytest.raises(ChainModel, match="several rows a person"):
+    with pytest.raises(ChainModel, match="several rows per person"):
         chained.release(persons(), keep=["cost"], sensitive=["ward"], models=[model])
 
 

@@ -112,7 +112,7 @@ def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Pa
     for wrong, match in (
         ({"outputs": {}, "kept": {}}, "needs its own output"),
         ({"outputs": {"labs": "released"}}, "to the same output"),
-        ({"kept": {"labs": ["patient"]}}, "whose they are: patient"),
+        ({"kept": {"labs": ["patient"]}}, "person identifier: patient"),
     ):
         with pytest.raises(InvalidParameter, match=match):
             both.release(persons(), chain=both.chain(**wrong))

@@ -189,7 +189,7 @@ def test_named_in_a_release(database: Database, tmp_path: Path, tree: str) -> No
         ('place={"mask": 3}', 2, '"mask" must be'),
         ('place={"masks": true}', 2, 'Did you mean "mask"'),
         ("place={", 2, "not valid JSON"),
-        ("ill=table:ref.tree", 2, "names no quasi-identifier"),
+        ("ill=table:ref.tree", 2, "does not name a quasi-identifier"),
         ('place={"levels": [["Oslo", "*"]]}', 2, "hierarchy_broken"),
     ],
 )

@@ -164,10 +164,10 @@ SECRET = "S3CRET"
     ("content", "reading", "message"),
     [
         (b"a,b,a\n1,2,3\n", {}, "Line 1 of .* two columns the same: columns 1 and 3"),
-        (b"a,b,A\n1,2,3\n", {}, "two columns alike: columns 1 and 3"),
+        (b"a,b,A\n1,2,3\n", {}, "two columns the same: columns 1 and 3"),
         (b"\n\na;a\n1;2\n", {}, "Line 3 of .* two columns the same"),
         # Without a header these are values.
-        (b"4711,4711\n1,2\n", {}, "two columns alike: columns 1 and 2"),
+        (b"4711,4711\n1,2\n", {}, "two columns the same: columns 1 and 2"),
         (b'a,b\n1,"x\ny"\na,b\n1,2\n', {}, "Line 4 of .* repeats its header"),
         (b"a;b\r\n1;S3CRET\r\na;b\r\n", {}, "Line 3 of .* repeats its header"),
         (
@@ -191,7 +191,7 @@ SECRET = "S3CRET"
             (
                 "a;b\n1;x\n2;S3CRET ü €\n".encode(),
                 {"encoding": encoding},
-                f"t.csv is written in UTF-8, and not in {encoding}",
+                f"t.csv is written in UTF-8, not in {encoding}",
             )
             for encoding in ("latin-1", "windows-1252")
         ),
@@ -427,7 +427,7 @@ def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, option: str) -> Non
     doors: tuple[Callable[..., Any], ...] = (dbanon.anonymize, dbanon.plan)
     for url in (duck, f"file:{tmp_path / 'a.parquet'}"):
         for door in doors:
-            with pytest.raises(InvalidParameter, match=f"{option} applies to CSV files"):
+            with pytest.raises(InvalidParameter, match=f"{option} only applies to CSV files"):
                 door(url, **arguments, **{option: value})
     with pytest.raises(InvalidParameter, match=f"Spark does not have {option}"):
         check_job(make(Job, {**arguments, "block_size": 9, option: value}))
@@ -436,7 +436,7 @@ def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, option: str) -> Non
         lambda more: dbanon.advise(frame, **more),
         lambda more: dbanon.certificate(frame, 3, **more),
     ):
-        with pytest.raises(InvalidParameter, match=f"{option} applies to CSV files"):
+        with pytest.raises(InvalidParameter, match=f"{option} only applies to CSV files"):
             refuse_reading({option: value})
 
 

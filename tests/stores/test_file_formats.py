@@ -97,7 +97,7 @@ def test_a_note_in_a_folder_is_no_file_of_rows(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.csv").write_text(TEXT)
     (tmp_path / "in" / "README.txt").write_text("read me")
     with (
-        pytest.raises(FileMalformed, match=r"README\.txt is neither"),
+        pytest.raises(FileMalformed, match=r"README\.txt is among"),
         open_store(f"file:{tmp_path / 'in'}/").session(write=False),
     ):
         pass
@@ -164,7 +164,7 @@ def test_columns_of_one_name_are_renamed_when_told(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("age,id,Age,age,age_2\n1,2,3,4,5\n")
     error = refused(path)
-    assert "names two columns alike: columns 1 and 3" in error.message
+    assert "names two columns the same: columns 1 and 3" in error.message
     assert "--duplicate-columns rename" in on_line(error)
     with pytest.warns(ColumnsRenamed, match='renamed: "Age_3", "age_4"'):
         types, rows = loaded(path, duplicate_columns="rename")
@@ -184,7 +184,7 @@ def test_columns_of_one_name_are_renamed_when_told(tmp_path: Path) -> None:
         "rename",
     )
     assert done.exit_code == 0, done.stderr
-    assert "Warning: Columns of one name in" in done.stderr
+    assert "Warning: Duplicate columns in" in done.stderr
     assert [*types] == ["age", "id", "Age_3", "age_4", "age_2"]
     assert rows == [(1, 2, 3, 4, 5)]
 

@@ -137,7 +137,7 @@ def test_names_that_differ_in_case_only_are_one(tmp_path: Path) -> None:
     )
     with pytest.raises(JobFileInvalid) as refused:
         read_job_file(job_file(tmp_path, text))
-    assert "jobs.1.name: jobs.0 has this name already" in str(refused.value.detail)
+    assert "jobs.1.name: jobs.0 already has this name" in str(refused.value.detail)
 
 
 def test_init_keeps_letters_and_how_the_file_is_written(tmp_path: Path, month: Path) -> None:

@@ -91,7 +91,10 @@ def test_files_that_do_not_belong_together(tmp_path: Path, kind: str) -> None:
     put(tmp_path / f"hive/y=2/b.{kind}", "SELECT 1 AS x, 'p' AS Y")
     assert 'Column "y" is in the file' in refused(tmp_path / "hive").message
     (tmp_path / "in/notes.txt").write_text("")
-    assert "notes.txt is neither a .csv nor a .parquet file" in refused(tmp_path / "in").message
+    assert (
+        "notes.txt is among the files to read, but is neither a .csv nor a .parquet file"
+        in refused(tmp_path / "in").message
+    )
 
 
 def test_types_differ_by_file_and_column(tmp_path: Path) -> None:
@@ -114,7 +117,7 @@ def test_a_header_in_the_middle_is_found_in_its_file(tmp_path: Path) -> None:
     for name, text in (("a", "x,y\n1,2\n"), ("b", "x,y\n1,2\nx,y\n")):
         (tmp_path / f"{name}.csv").write_text(text)
     assert refused(tmp_path).message.startswith(
-        f"Line 3 of the file {tmp_path}/b.csv is its header"
+        f"Line 3 of the file {tmp_path}/b.csv repeats its header"
     )
 
 

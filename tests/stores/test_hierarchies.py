@@ -187,7 +187,7 @@ def test_tables_of_another_form(database: Database) -> None:
     refuse(
         database,
         errors.InvalidParameter,
-        "names no quasi-identifier",
+        "does not name a quasi-identifier",
         **OPTIONS,
         hierarchies={"ill": table()},
     )

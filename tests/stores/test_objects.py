@@ -106,7 +106,7 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
     assert exports[0]["path"] == f"{bucket}/people.parquet"
     assert exports[0]["sha256"] == places.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
     # Again: only what dbanon made is replaced, and only if that was asked for.
-    with pytest.raises(OutputExists, match="exists already"):
+    with pytest.raises(OutputExists, match="already exists"):
         released(tmp_path, exports=[f"{bucket}/p.csv"], output="o2")
     released(tmp_path, exports=[f"{bucket}/p.csv"], if_exists="replace")
     put_rows(tmp_path / "foreign.csv", "p.csv")

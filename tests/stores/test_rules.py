@@ -81,7 +81,7 @@ def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None
     assert [rule.column for rule in dbanon.rules(url) if rule.state == "no column"] == ["note"]
     dbanon.undeclare(url, name, ["note"])
     released(people, if_exists="replace")
-    with pytest.raises(InvalidParameter, match="keep was given beside rules"):
+    with pytest.raises(InvalidParameter, match="keep cannot be combined with rules"):
         released(people, keep=["name"])
     assert [rule.state for rule in dbanon.undeclare(url, name)] == ["no rule"] * 4
     with pytest.raises(RulesNotFound):

@@ -271,7 +271,7 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
     assert next(iter(release.report.to_dict())) == "k_rows"
     assert "ROWS ARE NOT k-ANONYMOUS" in text
     assert "Rows are not k-anonymous: nothing holds of several columns together." in text
-    assert "never above" not in text
+    assert "k limits it to" not in text
 
 
 def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen() -> None:
@@ -424,7 +424,7 @@ def test_withheld_nulls_are_reported(full_release: Release) -> None:
         return description
 
     assert nulls_text(nulls="suppress", suppressed=40) == "withheld, among the rows withheld above"
-    assert nulls_text(nulls="error", suppressed=0) == "none: they would have been refused"
+    assert nulls_text(nulls="error", suppressed=0) == "none: such rows would have been refused"
     rows = replace(full_release.report.counts.rows, null_rows=30)
     assert nulls_text(nulls="category", rows=rows) == "30, each NULL released as a value"
 

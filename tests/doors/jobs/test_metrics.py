@@ -259,7 +259,7 @@ def test_notices_of_runs(people: DuckdbDatabase, tmp_path: Path) -> None:
     )
     done = call("run", file, "--skip-unchanged")
     assert done.exit_code == 8
-    assert "Warning: The command of job third was not informed" in done.stderr
+    assert "Warning: The command of job third could not be notified" in done.stderr
     assert call("run", file, "--skip-unchanged", "--job", "people").exit_code == 99
     lines = (tmp_path / "told").read_text().splitlines()
     assert lines == ["people  0", "other too_few_records 3", "people  99"]

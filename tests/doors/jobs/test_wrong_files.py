@@ -131,9 +131,9 @@ MESSAGES = (
     "line 16: jobs.0.export.0: keep_last of an export needs {release} in its path",
     "line 16: jobs.0.export.1.format: must be 'parquet' or 'csv'",
     "line 17: jobs.0.notify.0.on.0: must be",
-    "line 22: jobs.1.columns.age.hierarchy: steps must be positive, each a whole multiple",
+    "line 22: jobs.1.columns.age.hierarchy: steps must be positive, and each a multiple",
     "line 23: jobs.1.columns.born.hierarchy: steps of dates are, in this order: day, week",
-    "line 24: jobs.1.columns.code.hierarchy: the numbers of kept characters must fall",
+    "line 24: jobs.1.columns.code.hierarchy: the numbers of kept characters must decrease",
     "line 30: jobs.2.weights_of: unknown key",
     "line 32: jobs.3: withhold_failing needs models",
 )
@@ -170,7 +170,7 @@ def test_two_jobs_with_the_same_name(tmp_path: Path) -> None:
     job = RIGHT[RIGHT.index("  - name") :]
     done = check(tmp_path, RIGHT + job)
     assert done.exit_code == 2
-    assert "line 27: jobs.1.name: jobs.0 has this name already" in done.stderr
+    assert "line 27: jobs.1.name: jobs.0 already has this name" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ WRONG = [
     Wrong("y", "schema: release", "schema: y", "target.schema", "true or false"),
     Wrong("date", "reason: a public list", "reason: 2020-01-01", f"{_JOB}.columns.site.reason",
           "a date"),
-    Wrong("infinity", "weight: 2", "weight: .inf", f"{_JOB}.columns.age.weight", "no number"),
+    Wrong("infinity", "weight: 2", "weight: .inf", f"{_JOB}.columns.age.weight", "not a usable number"),
     # -- the file ---------------------------------------------------------------------------------
     Wrong("another version", "version: 1", "version: 2", "version", "must be 1"),
     Wrong("version as text", "version: 1", 'version: "1"', "version", "whole number"),

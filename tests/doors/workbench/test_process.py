@@ -88,7 +88,7 @@ def test_cancelled_and_used_again(folder: Path) -> None:
             assert bench.post("look", {}) == 409
             assert bench.post("cancel", {}) == 303
             page = bench.settled(name, 20)
-            assert "What was not finished is rolled back." in page
+            assert "Unfinished work was rolled back." in page
         # The workbench goes on: short tasks succeed.
         assert bench.post("sweep", SWEEP | {"from": 9, "to": 10, "sample": 300}) == 303
         page = bench.settled("sweep")
@@ -115,7 +115,7 @@ def test_workbenches_that_cannot_start(folder: Path) -> None:
         with process(folder, *words) as other:
             ended, end_output = other.ended()
         assert ended == 2
-        assert f"Port {port} of 127.0.0.1 cannot be listened on." in end_output
+        assert f"Port {port} of 127.0.0.1 is not available." in end_output
         bench.started.send_signal(signal.SIGTERM)
         ended, end_output = bench.ended()
     assert ended == 143

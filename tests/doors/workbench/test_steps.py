@@ -164,7 +164,7 @@ def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
         swept(client, **{"from": k, "to": k + 1})
         client.sent("choose", {"point": f"gaa_cp/{k}"})
         page = client.page("trees")
-        assert "make the trees again" not in page
+        assert "build the hierarchies again" not in page
         assert f"as multiples of {k}." in page
         assert "north" in page
         assert "zyxomma" not in page
@@ -208,7 +208,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("trees", {"tree-1": "name", "name-1": "none"}, "one of the existing hierarchies"),
     ("trees", {"tree-4": "intervals", "intervals-4": "1e999"}, "must be numbers"),
     ("trees", {"tree-4": "intervals", "intervals-4": "x"}, "must be numbers"),
-    ("sweep", {"from": 2, "to": 500}, "41 at most"),
+    ("sweep", {"from": 2, "to": 500}, "at most 41"),
     ("sweep", {"from": "1e3"}, "must be a whole number"),
     ("sweep", {"from": "٣"}, "must be a whole number"),
     ("sweep", {"from": 3, "to": 4, "method": "exact"}, "from the listed methods"),

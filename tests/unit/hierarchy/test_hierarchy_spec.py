@@ -207,9 +207,9 @@ def test_a_release_of_a_frame_with_builders() -> None:
 def test_hierarchies_of_unknown_columns_are_refused(tmp_path: Path) -> None:
     columns = frame()[["age"]]
     for hierarchies in ({"agee": {"intervals": [5]}}, {"agee": LUNGS}):
-        with pytest.raises(InvalidParameter, match="names no quasi-identifier"):
+        with pytest.raises(InvalidParameter, match="does not name a quasi-identifier"):
             dbanon.partition(columns, 4, method="gaa_cp", hierarchies=hierarchies)
-    with pytest.raises(InvalidParameter, match='Column "age": A value is no date'):
+    with pytest.raises(InvalidParameter, match='Column "age": A value is not a date'):
         dbanon.partition(columns, 4, method="gaa_cp", hierarchies={"age": {"dates": ["year"]}})
     with pytest.raises(InvalidParameter, match="read from a database"):
         dbanon.partition(columns, 4, method="gaa_cp", hierarchies={"age": {"enum": True}})

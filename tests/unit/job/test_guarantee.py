@@ -125,7 +125,7 @@ def test_persons() -> None:
 
     assert check().ledger_values == {"entity": "who", "persons": 7}
     assert (check(smallest=4).k, check(smallest=4).persons) == (4, 7)
-    with pytest.raises(RecountFailed, match='holds 2 distinct values of "who", fewer than k = 3'):
+    with pytest.raises(RecountFailed, match='has 2 distinct values of "who", fewer than k = 3'):
         check(smallest=2)
     with pytest.raises(
         RecountFailed, match="differ from those of the rows whose persons were counted"
