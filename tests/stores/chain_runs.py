@@ -141,7 +141,8 @@ class ChainRun:
             rows += Counter(
                 ((stratum, *map(_rounded, values)), (number, kept_value) if several else kept_value)
                 for stratum, *values, kept_value in self.database.rows(
-                    f"SELECT stratum, q0, q1, {KEPT_COLUMNS[number]} FROM {self.database.relation(name)}"
+                    f"SELECT stratum, q0, q1, {KEPT_COLUMNS[number]}"
+                    f" FROM {self.database.relation(name)}"
                 )
             )
         return rows
