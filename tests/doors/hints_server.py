@@ -51,7 +51,7 @@ def anonymize(more: str = "", role: str = "", table: str = "app.$t", q: str = "a
     return line if "--output " in more else f"{line} --output release.$t"
 
 
-def spend(budget: str, **more: Any) -> Step:
+def spend(budget: str, **more: Any) -> Callable[[Site], object]:
     """A release of synthetic rows."""
 
     def act(site: Site) -> object:
