@@ -24,6 +24,7 @@ import duckdb
 import pandas as pd
 import psycopg
 import sqlalchemy
+from pyarrow import parquet
 
 import dbanon
 from dbanon.run import comparison
@@ -429,7 +430,7 @@ def a_release_below_k(world: Runs) -> Acts:
     clinic.run("UPDATE released SET age = 99 WHERE rowid = 1")
     verify = partial(dbanon.verify, clinic.url, "released")
     yield verify
-    yield lambda: dbanon.drop(clinic.url, "released")
+    yield lambda: command(f"dbanon drop {clinic.url} released")
     clinic.anonymize(output="released")
     yield verify
 
@@ -629,6 +630,20 @@ def a_changed_file(world: Runs) -> Acts:
     path.unlink()
     yield export
     yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+
+
+@case("Delete the file, and export the release again.", is_constant=True)
+def a_file_below_k(world: Runs) -> Acts:
+    clinic = world.clinic()
+    path = clinic.folder / "rows.parquet"
+    export = partial(clinic.anonymize, exports=[{"path": str(path)}])
+    export()
+    # Slices keep the metadata, which names the release.
+    parquet.write_table(parquet.read_table(path).slice(0, 1), path)
+    yield lambda: dbanon.verify_file(path)
+    path.unlink()
+    yield export
+    yield lambda: dbanon.verify_file(path)
 
 
 @case("Name the database that has the release's ledger")
