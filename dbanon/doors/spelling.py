@@ -58,8 +58,8 @@ def chain_options() -> Iterable[Parameter]:
 
 @cache
 def _options() -> Mapping[str, Parameter]:
-    every = (*own_options(), *chain_options(), *all_parameters(Job))
-    return {option.name: option for option in every}
+    all_options = (*own_options(), *chain_options(), *all_parameters(Job))
+    return {option.name: option for option in all_options}
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {

@@ -28,7 +28,7 @@ from dbanon.stores.sql_counts import cells_of
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
 CLASS_SIZES, MODELS = "class sizes", "levels of privacy models"
 
-AGAIN = "Withdraw the relation, and release it again."
+AGAIN = "Drop it (dbanon drop), and release the table again."
 
 
 @dataclass(frozen=True)

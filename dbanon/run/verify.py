@@ -395,7 +395,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
             raise RecountFailed(
                 f"{name_now} has {rows} rows and was released with {entry.rows}; {wrong} of them"
                 " have a NULL, or a value outside of its bounds or list.",
-                hint="Withdraw the relation, and release it again: it spends again.",
+                hint="Drop it (dbanon drop), and release the table again. That spends again.",
             )
     comparison.compare_rows()
     return PrivateVerification(

@@ -71,7 +71,9 @@ def verify_file(
         guarantee = recorded(k, arguments)
         recount = count_classes(session, relation.name, guarantee.questions(names))
         if guarantee.k_in_rows:
-            require_smallest(recount, k, str(path), "Withdraw the file, and release it again.")
+            require_smallest(
+                recount, k, str(path), "Delete the file, and export the release again."
+            )
         also = recount_sets(session, relation.name, names, guarantee, recount)
         models = recount_models(
             session, relation.name, names, arguments.get("models", []), {}, recount

@@ -44,7 +44,7 @@ BEGIN
             MESSAGE = format('%s has %s rows and was released with %s; %s of them have a NULL, or a'
                              ' value outside of its bounds or list.', _verify_synthesis.relation, rows,
                              entry.rows_out, wrong),
-            HINT = 'Withdraw the relation, and release it again: it spends again.';
+            HINT = 'Drop it (dbanon.drop), and release the table again. That spends again.';
     END IF;
     RETURN rows;
 END

@@ -131,7 +131,7 @@ BEGIN
                     WHEN result.release_id IS NULL
                     THEN 'The ledger was not asked, because columns and k were given. Leave both out to'
                          ' verify a release; publish other rows as a release, made with this k.'
-                    ELSE 'Withdraw the relation, and release it again.'
+                    ELSE 'Drop it (dbanon.drop), and release the table again.'
                 END;
         END IF;
         IF result.release_id IS NOT NULL AND columns_now IS NULL THEN
@@ -144,7 +144,7 @@ BEGIN
                     RAISE EXCEPTION USING ERRCODE = 'ZK001',
                         MESSAGE = format('A combination of values of (%s) in %s is shared by fewer than k = %s'
                                          ' rows.', array_to_string(one.columns, ', '), relation, one.k),
-                        HINT = 'Withdraw the relation, and release it again.';
+                        HINT = 'Drop it (dbanon.drop), and release the table again.';
                 END IF;
             END LOOP;
         END IF;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -66,10 +67,10 @@ def values_of_no_hierarchy(world: Runs) -> Acts:
     yield lambda: clinic.release(**options)
     clinic.close_for("d")
     tree = {"town": {"tree": {"*": ["a", "b", "c", "z"]}}}
-    more = {**options, "hierarchies": tree, "recoding": "generalization"}
-    yield lambda: clinic.release("d", "c", **more)
+    with_tree = {**options, "hierarchies": tree, "recoding": "generalization"}
+    yield lambda: clinic.release("d", "c", **with_tree)
     clinic.run("UPDATE people SET town = 'z' WHERE id > 99")
-    yield lambda: clinic.release("d", "c", **more)
+    yield lambda: clinic.release("d", "c", **with_tree)
 
 
 @case("It records the number of the last release.")
@@ -120,7 +121,7 @@ def too_few_persons(world: Runs) -> Acts:
 def predecessor_is_open(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.chain()
-    follow = lambda: clinic.chain("d", new_chain_from="c", key=clinic.key())  # noqa: E731
+    follow = partial(clinic.chain, "d", new_chain_from="c", key=clinic.key())
     hint = yield follow
     yield lambda: command(printed_command(hint, "dbanon chain close", clinic.url))
     yield follow
@@ -282,7 +283,7 @@ def entity_of_fractions(world: Runs) -> Acts:
     for name, kind in (("c", "TEXT"), ("d", "INTEGER")):
         clinic.table(f"of_{name}", COLUMNS.replace("id INTEGER", f"id {kind}"))
         clinic.chain(name, table=f"of_{name}")
-        yield lambda name=name: clinic.release(name, table=f"of_{name}")  # type: ignore[misc]
+        yield partial(clinic.release, name, table=f"of_{name}")
 
 
 @case("Give it a binary, deterministic collation in a view")
@@ -327,16 +328,16 @@ def a_restored_database(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.chain()
     clinic.release()
-    place, older, newer = (clinic.folder / f"{n}.sqlite" for n in ("clinic", "older", "newer"))
-    shutil.copy(place, older)
+    database, older, newer = (clinic.folder / f"{n}.sqlite" for n in ("clinic", "older", "newer"))
+    shutil.copy(database, older)
     clinic.release()
-    shutil.copy(place, newer)
-    shutil.copy(older, place)
+    shutil.copy(database, newer)
+    shutil.copy(older, database)
     hint = yield clinic.release
     assert "release 2" in hint
-    shutil.copy(newer, place)
+    shutil.copy(newer, database)
     yield clinic.release
-    shutil.copy(older, place)
+    shutil.copy(older, database)
     clinic.close_for("d")
     yield lambda: clinic.release("d", "c")
 
@@ -372,9 +373,10 @@ def ranges_of_another_database(world: Runs) -> Acts:
             name = f"c{number}"
             clinic.table(name)
             clinic.chain(name, table=name)
-            yield lambda name=name, intervals=intervals: clinic.release(  # type: ignore[misc]
-                name, table=name, target=url, recoding="generalization", intervals=intervals
-            )
+            yield partial(
+                clinic.release, name, table=name, target=url, recoding="generalization",
+                intervals=intervals,
+            )  # fmt: skip
 
 
 @case("Release it again.")
@@ -413,8 +415,8 @@ def _labs(
     return clinic
 
 
-def _outputs(clinic: Clinic, **more: Any) -> dict[str, Any]:
-    return {"outputs": {"labs": clinic.new_output()}} | more
+def _outputs(clinic: Clinic, **options: Any) -> dict[str, Any]:
+    return {"outputs": {"labs": clinic.new_output()}} | options
 
 
 @case("Give it the same type in all tables of the chain.")
@@ -552,24 +554,20 @@ def columns_of_two_sources(world: Runs) -> Acts:
 @case("Name columns that every release has: `sensitive`.")
 def a_column_of_one_release(world: Runs) -> Acts:
     clinic, names = _releases(world), ["may", "june"]
-    measure = lambda name: dbanon.measure_releases(  # noqa: E731
-        clinic.url, names, entity="nr", sensitive=[name]
-    )
-    yield lambda: measure("ill")
-    yield lambda: measure("town")
+    measure = partial(dbanon.measure_releases, clinic.url, names, entity="nr")
+    yield partial(measure, sensitive=["ill"])
+    yield partial(measure, sensitive=["town"])
 
 
 @case(together._HINT, is_constant=True)
 def a_column_of_no_release(world: Runs) -> Acts:
     clinic, names = _releases(world), ["may", "june"]
-    measure = lambda entity: dbanon.measure_releases(  # noqa: E731
-        clinic.url, names, entity=entity
-    )
-    yield lambda: measure("height")
-    yield lambda: measure("nr")
+    measure = partial(dbanon.measure_releases, clinic.url, names)
+    yield partial(measure, entity="height")
+    yield partial(measure, entity="nr")
     for name in names:
         clinic.anonymize(output=name, keep=["height"], if_exists="replace")
-    yield lambda: measure("height")
+    yield partial(measure, entity="height")
     clinic.chain(mode="measure")
     yield clinic.release
 
@@ -581,11 +579,9 @@ def nobody_in_a_release(world: Runs) -> Acts:
     options: dict[str, Any] = {"keep": ["id", "nr"], "releases": "independent"}
     for name in ("may", "june"):
         clinic.anonymize(output=name, **options)
-    measure = lambda entity: dbanon.measure_releases(  # noqa: E731
-        clinic.url, ["may", "june"], entity=entity
-    )
-    yield lambda: measure("nr")
-    yield lambda: measure("id")
+    measure = partial(dbanon.measure_releases, clinic.url, ["may", "june"])
+    yield partial(measure, entity="nr")
+    yield partial(measure, entity="id")
     for name in ("may", "june"):
         clinic.anonymize(output=name, where="nr IS NOT NULL", if_exists="replace", **options)
-    yield lambda: measure("nr")
+    yield partial(measure, entity="nr")

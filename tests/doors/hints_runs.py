@@ -16,14 +16,15 @@ import subprocess
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pandas as pd
 import psycopg
 import sqlalchemy
+from pyarrow import parquet
 
 import dbanon
 from dbanon.run import comparison
@@ -100,19 +101,19 @@ class Clinic:
 
     def table(self, name: str, columns: str = COLUMNS, rows: Sequence[Any] = PEOPLE) -> None:
         """Create a table, in the place of another one."""
-        places = ", ".join("?" * len(rows[0]))
+        values = ", ".join("?" * len(rows[0]))
         self.run(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})",
-                 f"INSERT INTO {name} VALUES ({places})", rows=rows)  # fmt: skip
+                 f"INSERT INTO {name} VALUES ({values})", rows=rows)  # fmt: skip
 
     def key(self, chain: str = "c") -> str:
         return f"file:{self.folder}/{chain}.key"
 
     def chain(self, name: str = "c", **rules: Any) -> None:
         """Create a chain; one that follows another has its key."""
-        asked = {"table": "people", "entity": "id", "changes": "show", "max_wait": 0} | rules
-        if "new_chain_from" not in asked and "key" not in asked:
-            asked["key_out"] = f"{self.folder}/{name}.key"
-        dbanon.create_chain(self.url, name, **asked)
+        arguments = {"table": "people", "entity": "id", "changes": "show", "max_wait": 0} | rules
+        if "new_chain_from" not in arguments and "key" not in arguments:
+            arguments["key_out"] = f"{self.folder}/{name}.key"
+        dbanon.create_chain(self.url, name, **arguments)
 
     def close_for(self, name: str, **rules: Any) -> None:
         """Close the chain, and create another one that follows it."""
@@ -133,11 +134,11 @@ class Clinic:
         )  # fmt: skip
 
     def anonymize(self, **options: Any) -> Any:
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "table": "people", "output": self.new_output(), "quasi_identifiers": ["age"], "k": K,
         }  # fmt: skip
-        asked |= options
-        return dbanon.anonymize(asked.pop("database", self.url), **asked)
+        arguments |= options
+        return dbanon.anonymize(arguments.pop("database", self.url), **arguments)
 
 
 @dataclass(frozen=True)
@@ -182,21 +183,14 @@ def job(clinic: Clinic, words: str = "", **keys: Any) -> None:
     """Run a job file of the table; ``keys`` are the job's."""
     roles = {"id": "identifier", "age": "quasi_identifier", "height": "drop", "town": "drop"}
     columns = {name: {"role": role} for name, role in {**roles, "ill": "drop"}.items()}
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "name": "people", "table": "people", "k": K, "columns": columns,
         "output": {"table": "released", "if_exists": "replace"},
     }  # fmt: skip
     path = clinic.folder / "job.yaml"
     path.write_text(json.dumps({"version": 1, "source": {"url": clinic.url},
-                                "jobs": [{**asked, **keys}]}))  # fmt: skip
+                                "jobs": [{**arguments, **keys}]}))  # fmt: skip
     command(f"dbanon run {path} {words}")
-
-
-def ages(age: Any, **options: Any) -> Act:
-    """Release a frame with these ages."""
-    frame = pd.DataFrame({"age": age, "size": np.arange(N) * 7 % 24})
-    asked: dict[str, Any] = {"quasi_identifiers": ["age", "size"], "k": K}
-    return lambda: dbanon.anonymize_frame(frame, **(asked | options))
 
 
 # What runs read.
@@ -244,12 +238,8 @@ def a_column_without_role(world: Runs) -> Acts:
     clinic = world.clinic()
     columns = {"age": {"role": "quasi_identifier"}}
     yield lambda: job(clinic, columns=columns)
-    yield job_of(clinic)
+    yield lambda: job(clinic)
     yield lambda: job(clinic, columns=columns, on_new_column="drop")
-
-
-def job_of(clinic: Clinic) -> Act:
-    return lambda: job(clinic)
 
 
 @case("Leave out `where`, and name a view of these rows.")
@@ -332,11 +322,11 @@ def a_readable_key(world: Runs) -> Acts:
 def classes_of_a_chain(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.chain()
-    plan = lambda **more: dbanon.plan(  # noqa: E731
-        clinic.url, table="people", quasi_identifiers=["age"], k=K, output="planned", entity="id",
-        chain=dbanon.Chain("c", key=clinic.key()), **more
+    plan = partial(
+        dbanon.plan, clinic.url, table="people", quasi_identifiers=["age"], k=K, entity="id",
+        output="planned", chain=dbanon.Chain("c", key=clinic.key()),
     )  # fmt: skip
-    yield lambda: plan(cluster=True)
+    yield partial(plan, cluster=True)
     yield plan
 
 
@@ -366,8 +356,8 @@ def a_column_without_rule(world: Runs) -> Acts:
     rules = {"id": "identifier", "age": "quasi_identifier", "height": "drop", "town": "drop"}
     dbanon.declare(clinic.url, "people", {**rules, "ill": "drop"})
     clinic.run("ALTER TABLE people ADD income INTEGER")
-    anonymize = lambda: dbanon.anonymize(  # noqa: E731
-        clinic.url, table="people", output="released", k=K, declared=True
+    anonymize = partial(
+        dbanon.anonymize, clinic.url, table="people", output="released", k=K, declared=True
     )
     yield anonymize
     (clinic.folder / "rules.json").write_text('{"income": "drop"}')
@@ -382,7 +372,7 @@ def a_role_without_rights(world: Runs) -> Acts:
         server.execute("CREATE TABLE people AS SELECT i % 7 AS age FROM generate_series(1, 30) i",
                        url=url)  # fmt: skip
         role = server.create_role("anna", url=url)
-        verify = lambda: dbanon.verify(role, "people", quasi_identifiers=["age"], k=K)  # noqa: E731
+        verify = partial(dbanon.verify, role, "people", quasi_identifiers=["age"], k=K)
         hint = yield verify
         server.execute(f"{hint.removesuffix(' to it.')} TO anna", url=url)
         yield verify
@@ -438,9 +428,9 @@ def a_release_below_k(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.anonymize(output="released")
     clinic.run("UPDATE released SET age = 99 WHERE rowid = 1")
-    verify = lambda: dbanon.verify(clinic.url, "released")  # noqa: E731
+    verify = partial(dbanon.verify, clinic.url, "released")
     yield verify
-    yield lambda: dbanon.drop(clinic.url, "released")
+    yield lambda: command(f"dbanon drop {clinic.url} released")
     clinic.anonymize(output="released")
     yield verify
 
@@ -482,14 +472,14 @@ def a_household_that_is_kept(world: Runs) -> Acts:
     key = clinic.folder / "key"
     key.write_text("00" * 32)
     key.chmod(0o600)
-    known = ["age", "height"]
-    options: dict[str, Any] = {"quasi_identifiers": known, "k": 5, "releases": "independent"}
+    names = ["age", "height"]
+    options: dict[str, Any] = {"quasi_identifiers": names, "k": 5, "releases": "independent"}
     yield lambda: clinic.anonymize(keep=["household"], strict=True, **options)
     yield lambda: clinic.anonymize(strict=True, **options)
     yield lambda: clinic.anonymize(keep=["household"], **options)
     yield lambda: clinic.anonymize(entity="household", strict=True, **options)
     yield lambda: clinic.anonymize(pseudonyms=["household"], pseudonym_key=f"file:{key}", **options)
-    options["quasi_identifiers"] = [*known, "household"]
+    options["quasi_identifiers"] = [*names, "household"]
     yield lambda: clinic.anonymize(strict=True, **options)
 
 
@@ -509,17 +499,17 @@ def a_column_that_tells(world: Runs) -> Acts:
 def nothing_to_advise_on(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.table("notes", "id INTEGER, note TEXT", [(i, f"note {i}") for i in range(60)])
-    advise = lambda **more: dbanon.advise(clinic.url, "notes", k=(4, 5), **more)  # noqa: E731
+    advise = partial(dbanon.advise, clinic.url, "notes", k=(4, 5))
     yield advise
-    yield lambda: advise(quasi_identifiers=["note"])
+    yield partial(advise, quasi_identifiers=["note"])
 
 
 def _advise(**options: Any) -> Act:
     frame = pd.DataFrame(PEOPLE, columns=["id", "age", "height", "town", "ill"])
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "quasi_identifiers": ["age", "height"], "k": (3, 4), "methods": ("mdav",),
     }  # fmt: skip
-    return lambda: dbanon.advise(frame, **(asked | options))
+    return lambda: dbanon.advise(frame, **(arguments | options))
 
 
 @case("Raise `max_risk` or `max_loss`, try other `k`")
@@ -547,32 +537,27 @@ def few_rows(world: Runs) -> Acts:
 def few_rows_without_nulls(world: Runs) -> Acts:
     frame = pd.DataFrame(PEOPLE, columns=["id", "age", "height", "town", "ill"])
     frame["age"] = frame.age.where(frame.index % 2 == 0)
-    advise = lambda **more: dbanon.advise(  # noqa: E731
-        frame, **{"quasi_identifiers": ["age"], "methods": ("mdav",), "k": (13, 14), **more}
-    )
-    yield lambda: advise(nulls="suppress")
-    yield lambda: advise(nulls="suppress", k=(3, 4))
-    yield lambda: advise(nulls="merge", k=(12, 13))
+    advise = partial(dbanon.advise, frame, quasi_identifiers=["age"], methods=("mdav",), k=(13, 14))
+    yield partial(advise, nulls="suppress")
+    yield partial(advise, nulls="suppress", k=(3, 4))
+    yield partial(advise, nulls="merge", k=(12, 13))
 
 
 @case("Leave out the rows with NULL in a view.")
 def a_bound_of_nulls(world: Runs) -> Acts:
     frame = pd.DataFrame({"age": [None, *range(23)], "size": range(24)})
-    bound = lambda rows: dbanon.certificate(rows, 4, seconds=0.1)  # noqa: E731
-    yield lambda: bound(frame)
-    yield lambda: bound(frame.dropna())
+    for rows in (frame, frame.dropna()):
+        yield partial(dbanon.certificate, rows, 4, seconds=0.1)
 
 
 @case("Name the hierarchy that the labels come from: `hierarchies`.")
 def labels_without_hierarchy(world: Runs) -> Acts:
     original = pd.DataFrame({"age": [1, 2, 3, 4] * 3})
     released = pd.DataFrame({"age": ["low", "low", "high", "high"] * 3})
-    evaluate = lambda **more: dbanon.evaluate(  # noqa: E731
-        original, released, quasi_identifiers=["age"], **more
-    )
+    evaluate = partial(dbanon.evaluate, original, released, quasi_identifiers=["age"])
     yield evaluate
     tree = {"tree": {"*": {"low": ["1", "2"], "high": ["3", "4"]}}}
-    yield lambda: evaluate(hierarchies={"age": tree})
+    yield partial(evaluate, hierarchies={"age": tree})
 
 
 @case("dbanon releases lists them. To evaluate tables from elsewhere")
@@ -594,9 +579,8 @@ def timestamps_of_a_tree(world: Runs) -> Acts:
                            " * (range % 5) AS day FROM range(20)")  # fmt: skip
         connection.execute("CREATE VIEW dates AS SELECT CAST(day AS DATE) AS day FROM days")
     for table in ("days", "dates"):
-        yield lambda table=table: command(  # type: ignore[misc]
-            f"dbanon hierarchy suggest duckdb:///{path} --table {table} --column day"
-        )
+        words = f"--table {table} --column day"
+        yield partial(command, f"dbanon hierarchy suggest duckdb:///{path} {words}")
 
 
 @case('Give its values in order: {"ordered": ["low", "high"]}.')
@@ -618,7 +602,7 @@ def a_changed_release(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.anonymize(output="released", keep=["ill"])
     clinic.run("UPDATE released SET ill = 'well'")
-    verify = lambda: dbanon.verify(clinic.url, "released")  # noqa: E731
+    verify = partial(dbanon.verify, clinic.url, "released")
     yield verify
     clinic.anonymize(output="released", keep=["ill"], if_exists="replace")
     yield verify
@@ -638,15 +622,28 @@ def columns_of_a_release_by_id(world: Runs) -> Acts:
 def a_changed_file(world: Runs) -> Acts:
     clinic = world.clinic()
     path = clinic.folder / "rows.csv"
-    export = lambda **more: clinic.anonymize(  # noqa: E731
-        output="released", exports=[{"path": str(path), **more}], if_exists="replace"
-    )
+    exports = [{"path": str(path)}]
+    export = partial(clinic.anonymize, output="released", exports=exports, if_exists="replace")
     export()
     path.write_text(path.read_text().replace("2", "3"))
     yield lambda: dbanon.verify_file(path, ledger=clinic.url)
     path.unlink()
     yield export
     yield lambda: dbanon.verify_file(path, ledger=clinic.url)
+
+
+@case("Delete the file, and export the release again.", is_constant=True)
+def a_file_below_k(world: Runs) -> Acts:
+    clinic = world.clinic()
+    path = clinic.folder / "rows.parquet"
+    export = partial(clinic.anonymize, exports=[{"path": str(path)}])
+    export()
+    # Slices keep the metadata, which names the release.
+    parquet.write_table(parquet.read_table(path).slice(0, 1), path)
+    yield lambda: dbanon.verify_file(path)
+    path.unlink()
+    yield export
+    yield lambda: dbanon.verify_file(path)
 
 
 @case("Name the database that has the release's ledger")
@@ -676,11 +673,11 @@ def a_file_of_other_rows(world: Runs) -> Acts:
 
     clinic, write = world.clinic(), export.formats.write
 
-    def lose_a_row(file: Any, told: Any, schema: Any, pieces: Any, **more: Any) -> None:
-        lost = pieces if told.format == "parquet" else [batch.slice(1) for batch in pieces]
-        write(file, told, schema, lost, **more)
+    def lose_a_row(file: Any, format_of: Any, schema: Any, pieces: Any, **options: Any) -> None:
+        lost = pieces if format_of.format == "parquet" else [batch.slice(1) for batch in pieces]
+        write(file, format_of, schema, lost, **options)
 
     with patch.object(export.formats, "write", lose_a_row):
         for ending in ("csv", "parquet"):
             path = clinic.folder / f"rows.{ending}"
-            yield lambda path=path: clinic.anonymize(exports=[{"path": str(path)}])  # type: ignore[misc]
+            yield partial(clinic.anonymize, exports=[{"path": str(path)}])

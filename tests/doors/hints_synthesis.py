@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -30,12 +31,13 @@ _PERSONS = np.arange(400) // 2
 
 def synthesize(data: Any = _FRAME, **options: Any) -> Act:
     """Make synthetic rows; an option that is None is left out."""
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "method": "dp_ranks", "budget": dbanon.Budget(99.0), "epsilon": 9.0, "bounds": _BOUNDS,
         "types": "number",
     }  # fmt: skip
-    given = {name: value for name, value in (asked | options).items() if value is not None}
-    return lambda: dbanon.synthesize(data, **given)
+    pairs = (arguments | options).items()
+    named = {name: value for name, value in pairs if value is not None}
+    return lambda: dbanon.synthesize(data, **named)
 
 
 def with_towns(**options: Any) -> Act:
@@ -140,8 +142,8 @@ def mostly_noise(world: Runs) -> Acts:
     options: dict[str, Any] = {"method": "dp_marginals", "epsilon": 0.22}
     hint = yield synthesize(**options)
     [rows] = re.findall(r"Release (\d+) rows", hint)
-    more = pd.DataFrame(_RNG.uniform(0, 100, (int(rows), 2)), columns=["a", "b"])
-    yield synthesize(more, **options)
+    enough = pd.DataFrame(_RNG.uniform(0, 100, (int(rows), 2)), columns=["a", "b"])
+    yield synthesize(enough, **options)
     yield synthesize(**options | {"epsilon": 9.0})
     yield synthesize(_FRAME[["a"]], **options | {"bounds": {"a": (0, 100)}})
 
@@ -174,12 +176,12 @@ class Magic(Clinic):
         self.table("magic", kinds, [*pairs, *rows])
 
     def private(self, **options: Any) -> Any:
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "table": "magic", "quasi_identifiers": ["a"], "method": "dp_ranks", "epsilon": 5.0,
             "bounds": {"a": (0, 100)}, "budget": "magic", "output": self.new_output(),
         }  # fmt: skip
-        asked |= options
-        return dbanon.anonymize(asked.pop("database", self.url), **asked)
+        arguments |= options
+        return dbanon.anonymize(arguments.pop("database", self.url), **arguments)
 
 
 def _magic(world: World) -> Magic:
@@ -261,13 +263,13 @@ def the_budget_of_another_table(world: Runs) -> Acts:
     yield lambda: magic.private(table="other", budget="other")
 
 
-@case("Withdraw the relation, and release it again: it spends again.")
+@case("Drop it (dbanon drop), and release the table again. That spends again.")
 def a_changed_synthesis(world: Runs) -> Acts:
     magic = _magic(world)
     magic.private(output="synthetic")
     magic.run("UPDATE synthetic SET a = 900")
-    verify = lambda: dbanon.verify(magic.url, "synthetic")  # noqa: E731
+    verify = partial(dbanon.verify, magic.url, "synthetic")
     yield verify
-    yield lambda: dbanon.drop(magic.url, "synthetic")
+    yield lambda: command(f"dbanon drop {magic.url} synthetic")
     yield lambda: magic.private(output="synthetic")
     yield verify
