@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import dbanon
 from dbanon.chain import run as chain_run
-from dbanon.chain import together
+from dbanon.chain import joint_measure
 from dbanon.measures import Model
 from tests.doors.hints_runs import (
     COLUMNS,
@@ -559,7 +559,7 @@ def a_column_of_one_release(world: Runs) -> Acts:
     yield partial(measure, sensitive=["town"])
 
 
-@case(together._HINT, is_constant=True)
+@case(joint_measure._HINT, is_constant=True)
 def a_column_of_no_release(world: Runs) -> Acts:
     clinic, names = _releases(world), ["may", "june"]
     measure = partial(dbanon.measure_releases, clinic.url, names)
