@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from tests.doors import hints_chains, hints_synthesis  # noqa: F401
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
-from tests.doors.hints_server import TRIALS as OF_SERVERS
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
-from tests.doors import hints_chains, hints_synthesis  # noqa: F401
 from tests.doors.hints_runs import CASES as OF_RUNS
+from tests.doors.hints_server import TRIALS as OF_SERVERS
 from tests.doors.test_hints import hints
 
 FILE = Path(__file__).with_name("untried_hints.txt")

@@ -16,7 +16,7 @@ import pandas as pd
 
 import dbanon
 from dbanon.run import private
-from dbanon.synthesis import columns, declared
+from dbanon.synthesis import columns, declared_types
 from tests.doors.hint_steps import World
 from tests.doors.hints_runs import Act, Acts, Clinic, Runs, case, command, printed_options
 
@@ -68,7 +68,7 @@ def a_column_without_bounds(world: Runs) -> Acts:
     yield synthesize(bounds=_BOUNDS)
 
 
-@case(declared._HINT, is_constant=True)
+@case(declared_types._HINT, is_constant=True)
 def a_column_without_type(world: Runs) -> Acts:
     yield synthesize(types={"a": "number"})
     yield synthesize(types={"a": "number", "b": "integer"})
