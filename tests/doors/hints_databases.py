@@ -259,7 +259,7 @@ DATABASES = (
     StoreSteps("Write duckdb:///file.duckdb, or the whole path", cli("releases duckdb:///md:x"), [
                lambda w: duckdb.connect(str(w.path / "a:b")).close(),
                cli("releases duckdb:///{path}/a:b")]),
-    StoreSteps("Call commit() or rollback()", _transaction, [
+    StoreSteps("Commit or roll back first: call", _transaction, [
                lambda w: _transaction(w, "commit"), lambda w: _transaction(w, "rollback")]),
     StoreSteps("End the other connection's transaction", _busy, [lambda w: _busy(w, busy=False)]),
     StoreSteps("Let the account that runs jobs write", _job_lock, [_remove_lock,
