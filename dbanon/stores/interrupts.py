@@ -24,10 +24,10 @@ def transaction_open(of: str) -> InvalidParameter:
     of : the name of the database, such as ``SQLite``.
     """
     # With autocommit=False, sqlite3 begins the next transaction by itself.
-    always = "; leave out autocommit when you connect, since off it always has one open"
+    always = "; with autocommit off it always has one open" if of == "SQLite" else ""
     return InvalidParameter(
         f"The {of} connection has an open transaction, and a run needs its own.",
-        hint=f"Call commit() or rollback() on the connection first{always}.",
+        hint=f"Commit or roll back first: call commit() or rollback() of the connection{always}.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 from unittest import mock
 
@@ -259,7 +261,7 @@ DATABASES = (
     StoreSteps("Write duckdb:///file.duckdb, or the whole path", cli("releases duckdb:///md:x"), [
                lambda w: duckdb.connect(str(w.path / "a:b")).close(),
                cli("releases duckdb:///{path}/a:b")]),
-    StoreSteps("Call commit() or rollback()", _transaction, [
+    StoreSteps("Commit or roll back first: call", _transaction, [
                lambda w: _transaction(w, "commit"), lambda w: _transaction(w, "rollback")]),
     StoreSteps("End the other connection's transaction", _busy, [lambda w: _busy(w, busy=False)]),
     StoreSteps("Let the account that runs jobs write", _job_lock, [_remove_lock,
@@ -372,6 +374,12 @@ def _install(w: Stores) -> None:
     )  # fmt: skip
 
 
+def _installed(w: Stores) -> None:
+    """What the printed command installs is here, as the test of ``_install`` asks pip."""
+    for requirement in shlex.split(w.printed("(pip install .*)"))[2:]:
+        assert version(re.split("[<>=]", requirement)[0])
+
+
 def _without(package: str, act: Act) -> Act:
     """Run an act as if a package was not installed."""
 
@@ -409,7 +417,7 @@ REST = (
     StoreSteps("Install it with: pip install", _without("deltalake", lambda w: w.into(
                f"delta:{delta(w)}", **LAKE)), [
                _install, lambda w: w.into(f"delta:{delta(w)}", **LAKE)]),
-    StoreSteps("It needs a Java of 17 or 21.", _without("pyspark", _spark), [_install, _spark]),
+    StoreSteps("It needs a Java of 17 or 21.", _without("pyspark", _spark), [_installed, _spark]),
     StoreSteps("Give it more memory, or anonymize in blocks.", patched(run_with_ledger, "run",
                mock.Mock(side_effect=MemoryError), lambda w: w.table()), [
                lambda w: w.table(), lambda w: w.table(block_size=20),

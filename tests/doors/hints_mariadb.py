@@ -261,7 +261,7 @@ MARIADB = (
                lambda w: w.maria.execute("CREATE TABLE copied ENGINE InnoDB AS SELECT * FROM"
                                          " people", "ALTER TABLE copied ADD PRIMARY KEY (id)"),
                maria(table="copied"), sql("Run (ALTER TABLE .*?), or"), release]),
-    StoreSteps("Let an administrator run SET GLOBAL", maria(
-               "SET GLOBAL binlog_format = 'STATEMENT'"), [sql("run (SET GLOBAL .*?), then"),
+    StoreSteps("Let an administrator run: SET GLOBAL", maria(
+               "SET GLOBAL binlog_format = 'STATEMENT'"), [sql("run: (SET GLOBAL .*)"),
                release]),
 )  # fmt: skip

@@ -172,8 +172,7 @@ class MariadbStaging(MariadbCatalog):
             raise EngineUnsuitable(
                 "The server's binary log has the format STATEMENT: it would show which row is in"
                 " which class, and replicas would not get the same release.",
-                hint="Let an administrator run SET GLOBAL binlog_format = 'MIXED', then run it"
-                " again.",
+                hint="Let an administrator run: SET GLOBAL binlog_format = 'MIXED'",
             )
         # No index: the join looks up rows of the copy by key, in key order.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
