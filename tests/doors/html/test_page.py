@@ -219,9 +219,9 @@ def test_a_release_without_evaluation(whole: Made) -> None:
 
 def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
     later = page(whole.look.recorded.report, look=whole.look)
-    assert "which does not have: the seconds of the commit; which columns" in later
+    assert "Not recorded in the ledger: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
-    assert "which does not have" not in page(whole.report, look=whole.look)
+    assert "Not recorded in the ledger" not in page(whole.report, look=whole.look)
 
 
 def test_an_evaluation_that_the_ledger_holds_is_told(whole: Made) -> None:
@@ -364,7 +364,7 @@ def test_measures_that_say_nothing_are_left_out(labels: Made) -> None:
 def test_it_says_when_it_was_counted(whole: Made) -> None:
     then = whole.report.created_at
     text = page(whole.report, look=whole.look)
-    assert f"Counted on {then[:10]} {then[11:16]} UTC on what was written" in text
+    assert f"Counted on {then[:10]} {then[11:16]} UTC on the written rows" in text
     assert "It was not recounted for this page." in text
 
 
