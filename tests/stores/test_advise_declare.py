@@ -31,7 +31,7 @@ def declared(database: Database) -> dict[str, str | None]:
 
 def test_proposals_become_rules_after_a_yes(people: Database) -> None:
     done = advised(people, "--declare", input="n\n")
-    assert "Rules of" in done.stderr
+    assert "Rules to declare for" in done.stderr
     assert set(declared(people).values()) == {None}
     done = advised(people, "--declare", input="y\n")
     assert done.exit_code == 0, done.output

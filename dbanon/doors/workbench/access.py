@@ -113,7 +113,7 @@ class Access:
             # Pages without a referrer send their forms with the origin "null".
             allowed.add("null")
         if len(origins) > 1 or any(origin not in allowed for origin in origins):
-            return RefusedRequest(403, "Another page sent this form.")
+            return RefusedRequest(403, "This form was sent by another page.")
         if not _same(form_key, self.form):
             return RefusedRequest(
                 403, "This form belongs to another workbench, or to an earlier one."

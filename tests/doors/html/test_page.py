@@ -234,9 +234,9 @@ def test_a_release_without_evaluation(full_release: Release) -> None:
 
 def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
     later = page(full_release.look.recorded.report, look=full_release.look)
-    assert "which does not have: the seconds of the commit; which columns" in later
+    assert "Not recorded in the ledger: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
-    assert "which does not have" not in page(full_release.report, look=full_release.look)
+    assert "Not recorded in the ledger" not in page(full_release.report, look=full_release.look)
 
 
 def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
@@ -385,7 +385,7 @@ def test_measures_that_say_nothing_are_left_out(labels: Release) -> None:
 def test_the_page_dates_its_counts(full_release: Release) -> None:
     then = full_release.report.created_at
     text = page(full_release.report, look=full_release.look)
-    assert f"Counted on {then[:10]} {then[11:16]} UTC on what was written" in text
+    assert f"Counted on {then[:10]} {then[11:16]} UTC on the written rows" in text
     assert "It was not recounted for this page." in text
 
 

@@ -243,7 +243,7 @@ WRONG = [
     Wrong("table and view", "view: people", f"view: people\n      table: {SECRET}", f"{_JOB}.output",
           "exactly one of table and view", 24),
     Wrong("neither table nor view", "view: people\n      ", "", f"{_JOB}.output", "exactly one", 24),
-    Wrong("keep_last of a table", "view: people", "table: people", f"{_JOB}.output", "for a view", 24),
+    Wrong("keep_last of a table", "view: people", "table: people", f"{_JOB}.output", "needs a view", 24),
     Wrong("keep_last below 1", "keep_last: 2", "keep_last: 0", f"{_JOB}.output.keep_last", "1 or more"),
     Wrong("password", "duckdb:///people.duckdb", f"postgresql://me:{SECRET}@host/db", "source.url",
           "holds a password"),

@@ -243,10 +243,10 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
         assert read == "refused"
         assert "Columns" not in (other.frames[1].content() if len(other.frames) > 1 else "")
         other.click("button")
-        assert "Another page" in other.content()
+        assert "another page" in other.content()
         other.go_back()
         other.click("a")
-        assert "Another page" in other.content()
+        assert "another page" in other.content()
         # The browser must not send our address elsewhere.
         tab.page.evaluate("url => { location.href = url }", f"{address}/")
         tab.page.wait_for_url(f"{address}/")

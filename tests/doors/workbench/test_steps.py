@@ -212,7 +212,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("sweep", {"from": "1e3"}, "must be a whole number"),
     ("sweep", {"from": "٣"}, "must be a whole number"),
     ("sweep", {"from": 3, "to": 4, "method": "exact"}, "from the listed methods"),
-    ("choose", {"point": "gaa_cp/4"}, "that were tried"),
+    ("choose", {"point": "gaa_cp/4"}, "the trial releases"),
     ("job", {"file": "a.yaml", "name": "a b", "output": "x"}, "letters, digits"),
     ("sweep", {"nulls": "none"}, "NULLs may become one of"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x.y"}, "must not have a schema"),
