@@ -64,7 +64,7 @@ class PrivateReport(LabelledText):
     earlier_releases: str = NOT_COUNTED
     verified: bool = True
 
-    def made(self, **changes: Any) -> PrivateReport:
+    def with_provenance(self, **changes: Any) -> PrivateReport:
         """The report with other values."""
         return replace(self, **changes)
 

@@ -166,7 +166,7 @@ def test_nothing_that_is_written_of_a_report_says_which_row_became_which() -> No
     assert repr(asdict(report)) == repr(asdict(bare))
     assert report._repr_html_() == bare._repr_html_()
     again = pickle.loads(pickle.dumps(report))
-    for one in (again, copy.deepcopy(report), report.made(), bare):
+    for one in (again, copy.deepcopy(report), report.with_provenance(), bare):
         assert one.alignment is None
         with pytest.raises(RowsNotAligned, match="does not know"):
             dbanon.evaluate(table, found, report=one)

@@ -94,9 +94,9 @@ def test_columns_are_read_by_name(database: Database) -> None:
     with open_store(database.url).session(write=False) as session:
         source = SqlSource(session)
         planned = plan(wanted, source, SqlTarget(session))
-        microdata = source.read(planned.relation, planned.wanted, wanted, lambda share: None)
-    assert planned.wanted.leaves == frozenset()
-    assert (planned.not_copied, planned.place.kind) == (("who",), "table")
+        microdata = source.read(planned.relation, planned.roles, wanted, lambda share: None)
+    assert planned.roles.leaves == frozenset()
+    assert (planned.not_copied, planned.written_output.kind) == (("who",), "table")
     with pytest.raises(FrozenInstanceError):
         planned.job = wanted  # type: ignore[misc]
     assert [a.name for a in microdata.attributes] == ["age", "place"]

@@ -392,7 +392,7 @@ def test_what_can_be_counted_again_is_what_was_counted() -> None:
 
 def test_nulls_that_were_withheld_are_not_none(whole: Made) -> None:
     def told(**changes: Any) -> str:
-        report = whole.report.found(nulls=changes.pop("nulls"))
+        report = whole.report.with_arguments(nulls=changes.pop("nulls"))
         counts = replace(report.counts, **changes)
         text = page(replace(report, counts=counts), look=whole.look)
         [found] = re.findall(r"NULL in a quasi-identifier</dt><dd>(.*?)</dd>", text)
@@ -406,7 +406,7 @@ def test_nulls_that_were_withheld_are_not_none(whole: Made) -> None:
 
 def test_paths_of_the_server_are_not_told(whole: Made) -> None:
     exports = [{"path": "/srv/secret/out/people.csv", "format": "csv", "bytes": 12, "sha256": "ab"}]
-    text = page(whole.report.found(exports=exports), look=whole.look)
+    text = page(whole.report.with_arguments(exports=exports), look=whole.look)
     assert "/srv" not in text
     assert "secret" not in text
     assert "people.csv, 12 bytes, SHA-256 ab" in text
