@@ -150,8 +150,9 @@ def vague_modules(room: str = "dbanon") -> Iterator[Use]:
 
 
 def _is_in_words(stem: str) -> bool:
-    """Whether a name consists of words in lower case, none of them a single letter."""
-    return all(re.fullmatch(r"[a-z]{2,}[0-9]?", word) for word in stem.split("_"))
+    """Whether a name consists of words in lower case, and of more than a letter."""
+    words = stem.split("_")
+    return len(stem) > 1 and all(re.fullmatch(r"[a-z]+[0-9]?", word) for word in words)
 
 
 def modules(*rooms: str) -> Iterator[Path]:
