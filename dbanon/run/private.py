@@ -167,7 +167,11 @@ def _report(
     assert rows.epsilon is not None
     job = planned.job
     names = [attribute.name for attribute in planned.relation.schema.attributes]
-    rho = None if budget.delta is None else float(budgets.charged(job.options.cost, budget.delta))
+    rho = (
+        None
+        if budget.delta is None
+        else float(budgets.charged(job.private_options.cost, budget.delta))
+    )
     return PrivateReport(
         release_id=planned.release_id,
         created_at=now(),
@@ -192,7 +196,7 @@ def _report(
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
         epsilon=rows.epsilon,
-        delta=job.options.delta,
+        delta=job.private_options.delta,
         rho=rho,
         neighbours=job.unit,
         budget=job.budget,
@@ -289,7 +293,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
 def spend(session: Session, planned: PrivatePlan) -> KeptBudget:
     """Spend from the budget; the caller commits this transaction before anything else."""
     job = planned.job
-    return budgets.spend(session, job.budget, job.options.cost, planned.release_id)
+    return budgets.spend(session, job.budget, job.private_options.cost, planned.release_id)
 
 
 def _spent(store: Store, planned: PrivatePlan) -> KeptBudget:
