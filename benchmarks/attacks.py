@@ -20,7 +20,7 @@ from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
 from tests.reference.data import data_directory
 
-ROWS, SECRET, KNOWN = 2_000, "salary-class", 5
+ROWS, SECRET, N_LINKED = 2_000, "salary-class", 5
 TITLE = """# Attacks, measured
 
 Adult, 2,000 random records to make releases of, 2,000 as control group, nine columns. Risks with
@@ -148,7 +148,7 @@ def _rows_of_release(
     names = list(original)
     started = time.process_time()
     own_results = dbanon.attack(
-        original, released, control=control, linked=[names[:KNOWN], names[KNOWN:]]
+        original, released, control=control, linked=[names[:N_LINKED], names[N_LINKED:]]
     ).found
     seconds = time.process_time() - started
     secret = own_results["attribute_inference"].columns[SECRET]
@@ -160,7 +160,7 @@ def _rows_of_release(
     with tempfile.TemporaryDirectory() as folder:
         for part, frame in (("original", original), ("control", control), ("made", released)):
             frame.to_csv(Path(folder) / f"{part}.csv", index=False)
-        output = Version("", other_python).run(THEIRS, folder, SECRET, str(KNOWN))
+        output = Version("", other_python).run(THEIRS, folder, SECRET, str(N_LINKED))
     peer_results: dict[str, Any] = json.loads(output.splitlines()[-1])
     rows.append(
         [

@@ -172,7 +172,7 @@ def undefended(without_defence: bool) -> Iterator[None]:
     """Disable the defence for the block if requested."""
     original_function = cell_rows.hold_returned
 
-    def hold_none(state: Any, *given: Any) -> int:
+    def hold_none(state: Any, *arguments: Any) -> int:
         state.make(RETURNED, "SELECT 0 AS cell, 0 AS changed WHERE 1 = 0")
         return 0
 

@@ -52,7 +52,7 @@ seconds = {"mdav": clock() - started}
 # Works with any version.
 MDAV = POINTS + "print(json.dumps(seconds))"
 
-ONE = (
+SCRIPT = (
     POINTS
     + """
 from pathlib import Path
@@ -110,8 +110,8 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
     other = versions(other_python)[1:]
     for kind, n, p in CASES[:2] if quick else CASES:
         size = n // 10 if quick else n
-        seconds, memory = _one(kind, size, p, True)
-        _, memory_without = _one(kind, size, p, False)
+        seconds, memory = _measure(kind, size, p, True)
+        _, memory_without = _measure(kind, size, p, False)
         mdav = seconds.pop("mdav")
         other_seconds = [_mdav(version, kind, size, p) for version in other]
         everything = sum(seconds.values())
@@ -188,9 +188,9 @@ def _releases(n: int) -> str:
     return table(header, rows) + output
 
 
-def _one(kind: str, n: int, p: int, evaluate: bool) -> tuple[dict[str, float], float]:
+def _measure(kind: str, n: int, p: int, evaluate: bool) -> tuple[dict[str, float], float]:
     # -I: the installed package, as in `make bench`.
-    command = [sys.executable, "-I", "-c", ONE, kind, *map(str, (n, p, int(evaluate)))]
+    command = [sys.executable, "-I", "-c", SCRIPT, kind, *map(str, (n, p, int(evaluate)))]
     process = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds, memory = json.loads(process.stdout)
     return seconds, memory

@@ -1,4 +1,4 @@
-"""Forecasts of CPU seconds and memory beside what was measured, k = 5; and constants that fit.
+"""Forecasts of CPU seconds and memory beside measured ones, k = 5; and constants that fit.
 
 Numbers: normal points of 4 and 10 columns. Mixed: the tables of `mixed_speed`, with their trees;
 Adult (``A``: one number, seven trees) as it is and as 300,000 rows drawn from it, where the

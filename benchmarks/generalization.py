@@ -39,7 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
 THOROUGH = "gaa_cp, thorough"
 COMPARED_SIZES = (5, 10)
 # The curves that the paper compares; dbanon adds the last one.
-DRAWN = ("kaca", "ebkc", "ebkc, threshold 0.1", "gaa_cp", "gaa_cp, fast")
+PLOTTED = ("kaca", "ebkc", "ebkc, threshold 0.1", "gaa_cp", "gaa_cp, fast")
 K_OF_ROWS, WIDTHS_OF_ROWS, SHARES = 8, (3, 6), (8, 4, 2, 1)
 
 INTRODUCTION = """
@@ -167,7 +167,7 @@ def _figures(bench: Bench) -> str:
         points = list(points)
         return {
             case: (points, [getattr(result_at(case, point), quantity) for point in points])
-            for case in DRAWN
+            for case in PLOTTED
         }
 
     text = """

@@ -20,7 +20,7 @@ from benchmarks.beside import Version, versions
 from benchmarks.markdown import table
 from benchmarks.mixed_speed import draw
 
-SMALL, LARGE, KEPT = 50_000, 500_000, 15
+SMALL, LARGE, N_RETAINED = 50_000, 500_000, 15
 RECODINGS = ("generalization", "representative")
 RISKS = ("linkage_risk", "nearest_linkage_risk")
 
@@ -75,7 +75,9 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
 
 def make(path: Path, n: int) -> None:
     """Create a database with the table; each version writes its own ledger."""
-    texts = ", ".join(f"'text {j} of ' || range % {1000 * (j + 1)} AS t{j}" for j in range(KEPT))
+    texts = ", ".join(
+        f"'text {j} of ' || range % {1000 * (j + 1)} AS t{j}" for j in range(N_RETAINED)
+    )
     with duckdb.connect(str(path)) as connection:
         connection.register("drawn", draw("U", n))
         connection.execute(

@@ -1,4 +1,4 @@
-"""Packages that a notebook can install, beside dbanon: CPU seconds and loss on mixed tables, k = 5.
+"""Other packages for notebooks against dbanon: CPU seconds and loss on mixed tables, k = 5.
 
 The tables are ``U`` and ``R`` of the benchmark ``mixed_speed``, without hierarchies, as the peers
 have none. anonypyx has Mondrian and MDAV-generic, umbra-k has Mondrian. MDAV-generic holds all
@@ -9,7 +9,7 @@ categories; *Gower* is the distance to the mean or the most frequent value of th
 units. Both are means over records and columns.
 
 ARX is a Java program and sdcMicro an R package: they are not measured here. Their published tables
-stand beside dbanon's in docs/generalization-measured.md and docs/evaluation.md.
+are compared with dbanon's in docs/generalization-measured.md and docs/evaluation.md.
 """
 
 from __future__ import annotations

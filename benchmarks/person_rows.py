@@ -49,14 +49,14 @@ def run(quick: bool) -> str:
         options: dict[str, Any] = {"quasi_identifiers": COLUMNS, "k": K, "method": method}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dbanon.errors.PrivacyWarning)
-            _, whole = dbanon.anonymize_frame(frame, entity="patient", **options)
+            _, undivided = dbanon.anonymize_frame(frame, entity="patient", **options)
             _, parted = dbanon.anonymize_frame(frame, entity="patient", persons="rows", **options)
             _, plain = dbanon.anonymize_frame(frame, **options)
         counts = parted.arguments["joint_rows"]
         rows.append(
             (
                 f"`{method}`, {loss}",
-                *(f"{report.information_loss:.3f}" for report in (whole, parted, plain)),
+                *(f"{report.information_loss:.3f}" for report in (undivided, parted, plain)),
                 f"{counts['below']} of {counts['persons']}",
                 f"{counts['pairs_below']} of {counts['of_pairs']}",
             )

@@ -219,7 +219,7 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("dbanon.errors")
     if name == "plpython":
-        # SQL functions of version 0.1.0 import it from here, to be told to upgrade.
+        # SQL functions of version 0.1.0 import it from here; it asks for an upgrade.
         return import_module("dbanon.doors.plpython")
     if name not in _HOMES:
         raise AttributeError(f"module 'dbanon' has no attribute {name!r}")
@@ -229,13 +229,13 @@ def __getattr__(name: str) -> Any:
         # Loading the errors beforehand would cost every import of dbanon.
         from dbanon.errors import missing_extra
 
-        told = missing_extra(error)
-        if told is None:
+        explained = missing_extra(error)
+        if explained is None:
             raise
         try:
-            raise told from None
+            raise explained from None
         finally:
-            del told
+            del explained
     globals()[name] = value
     return value
 

@@ -10,8 +10,10 @@ postgresql = connection.dialect.name == "postgresql"
 if postgresql:
     # Alembic makes its version table before the first revision runs.
     # Not IF NOT EXISTS: that asks for the right to create schemas even when there is nothing to do.
-    found = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'")
-    if found.first() is None:
+    existing_schema = connection.exec_driver_sql(
+        "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"
+    )
+    if existing_schema.first() is None:
         connection.exec_driver_sql('CREATE SCHEMA "dbanon"')
 
 context.configure(

@@ -1,7 +1,8 @@
 """Sets of columns that make rows unique.
 
-Sets are searched level by level, as SUDA does for records (Elliot, Manning & Ford 2002), but for
-columns, and from group counts only. Distinction and separation are as in ARX (Motwani & Xu 2007).
+Sets are searched level by level, as SUDA does for records (Elliot, Manning & Ford 2002). Here they
+consist of columns, and group counts suffice. Distinction and separation are as in ARX (Motwani &
+Xu 2007).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import numpy as np
 
 from dbanon.chain.membership import CellState
 from dbanon.chain.recount import SubqueryRelation
-from dbanon.chain.rows_per_person import PART, WHOSE
+from dbanon.chain.rows_per_person import PART, PERSON
 from dbanon.data.schema import Kind
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups
@@ -86,7 +86,7 @@ class ShownColumns:
         """The rows on display."""
         columns = [column for _, column, _ in self.columns]
         listed = ", ".join(f"{'v' if p.startswith('v') else 'r'}.{p}" for p in columns)
-        person_column = f", r.{WHOSE}" if self.state.several else ""
+        person_column = f", r.{PERSON}" if self.state.several else ""
         of = f" WHERE r.{PART} = {int(self.part)}" if self.state.several else ""
         query = (
             f"SELECT r.cell{person_column}, {listed} FROM {self.state.rows} AS r"
@@ -187,7 +187,7 @@ class ShownColumns:
         named = ", ".join(f"{part} AS c{i}" for i, part in enumerate(parts))
         columns = ", ".join(f"c{i}" for i in range(len(parts)))
         # Several rows of one person count once.
-        person = f", s.cell, s.{WHOSE}" if self.state.several else ""
+        person = f", s.cell, s.{PERSON}" if self.state.several else ""
         counted = f"SELECT {named}, count(*) AS n FROM {self._row_query.quoted} AS s"
         counted += f" GROUP BY {', '.join(parts)}{person}"
         persons = "count(*)" if self.state.several else "sum(n)"

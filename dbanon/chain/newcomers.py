@@ -107,7 +107,7 @@ def classify_newcomers(
     measures = None if first else definition.measures(chain)
     with clock.phase("read") as tick:
         with nullcontext() if first else state.session.seeking():
-            microdata = source.read(planned.relation, planned.wanted, job, tick)
+            microdata = source.read(planned.relation, planned.roles, job, tick)
             waiting = microdata.n_read
             order, waited = state.in_order(planned.relation, microdata)
         microdata = take_records(microdata, order)

@@ -184,10 +184,10 @@ def _publish_one(
         target,
         clock,
         check,
-        partial(complete, planned.place.written),
+        partial(complete, planned.written_output.written),
         export,
     )
-    return planned.place.relation, report
+    return planned.written_output.relation, report
 
 
 def _linking(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
-from dbanon.chain.rows_per_person import PART, WHOSE
+from dbanon.chain.rows_per_person import PART, PERSON
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
@@ -105,7 +105,7 @@ def count_misplaced(state: CellState) -> int:
         f" ON c.{state.of_chain} AND c.cell = h.cell AND c.state IN ('live', 'held')"
         " WHERE h.left_at IS NULL"
     )
-    persons = f"count(DISTINCT {WHOSE})" if state.several else "count(*)"
+    persons = f"count(DISTINCT {PERSON})" if state.several else "count(*)"
     rows = (
         "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
@@ -121,7 +121,7 @@ def count_misplaced(state: CellState) -> int:
         return int(apart)
     most = int(state.chain.rules.max_rows_per_person or 0)
     [(above,)] = state.session.rows(
-        f"SELECT count(*) FROM (SELECT cell FROM {state.rows} GROUP BY cell, {WHOSE}, {PART}"
+        f"SELECT count(*) FROM (SELECT cell FROM {state.rows} GROUP BY cell, {PERSON}, {PART}"
         f" HAVING count(*) > {most}) AS above"
     )
     return int(apart) + int(above)

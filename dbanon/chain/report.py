@@ -54,7 +54,7 @@ def add_chain_summary(
         chain["outside"] = len(outside)
         line += f"; {describe_releases_outside(outside, state.chain.source)}"
     report = report.requested(guarantee=update.guarantee.sentence(update.release.names))
-    return report.found(chain=chain).made(earlier_releases=line)
+    return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 
 _Summary = tuple[dict[str, Any], str]

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 # Leading columns of a cell's row: a number for the person within the cell, the number of the table,
 # and how many further rows of the person were withheld from that table.
-WHOSE, PART, BEYOND = "whose", "part", "beyond"
-OF_ROWS = (WHOSE, PART, BEYOND)
+PERSON, PART, BEYOND = "whose", "part", "beyond"
+OF_ROWS = (PERSON, PART, BEYOND)
 _ORDINAL = "dbanon_ordinal"
 
 
@@ -254,9 +254,9 @@ def _limit(state: CellState, parts: Sequence[Part]) -> None:
 def _stage_displayed(state: CellState, digest: str) -> None:
     """Stage the displayed persons, one row each, with the digest of their displayed rows."""
     if state.chain.definition is None:
-        state.make(DISPLAYED, f"SELECT 0 AS cell, 0 AS {WHOSE}{digest} WHERE 1 = 0")
+        state.make(DISPLAYED, f"SELECT 0 AS cell, 0 AS {PERSON}{digest} WHERE 1 = 0")
         return
     state.make(
         DISPLAYED,
-        f"SELECT s.cell, s.{WHOSE}{digest} FROM {state.rows} AS s GROUP BY s.cell, s.{WHOSE}",
+        f"SELECT s.cell, s.{PERSON}{digest} FROM {state.rows} AS s GROUP BY s.cell, s.{PERSON}",
     )

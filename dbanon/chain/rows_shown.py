@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbanon.chain.rows_per_person import BEYOND, OF_ROWS, PART, WHOSE, Part, columns_of
+from dbanon.chain.rows_per_person import BEYOND, OF_ROWS, PART, PERSON, Part, columns_of
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import CURRENT, ENTRIES, NUMBERED, PRESENT, RENEWED
@@ -48,13 +48,13 @@ def stage_renewed_rows(
     state.make(RENEWED, " UNION ALL ".join(members))
     state.make(
         NUMBERED,
-        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')}) AS {WHOSE}"
+        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')}) AS {PERSON}"
         f" FROM {quote(RENEWED)} AS r",
     )
     entry_columns = ", ".join(f"e.{name}" for name in (PART, BEYOND, *columns))
     state.make(
         CURRENT,
-        f"SELECT n.cell, n.{WHOSE}, {entry_columns} FROM {quote(NUMBERED)} AS n"
+        f"SELECT n.cell, n.{PERSON}, {entry_columns} FROM {quote(NUMBERED)} AS n"
         f" JOIN {quote(ENTRIES)} AS e ON e.person = n.person",
     )
 
@@ -78,13 +78,13 @@ class DisplayedRowCounts:
 def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
     """Count the displayed rows, and the persons with rows withheld beyond the limit."""
     table_counts = state.session.rows(
-        f"SELECT p.{PART}, sum(p.n), sum(p.{BEYOND}) FROM (SELECT cell, {WHOSE}, {PART},"
+        f"SELECT p.{PART}, sum(p.n), sum(p.{BEYOND}) FROM (SELECT cell, {PERSON}, {PART},"
         f" count(*) AS n, max({BEYOND}) AS {BEYOND} FROM {state.rows}"
-        f" GROUP BY cell, {WHOSE}, {PART}) AS p GROUP BY p.{PART}"
+        f" GROUP BY cell, {PERSON}, {PART}) AS p GROUP BY p.{PART}"
     )
     [(outlying,)] = state.session.rows(
-        f"SELECT count(*) FROM (SELECT cell, {WHOSE} FROM {state.rows} WHERE {BEYOND} > 0"
-        f" GROUP BY cell, {WHOSE}) AS p"
+        f"SELECT count(*) FROM (SELECT cell, {PERSON} FROM {state.rows} WHERE {BEYOND} > 0"
+        f" GROUP BY cell, {PERSON}) AS p"
     )
     return DisplayedRowCounts(
         {int(part): int(rows) for part, rows, _ in table_counts},
@@ -116,13 +116,13 @@ class ShownSource:
         attribute = draft.relation.attribute(name)
         rows = f"{self.state.rows} AS s"
         if column.startswith("v"):
-            rows = f"(SELECT r.cell, r.{WHOSE}, r.{PART}, v.{column} FROM {self.state.rows} AS r"
+            rows = f"(SELECT r.cell, r.{PERSON}, r.{PART}, v.{column} FROM {self.state.rows} AS r"
             rows += f" JOIN {self.state.values} AS v ON v.cell = r.cell) AS s"
         value = self.state.session.compared(replace(attribute, name=column))
         persons = (
-            f"SELECT {value} AS value, s.cell, s.{WHOSE}, count(*) AS n FROM {rows}"
+            f"SELECT {value} AS value, s.cell, s.{PERSON}, count(*) AS n FROM {rows}"
             f" WHERE s.{PART} = {self.part} AND s.{quote(column)} IS NOT NULL"
-            f" GROUP BY {value}, s.cell, s.{WHOSE}"
+            f" GROUP BY {value}, s.cell, s.{PERSON}"
         )
         size_counts = self.state.session.rows(
             "SELECT v.size, count(*), sum(v.rare) FROM (SELECT p.value, sum(p.n) AS size,"

@@ -204,7 +204,7 @@ def _run_in_one_transaction(
     _warn_not_recorded(job, is_recorded)
     # Warn only after publishing: sensitive values may not decide whether a release is published.
     warn_of_homogeneity(report)
-    return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
+    return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
 def _run_in_two_transactions(
@@ -247,7 +247,7 @@ def _run_in_two_transactions(
                 state = update.state
                 chain_state.confirm_release(session, state.chain, state.sequence)
     _warn_not_recorded(job, is_recorded)
-    return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
+    return report.with_provenance(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
 def _record_published(job: Job, update: ChainUpdate) -> bool:

@@ -17,7 +17,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.state import ChainRecord
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import ChainChanged, DatabaseFailure, DbanonError, InvalidParameter
-from dbanon.job.job import DEFAULT_CHUNK_ROWS, Asked, Job
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, SourceRequest
 from dbanon.sessions.base import Locator, Relation, StagedRows
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
@@ -39,7 +39,7 @@ class FileSource(SqlSource):
         assert staged is not None
         return staged
 
-    def describe(self, job: Asked) -> Relation:
+    def describe(self, job: SourceRequest) -> Relation:
         """The staged relation, with all columns of the file; raises as ``ports.Source``."""
         return self._with_roles(job, self._staged.relation)
 

@@ -14,7 +14,7 @@ from dbanon.chain.state import require_entity
 from dbanon.data.schema import Schema
 from dbanon.errors import ChainFirstTable, InvalidParameter
 from dbanon.job.chain import ChainRules
-from dbanon.job.job import Asked, Job
+from dbanon.job.job import Job, SourceRequest
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
@@ -73,7 +73,7 @@ class TablesSource(SqlSource):
 
     others: tuple[Relation, ...] = ()
 
-    def describe(self, job: Asked) -> Relation:
+    def describe(self, job: SourceRequest) -> Relation:
         """Describe the relation of a job; raises as ``ports.Source``, and ChainFirstTable."""
         relation = self.session.find_source(parse_relation(job.table))
         first_columns = {attribute.name for attribute in relation.schema.attributes}

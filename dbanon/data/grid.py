@@ -198,7 +198,7 @@ def unit_of(attribute: Attribute, scale: Scale) -> float:
     if attribute.kind is Kind.DECIMAL:
         return 10.0**-attribute.scale
     if attribute.kind is Kind.FLOAT:
-        return 1.0 if scale.whole else 0.0
+        return 1.0 if scale.is_integral else 0.0
     return units.get(attribute.kind, 0.0)
 
 

@@ -114,7 +114,7 @@ class Scale:
     least, most : the smallest and the largest value; 0 without values.
     mean, deviation : mean and sample standard deviation of the values times 2**-exponent, correctly
         rounded; the deviation is 0 if all values are equal.
-    whole : True if all values are whole numbers.
+    is_integral : True if all values are whole numbers.
     """
 
     count: int = 0
@@ -122,7 +122,7 @@ class Scale:
     most: float = 0.0
     mean: float = 0.0
     deviation: float = 0.0
-    whole: bool = True
+    is_integral: bool = True
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
@@ -134,7 +134,7 @@ class Scale:
         """The scale of summed values; it does not depend on the pieces."""
         if not sums.count:
             return cls()
-        ends = cls(sums.count, sums.least, sums.most, whole=sums.all_integers)
+        ends = cls(sums.count, sums.least, sums.most, is_integral=sums.all_integers)
         spread = 0.0 if ends.constant else sums.deviation(ends.exponent)
         return replace(ends, mean=sums.mean(ends.exponent), deviation=spread)
 

@@ -17,7 +17,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.spec import HierarchySource, parse_all
-from dbanon.job.guarantee import WHOLE
+from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
@@ -106,7 +106,7 @@ def anonymize_frame(
     by: Sequence[str] = (),
     entity: str | None = None,
     entity_normalize: str | None = None,
-    persons: str = WHOLE,
+    persons: str = WHOLE_PERSONS,
     hierarchies: Mapping[str, HierarchySource] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
@@ -180,7 +180,7 @@ def anonymize_frame(
 def _in_input_order(report: Report) -> Report:
     """Return the report of rows in their order, and warn that this links them."""
     warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
-    return report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
+    return report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
 
 
 def _released(

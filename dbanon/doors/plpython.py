@@ -31,7 +31,7 @@ from dbanon.errors import (
     RulesOfAnotherTable,
     SchemaCreated,
 )
-from dbanon.errors.base import Way
+from dbanon.errors.base import Notation
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job import rules
@@ -364,7 +364,7 @@ def _run_guarded(
     work: Callable[[], dict[str, Any]],
     *,
     writes: bool = True,
-    spelling: Way = in_sql,
+    spelling: Notation = in_sql,
 ) -> str:
     lock_timeout = None
     try:

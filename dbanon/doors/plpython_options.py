@@ -19,7 +19,7 @@ from dbanon.errors import (
     VersionMismatch,
     nearest_names,
 )
-from dbanon.errors.base import Way
+from dbanon.errors.base import Notation
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, refused
 from dbanon.job.rules import BY_RULES
@@ -268,7 +268,7 @@ def messages_of(caught: Sequence[warnings.WarningMessage], category: type[Warnin
     ]
 
 
-def plain_error(refusal: DbanonError, spelling: Way) -> dict[str, Any]:
+def plain_error(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
     """Convert an error to plain values, with an ellipsis that every encoding has."""
     return {
         name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value

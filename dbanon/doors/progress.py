@@ -75,14 +75,14 @@ def _on_terminal() -> Iterator[ProgressCallback]:
     with bar_on(sys.stderr) as bar:
         tasks: dict[str, Any] = {}
 
-        def told(phase: str, share: float) -> None:
+        def show_phase(phase: str, share: float) -> None:
             if phase not in tasks:
                 for over in tasks.values():
                     bar.update(over, completed=1.0)
                 tasks[phase] = bar.add_task(phase, total=1.0)
             bar.update(tasks[phase], completed=share)
 
-        yield told
+        yield show_phase
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _in_notebook() -> Iterator[ProgressCallback]:
     show: Any = display
     handle = show(_output(phases, 0.0), raw=True, display_id=True)
 
-    def told(phase: str, share: float) -> None:
+    def show_phase(phase: str, share: float) -> None:
         nonlocal last
         if phase not in phases:
             # A new phase completes the earlier ones, whatever their last share.
@@ -106,7 +106,7 @@ def _in_notebook() -> Iterator[ProgressCallback]:
             handle.update(_output(phases, now - began), raw=True)
 
     try:
-        yield told
+        yield show_phase
         phases.update(dict.fromkeys(phases, 1.0))
     finally:
         handle.update(_output(phases, time.monotonic() - began), raw=True)

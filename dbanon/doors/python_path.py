@@ -39,7 +39,7 @@ def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
             raise UnsafeError(
                 f"{path} is not an absolute path.", "Name the directory from the root: /usr/local/…"
             )
-        check.tree(check.way(path))
+        check.tree(check.require_safe(path))
 
 
 class _Check:
@@ -49,7 +49,7 @@ class _Check:
         self.trusted = trusted
         self._seen: set[tuple[str, bool]] = set()
 
-    def way(self, path: str, links: int = 0) -> str:
+    def require_safe(self, path: str, links: int = 0) -> str:
         """Check every directory from the root to a path, following links; return the real path."""
         if links > _LINKS:
             raise UnsafeError(f"{path} has too many symbolic links.", "Name the directory itself.")
@@ -65,7 +65,7 @@ class _Check:
             if stat.S_ISLNK(status.st_mode):
                 remainder = "/".join(parts[index + 1 :])
                 target = os.path.join(directory, os.readlink(entry), remainder)
-                return self.way(target, links + 1)
+                return self.require_safe(target, links + 1)
             directory = entry
         return directory
 
@@ -82,7 +82,7 @@ class _Check:
             if stat.S_ISLNK(status.st_mode):
                 # Only its trusted owner can give a dangling link a target.
                 if os.path.exists(path):
-                    self.tree(self.way(path))
+                    self.tree(self.require_safe(path))
             elif stat.S_ISDIR(status.st_mode):
                 self.tree(path)
 

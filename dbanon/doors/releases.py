@@ -90,7 +90,7 @@ def show(
     ReleaseNotFound : the ledger has none.
     """
     with open_store(database, on_sql).session(write=False) as session:
-        return kept.shown(session, release, internal=internal)
+        return kept.describe_release(session, release, internal=internal)
 
 
 def verify(

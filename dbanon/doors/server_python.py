@@ -15,7 +15,7 @@ from dbanon.doors import python_path
 from dbanon.errors import InstallRefused, PythonNotUsable
 from dbanon.version import version
 
-_PLACE = "/usr/local/lib/dbanon"
+_DIRECTORY = "/usr/local/lib/dbanon"
 _OLDEST = (3, 11)
 
 # Runs as the server's account, whose imports and file permissions are decisive. It imports nothing
@@ -101,8 +101,8 @@ def install_hint(python: str, source: str | None = None) -> str:
     else:
         intro, argument = "", shlex.quote(source)
     return (
-        f"On the server's machine run{intro}: sudo python{python} -m pip install --target {_PLACE}"
-        f" {argument} && dbanon install --python-path {_PLACE}"
+        f"On the server's machine run{intro}: sudo python{python} -m pip install"
+        f" --target {_DIRECTORY} {argument} && dbanon install --python-path {_DIRECTORY}"
     )
 
 

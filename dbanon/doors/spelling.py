@@ -157,7 +157,7 @@ def _quote(text: str) -> str:
 
 
 # Proposed database for the releases of a file; the first release creates it.
-PLACE = "duckdb:///released.duckdb"
+PROPOSED_TARGET = "duckdb:///released.duckdb"
 
 
 def command(
@@ -182,7 +182,7 @@ def command(
         words += ["--hierarchy", hierarchy]
     if target is not None or is_of_files(url):
         # Releases cannot be written into a file of rows.
-        words += ["--target", target or PLACE]
+        words += ["--target", target or PROPOSED_TARGET]
     return shlex.join(words)
 
 

@@ -14,7 +14,7 @@ from dbanon.errors.redaction import redact
 
 # Writes an option of a hint in the notation of an interface, from its name and its value if any. A
 # name with () is not an option but a feature that each interface expresses differently.
-Way = Callable[[str, Any], str]
+Notation = Callable[[str, Any], str]
 
 # An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
 # `declare_again()="app.person"`, with a table's name.
@@ -54,7 +54,7 @@ class DbanonError(Exception):
         self.detail = detail and redact(detail)
         self._hint = hint and redact(hint)
         # The notation of options if it does not depend on the printing interface, else None.
-        self.way: Way | None = None
+        self.way: Notation | None = None
         # The replacement for "in a view" in hints if the source has no views.
         self.instead_of_view: str | None = None
         super().__init__(self.message)
@@ -68,7 +68,7 @@ class DbanonError(Exception):
     def hint(self, text: str | None) -> None:
         self._hint = text and redact(text)
 
-    def hint_by(self, write_option: Way) -> str | None:
+    def hint_by(self, write_option: Notation) -> str | None:
         """The hint with options in the notation of an interface, or of the error's own ``way``."""
         writer = self.way or write_option
 
@@ -92,7 +92,7 @@ class DbanonError(Exception):
             parts.append(f"Hint: {self.hint}")
         return "\n".join(parts)
 
-    def to_dict(self, write_option: Way = in_python) -> dict[str, str | int | None]:
+    def to_dict(self, write_option: Notation = in_python) -> dict[str, str | int | None]:
         """The error as plain values."""
         return {
             "code": self.code,

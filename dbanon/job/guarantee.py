@@ -23,7 +23,7 @@ from dbanon.recoding import Recoding
 
 ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
 # Values of ``persons``: a class holds all rows of its persons, or classes may split them.
-WHOLE, PARTED = PERSON_ROWS = ("whole", "rows")
+WHOLE_PERSONS, PARTED = PERSON_ROWS = ("whole", "rows")
 # What privacy models count, as recorded in the ledger.
 PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)

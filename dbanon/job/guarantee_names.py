@@ -13,7 +13,7 @@ from dbanon.job.guarantee import (
     PARTED,
     PER_ATTRIBUTE,
     ROWS,
-    WHOLE,
+    WHOLE_PERSONS,
     ChainTableGuarantee,
     Guarantee,
     PartedPersonGuarantee,
@@ -132,7 +132,7 @@ class PerAttribute(Guarantee):
 
 
 def guarantee(
-    name: str, entity: str | None = None, person_rows: str = WHOLE, **fields: Any
+    name: str, entity: str | None = None, person_rows: str = WHOLE_PERSONS, **fields: Any
 ) -> Guarantee:
     """The guarantee of this name.
 
@@ -148,7 +148,7 @@ def guarantee(
         return PerAttribute(persons=persons, **fields)
     if not persons:
         return Guarantee(persons=(), **fields)
-    return (PersonGuarantee if person_rows == WHOLE else PartedPersonGuarantee)(
+    return (PersonGuarantee if person_rows == WHOLE_PERSONS else PartedPersonGuarantee)(
         persons=persons, **fields
     )
 
@@ -161,7 +161,7 @@ def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     return guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),
-        WHOLE if arguments.get("person_rows") is None else PARTED,
+        WHOLE_PERSONS if arguments.get("person_rows") is None else PARTED,
         k=k,
         by=tuple(arguments.get("by", ())),
         also=_sets(arguments.get("also_k", ())),

@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
 from dbanon.job.expectations import Expectations, require_accepted
 from dbanon.job.export import Export
-from dbanon.job.guarantee import PERSON_ROWS, WHOLE, Guarantee
+from dbanon.job.guarantee import PERSON_ROWS, WHOLE_PERSONS, Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import NO_PSEUDONYMS, Pseudonymized
 from dbanon.job.reading import USUAL, Reading, require_condition
@@ -63,7 +63,7 @@ MEMORY_LIMIT = Option(
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class Asked(Protocol):
+class SourceRequest(Protocol):
     """The part of a request that concerns its source, for any kind of release; as in ``Job``."""
 
     @property
@@ -177,7 +177,7 @@ class Job:
             release=True,
             see="guarantees.md#rows-of-one-person",
         ),
-    ] = WHOLE
+    ] = WHOLE_PERSONS
     chain: Annotated[
         Chain | None,
         Option(
@@ -332,7 +332,7 @@ class Job:
             chained=self.chain is not None,
             by_rules=self.declared is not None,
         )
-        if self.persons != WHOLE:
+        if self.persons != WHOLE_PERSONS:
             require_parted(
                 self.policy,
                 self.entity,

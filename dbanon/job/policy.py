@@ -13,7 +13,7 @@ from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.columns import KINDS, ORDERS
-from dbanon.job.guarantee import GUARANTEES, WHOLE, Guarantee
+from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
 from dbanon.job.guarantee_names import guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
 from dbanon.job.of_chain import ChainGuarantee
@@ -307,7 +307,7 @@ class Policy:
             )
 
     def guaranteed(
-        self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE
+        self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE_PERSONS
     ) -> Guarantee:
         """The guarantee of a release; arguments as in ``Job``."""
         return guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))

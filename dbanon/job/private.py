@@ -153,7 +153,7 @@ class PrivateJob:
 
     Parameters
     ----------
-    wished : the method's own options.
+    private_options : the method's own options.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
     roles, on_new_column, declared, name, accept_types, door, run_id : as in ``Job``.
@@ -166,7 +166,7 @@ class PrivateJob:
     table: Annotated[str, parameter(Job, "table").option]
     output: Annotated[str, parameter(Job, "output").option]
     quasi_identifiers: Annotated[tuple[str, ...], parameter(Job, "quasi_identifiers").option]
-    wished: Private
+    private_options: Private
     budget: Annotated[str, _BUDGET]
     output_kind: Annotated[str, parameter(Job, "output_kind").option] = "table"
     if_exists: Annotated[str, parameter(Job, "if_exists").option] = "error"
@@ -185,13 +185,13 @@ class PrivateJob:
     def __post_init__(self) -> None:
         check(self)
         check_door(self.door)
-        self.wished.require_of(self.method)
+        self.private_options.require_of(self.method)
         if not self.quasi_identifiers:
             raise InvalidParameter(
                 "No quasi-identifier was named.", hint="Name the columns that are released."
             )
         check_once(self.named)
-        check_entity(self.wished.entity, self.named)
+        check_entity(self.private_options.entity, self.named)
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class PrivateJob:
     @property
     def persons(self) -> tuple[str, ...]:
         """The entity column; empty if every row is a person of its own."""
-        return tuple(filter(None, (self.wished.entity,)))
+        return tuple(filter(None, (self.private_options.entity,)))
 
     @property
     def unit(self) -> str:
@@ -231,7 +231,7 @@ class PrivateJob:
         Hierarchies are left out: the ledger records them once they have been read.
         """
         return {
-            param.name: _plain_value(getattr(self.wished, param.name))
+            param.name: _plain_value(getattr(self.private_options, param.name))
             for param in parameters(Private)
             if param.name != "hierarchies"
         }

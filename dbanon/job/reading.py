@@ -174,7 +174,7 @@ class Reading:
             )
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def changed(self) -> tuple[str, ...]:
         """The names of options that differ from their defaults."""
         options = parameters(type(self))
         return tuple(
@@ -183,7 +183,7 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """The options that differ from their defaults, as plain values."""
-        options = {name: getattr(self, name) for name in self.asked}
+        options = {name: getattr(self, name) for name in self.changed}
         return {
             name: list(value)
             if isinstance(value, tuple)
@@ -229,7 +229,7 @@ class Reading:
 
     def require_no_csv(self) -> None:
         """Check that no CSV option is set for another source; raises InvalidParameter."""
-        for name in self.asked:
+        for name in self.changed:
             if name != "foreign_files":
                 raise InvalidParameter(
                     f"{name} only applies to CSV files.",

@@ -79,7 +79,7 @@ class KeptBudget:
     delta: float | None = None
 
     @property
-    def what(self) -> str:
+    def parameter(self) -> str:
         """The privacy parameter that amounts are of: ``epsilon`` or ``rho``."""
         return "epsilon" if self.delta is None else "rho"
 
@@ -89,7 +89,7 @@ class KeptBudget:
         return Decimal(0) if self.closed else self.total - self.spent
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A sentence about the total and the amount spent."""
         if self.delta is not None:
             spent = describe_rho(float(self.spent), self.delta)
@@ -386,7 +386,7 @@ def _exhausted_error(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
         )
     return BudgetExhausted(
         f"Budget {budget.name} has {plain(budget.left)} of {plain(budget.total)} left, less than"
-        f" {budget.what} {plain(amount)}.",
+        f" {budget.parameter} {plain(amount)}.",
         hint="What was released stays released: a larger total is a decision, not a setting.",
     )
 

@@ -184,7 +184,7 @@ def _state(
     return UNTIED if is_candidate else DROPPED
 
 
-def shown(session: Session, release: str, *, internal: bool = False) -> dict[str, Any]:
+def describe_release(session: Session, release: str, *, internal: bool = False) -> dict[str, Any]:
     """Return everything the ledger records about a release: entry, state, columns and run.
 
     Parameters

@@ -20,7 +20,7 @@ ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRule:
     """A recorded rule, and the state of its table and author.
 
     Parameters
@@ -47,18 +47,18 @@ class Kept:
     rank: int = 1
 
 
-def rules_kept(session: Session, source: RelationName | None = None) -> list[Kept]:
+def rules_kept(session: Session, source: RelationName | None = None) -> list[StoredRule]:
     """List the rules of a table, or of all tables, by name; for one table only those that apply."""
     return [rule for rule in _all_rules(session, source) if rule.rank == 1 or source is None]
 
 
-def _all_rules(session: Session, source: RelationName | None) -> list[Kept]:
+def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule]:
     if not _has_rules(session):
         return []
     judged = session.judged_rules(source)
     if judged is not None:
         return [
-            Kept(
+            StoredRule(
                 named,
                 name,
                 entries.parse_json(rule),
@@ -83,7 +83,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[Kept]:
     )
     columns = {table: _columns_of(session, table) for table in dict.fromkeys(r[0] for r in rows)}
     return [
-        Kept(
+        StoredRule(
             table, name, entries.parse_json(rule), at, by, 0, 0, table, _state(columns[table], name)
         )
         for table, name, rule, at, by in rows

@@ -203,23 +203,26 @@ def model_kinds() -> tuple[str, ...]:
 _LevelFunction = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
 
 _KINDS: dict[str, _LevelFunction] = {
-    "distinct_l": lambda model, counts, whole, persons: (sensitive.each_distinct(counts), True),
-    "entropy_l": lambda model, counts, whole, persons: (sensitive.each_entropy(counts), True),
-    "recursive_cl": lambda model, counts, whole, persons: (
+    "distinct_l": lambda model, counts, overall, persons: (sensitive.each_distinct(counts), True),
+    "entropy_l": lambda model, counts, overall, persons: (sensitive.each_entropy(counts), True),
+    "recursive_cl": lambda model, counts, overall, persons: (
         sensitive.each_recursive(counts, model.l),
         False,
     ),
-    "t_closeness": lambda model, counts, whole, persons: (
-        sensitive.each_t(counts, model.order, whole, persons),
+    "t_closeness": lambda model, counts, overall, persons: (
+        sensitive.each_t(counts, model.order, overall, persons),
         False,
     ),
-    "alpha_k": lambda model, counts, whole, persons: (sensitive.each_largest_share(counts), False),
-    "beta_likeness": lambda model, counts, whole, persons: (
-        sensitive.each_beta(counts, whole, persons),
+    "alpha_k": lambda model, counts, overall, persons: (
+        sensitive.each_largest_share(counts),
         False,
     ),
-    "delta_disclosure": lambda model, counts, whole, persons: (
-        sensitive.each_delta(counts, whole, persons),
+    "beta_likeness": lambda model, counts, overall, persons: (
+        sensitive.each_beta(counts, overall, persons),
+        False,
+    ),
+    "delta_disclosure": lambda model, counts, overall, persons: (
+        sensitive.each_delta(counts, overall, persons),
         False,
     ),
 }

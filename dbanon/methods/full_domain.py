@@ -32,7 +32,7 @@ from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
-_UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
+_UNKNOWN, _HOLDS, _FAILS = 0, 1, 2
 _MOST_COMBINATIONS = 2**25
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
@@ -95,7 +95,7 @@ def full_domain(
                 low = (low + high) // 2 + 1
                 continue
             high = (low + high) // 2
-            state[at] = _KNOWN
+            state[at] = _HOLDS
             loss_of_all = int(bound[at]) * (n - withheld) + withheld * total
             if (loss_of_all, at) < (least, chosen):
                 least, chosen = loss_of_all, at

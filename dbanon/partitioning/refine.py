@@ -44,7 +44,7 @@ from dbanon.spaces.numeric import Space
 # larger, for each class that there is.
 ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
 # They end before that, where one for each k records saves less than this part of the loss.
-_WORTH = {"pass": 3000, "fast": 3000, "thorough": 0}
+_STOP_DIVISOR = {"pass": 3000, "fast": 3000, "thorough": 0}
 # Of up to so many records that are no block rounds take little time, and end in less loss without
 # swaps before them, the more so where classes are joined afterwards, for models or persons.
 _ROUNDS_ALONE = 5_000
@@ -83,7 +83,7 @@ def refine_generalized(
         )
     stop_divisor = 0
     if iterations is None:
-        stop_divisor = _WORTH[effort]
+        stop_divisor = _STOP_DIVISOR[effort]
         # Before a later turn, classes of equal records were joined, so many have more than k.
         counted = guard is not None or share < 1
         classes = partition.n_classes if counted else space.n_records // k

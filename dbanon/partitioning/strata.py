@@ -242,7 +242,7 @@ def require_memory(
     count_bytes : of one count.
     width : the counts of a class.
     of : the columns, quoted.
-    unit : what is counted, as a plural noun.
+    unit : the counted things, as a plural noun.
 
     Raises
     ------

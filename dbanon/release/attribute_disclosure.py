@@ -41,7 +41,7 @@ class TellingColumn:
     share: float
 
     def describe(self, k: int) -> str:
-        """What was found, in words."""
+        """Describe the finding in a sentence."""
         share = "all" if self.share == 1 else f"at least {self.share:.0%} of the"
         rows = f"{share} released rows that have a value"
         if self.determines is None:
@@ -69,7 +69,7 @@ class FewPersons:
         return cls(name, max(round(below / classes, 2), 0.01))
 
     def describe(self, k: int) -> str:
-        """What was found, in words."""
+        """Describe the finding in a sentence."""
         return (
             f'"{self.name}" looks like a person identifier, and about {self.share:.0%} of the'
             f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
@@ -88,7 +88,7 @@ class PersonSpellings(FewPersons):
     """
 
     def describe(self, k: int) -> str:
-        """What was found, in words."""
+        """Describe the finding in a sentence."""
         return (
             f'"{self.name}" has spellings that differ only in white space or case, about'
             f" {self.share:.0%} of its values: each counts as a person, and a class of {k} persons"
@@ -146,14 +146,14 @@ class ValueGroups:
     sizes : int64 (g,), distinct group sizes in rows.
     counts : int64 (g,), the number of groups of each size.
     rare : int64 (g,), the number of these with fewer than k rows or persons.
-    alike : int64 (g, d), the number of these in which all rows had the same original value of each
-        quasi-identifier.
+    identical : int64 (g, d), the number of these in which all rows had the same original value of
+        each quasi-identifier.
     """
 
     sizes: NDArray[np.int64]
     counts: NDArray[np.int64]
     rare: NDArray[np.int64]
-    alike: NDArray[np.int64]
+    identical: NDArray[np.int64]
 
     @property
     def n_rows(self) -> int:
@@ -319,12 +319,12 @@ def telling(
     if rare >= SHARE * n:
         findings.append(TellingColumn(name, None, floor_share(rare, n, k)))
     for position, quasi_identifier in enumerate(originals.names):
-        determined = int(groups.sizes @ groups.alike[:, position])
+        determined = int(groups.sizes @ groups.identical[:, position])
         if determined < SHARE * n:
             continue
         # Unique rows are always determined, so shared values must reach the share by themselves.
         shared = groups.sizes > 1
-        if int(groups.sizes[shared] @ groups.alike[shared, position]) < SHARE * n:
+        if int(groups.sizes[shared] @ groups.identical[shared, position]) < SHARE * n:
             continue
         excess = determined - _expected_by_chance(groups, originals.frequencies(quasi_identifier))
         if excess >= SHARE * n and excess * originals.hidden(quasi_identifier) >= SHARE * n:

@@ -92,7 +92,7 @@ def require_shown(distribution: Distribution, counts: Sequence[int] | None = Non
         raise AssertionError("A picture would show fewer rows than allowed.")
 
 
-def drawn(
+def distribution_of(
     name: str,
     role: str,
     k: int,

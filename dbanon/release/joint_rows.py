@@ -9,7 +9,7 @@ from dbanon.job.verdict import Caution
 
 # Keys of a report's arguments, and the label of its line.
 PERSON_ROWS, JOINT_ROWS, TITLE = "person_rows", "joint_rows", "ROWS OF A PERSON"
-_WHAT = "Rows of one person may lie in different classes (persons: rows)"
+_SUBJECT = "Rows of one person may lie in different classes (persons: rows)"
 
 
 def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
@@ -23,7 +23,7 @@ def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
     )
     sampled = "" if persons == in_all else f", drawn of {in_all}"
     return Caution(
-        _WHAT,
+        _SUBJECT,
         TITLE,
         "k holds for someone who knows one row, but not for someone who knows several rows of a"
         " person. Persons whose rows"

@@ -85,7 +85,7 @@ def dependence(groups: ValueGroups, position: int, frequencies: Frequencies, n_r
         agreement = frequencies.agreement(size)
         expected += size * count * agreement
         variance += size * size * count * agreement * max(1.0 - agreement, 0.0)
-    n, together = groups.n_rows, int(groups.sizes @ groups.alike[:, position])
+    n, together = groups.n_rows, int(groups.sizes @ groups.identical[:, position])
     excess = together - expected
     if n - expected < COMPARABLE * n_rows or excess < DEVIATIONS * sqrt(variance):
         return 0.0

@@ -69,7 +69,7 @@ class PrivateReport(LabelledText):
         """The former name of ``method_notes``."""
         return self.method_notes
 
-    def made(self, **changes: Any) -> PrivateReport:
+    def with_provenance(self, **changes: Any) -> PrivateReport:
         """The report with other values."""
         return replace(self, **changes)
 

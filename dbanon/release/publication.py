@@ -117,7 +117,7 @@ class PublicSums:
     count : the number of records included.
     mean, squares : of their released values; squares about the mean; 0 for labels.
     low, high : the ends of the released values or labels.
-    lost : the loss, in the unit of ``squares`` or of ``low`` and ``high``.
+    lost_squares : the loss, in the unit of ``squares`` or of ``low`` and ``high``.
     least : the minimum to publish.
     largest : the number of rows of the largest class.
     exact : True if everything follows from the release alone.
@@ -129,7 +129,7 @@ class PublicSums:
     squares: float
     low: float
     high: float
-    lost: float
+    lost_squares: float
     least: float
     largest: int
     exact: bool
@@ -152,7 +152,7 @@ class PublicSums:
             self.squares + other.squares + distance**2 * self.count * other.count / count,
             min(self.low, other.low),
             max(self.high, other.high),
-            self.lost + other.lost,
+            self.lost_squares + other.lost_squares,
             max(self.least, other.least),
             max(self.largest, other.largest),
             self.exact and other.exact,
@@ -174,9 +174,11 @@ class PublicSums:
             # A constant released column loses all variance.
             if not self.squares > 0:
                 return 1.0, 1.0
-            return self.lost / (self.squares + self.lost), self.least / (self.squares + self.least)
+            return self.lost_squares / (self.squares + self.lost_squares), self.least / (
+                self.squares + self.least
+            )
         width = self.count * (self.high - self.low)
-        return (self.lost / width, self.least / width) if width > 0 else (0.0, 0.0)
+        return (self.lost_squares / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
 def published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
@@ -426,5 +428,5 @@ def public_scale(original: Floats, released: Floats) -> Scale:
         of_release.most,
         of_release.mean,
         0.0 if of_release.constant else float(np.ldexp(of_original.deviation, power)),
-        of_release.whole,
+        of_release.is_integral,
     )

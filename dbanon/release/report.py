@@ -278,7 +278,7 @@ class Report(WithCard):
             name for name, value in vars(Report).items() if isinstance(value, _ReportField)
         )
 
-    def made(self, **changes: Any) -> Report:
+    def with_provenance(self, **changes: Any) -> Report:
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
@@ -297,24 +297,24 @@ class Report(WithCard):
         if not earlier:
             return self
         # Store the caution in the arguments, so that reports from the ledger repeat it.
-        report = self if caution is None else self.found(intersects=caution.what)
+        report = self if caution is None else self.with_arguments(intersects=caution.what)
         text = EARLIER.format(NOT_CHECKED, earlier)
         # Name the command only if joint histories were not refused.
         if not joint or "share" in joint[JOINT]:
             text += ": dbanon chain measure counts them together"
-        return report.made(earlier_releases=text)
+        return report.with_provenance(earlier_releases=text)
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""
         return replace(self, request=replace(self.request, **changes))
 
-    def found(self, **arguments: Any) -> Report:
+    def with_arguments(self, **arguments: Any) -> Report:
         """The report with additional arguments."""
         return self.requested(arguments={**self.request.arguments, **arguments})
 
     def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
         """The report with the exported files, and the updated seconds."""
-        return self.found(exports=list(files)).made(seconds=dict(seconds))
+        return self.with_arguments(exports=list(files)).with_provenance(seconds=dict(seconds))
 
     @property
     def by_method(self) -> Mapping[str, int]:

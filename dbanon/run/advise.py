@@ -84,7 +84,7 @@ def advise(
         tick(0.0)
         job = _job(request, chosen, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
-        microdata = source.read(planned.relation, planned.wanted, job, tick)
+        microdata = source.read(planned.relation, planned.roles, job, tick)
     small = max(SMALL, request.k[0])
     with clock.part("singling") as tick:
         counts = sizes_of(microdata)
@@ -233,7 +233,7 @@ def propose_nulls(
             raise too_few_counted(request.k[0], count, unit, 1)
         return None
     planned = plan(job, source, pulse=lambda: None)
-    microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
+    microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
     return null_choice(request, planned, microdata, merges=merges)
 
 

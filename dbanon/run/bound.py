@@ -34,7 +34,7 @@ def bound_table(job: Job, source: Source, seconds: float, tick: Tick) -> Certifi
     for name in job.quasi_identifiers:
         require_number(relation.attribute(name), job.policy.orders)
     planned = plan(job, source, pulse=lambda: tick(0.0))
-    microdata = source.read(planned.relation, planned.wanted, job, tick)
+    microdata = source.read(planned.relation, planned.roles, job, tick)
     return bound(microdata, int(job.policy.k), seconds, tick)
 
 

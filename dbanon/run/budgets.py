@@ -58,7 +58,7 @@ class BudgetShown:
             "source": record.source,
             "unit": record.unit,
             "entity": record.entity,
-            "counts": record.what,
+            "counts": record.parameter,
             "delta": record.delta,
             **self._epsilons(),
             "total": self.total,
@@ -100,7 +100,7 @@ class BudgetShown:
             ("source", record.source),
             ("protects", f"one {record.unit}{entity_text}"),
             (
-                f"{record.what}: total / spent / left",
+                f"{record.parameter}: total / spent / left",
                 " / ".join(map(plain, (record.total, record.spent, record.left))),
             ),
             *meant,
@@ -110,7 +110,7 @@ class BudgetShown:
                 record.created_at + (f" by {record.created_by}" if record.created_by else ""),
             ),
             *(
-                (f"{record.what} {plain(spending.epsilon)}", _describe_spending(spending))
+                (f"{record.parameter} {plain(spending.epsilon)}", _describe_spending(spending))
                 for spending in self.spendings
             ),
             ("counts", "releases that name it; what was released elsewhere is not counted"),

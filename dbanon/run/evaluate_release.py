@@ -25,7 +25,7 @@ from dbanon.sessions.store import Store
 from dbanon.stores.sql_counts import class_sizes, column_moments, entropy_of, rows_of
 
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
-ALONE = "from source and release alone, without pairs"
+WITHOUT_PAIRS = "from source and release alone, without pairs"
 _OF_PAIRS = "needs the pairs of the run: release with evaluate"
 _WITHHELD = "rows were withheld: source and release hold different rows"
 _OF_NUMBERS = ("sse_loss", "moment_loss", "structure_loss", "covariance_loss", "correlation_loss")
@@ -218,13 +218,13 @@ def _compare_originals(
             texts.append(name)
     if numbers:
         sides = [column_moments(session, side.relation, numbers) for side in (source, released)]
-        note = f"{ALONE}; of {', '.join(numbers)}"
+        note = f"{WITHOUT_PAIRS}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
             yield FoundFigure(
                 measure, None, figure.value, _describe_figure(note, figure.value, figure.note)
             )
             for name, value in figure.columns.items():
-                yield FoundFigure(measure, name, value, ALONE)
+                yield FoundFigure(measure, name, value, WITHOUT_PAIRS)
     else:
         for measure in _OF_NUMBERS:
             yield FoundFigure(measure, None, None, "no column holds numbers in source and release")
@@ -234,10 +234,12 @@ def _compare_originals(
         "entropy_change",
         None,
         _change(sum(before), sum(after)) if texts else None,
-        f"percent; {ALONE}" if texts else "no column of text, without an order, is in both",
+        f"percent; {WITHOUT_PAIRS}" if texts else "no column of text, without an order, is in both",
     )
     for name, original, release in zip(texts, before, after, strict=True):
-        yield FoundFigure("entropy_change", name, _change(original, release), f"percent; {ALONE}")
+        yield FoundFigure(
+            "entropy_change", name, _change(original, release), f"percent; {WITHOUT_PAIRS}"
+        )
 
 
 def _change(before: float, after: float) -> float:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FRAME = "Pass it to dbanon.anonymize_frame."
 # Hint for sources whose rows would have to leave their database.
-_DRAWN = (
+_LEAVES_DATABASE = (
     "Its original rows would be read into the memory of this program, and released into another"
     ' database. To allow it: `kept_columns="client"`, with that database as target.'
     " docs/warehouse.md explains it."
@@ -33,7 +33,7 @@ _LAKES = ("delta:", "iceberg:")
 _ENGINE = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
 # By package: message and hint for objects that are not databases.
-_SAID: dict[str, tuple[str, str]] = {
+_NOT_DATABASES: dict[str, tuple[str, str]] = {
     "pandas": ("A data frame is no database.", _FRAME),
     "polars": ("A data frame is no database.", _FRAME),
     "pyarrow": ("An Arrow table is no database.", _FRAME),
@@ -64,8 +64,8 @@ def _openable(database: Any) -> Any:
             hint=hint_for_path(str(database))
             or f"Write duckdb:///{database} or sqlite:///{database}.",
         )
-    if package in _SAID:
-        message, hint = _SAID[package]
+    if package in _NOT_DATABASES:
+        message, hint = _NOT_DATABASES[package]
         raise InvalidParameter(message, hint=hint)
     return _of_sqlalchemy(database) if package == "sqlalchemy" else database
 
@@ -137,12 +137,12 @@ def open_source(
             )
         except _NoStore as error:
             if not allowed:
-                raise InvalidParameter(error.message, hint=_DRAWN) from None
+                raise InvalidParameter(error.message, hint=_LEAVES_DATABASE) from None
             from dbanon.stores.origins_sql import engine_of
 
             origin = engine_of(_openable(database) if _is_engine(database) else read_url(database))
     if not allowed:
-        raise InvalidParameter("There is no store for this source.", hint=_DRAWN)
+        raise InvalidParameter("There is no store for this source.", hint=_LEAVES_DATABASE)
     job.reading.require_no_csv()
     if not is_folder:
         job.reading.require_own_files()

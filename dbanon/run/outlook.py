@@ -10,7 +10,7 @@ from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.data.words import both_keys
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.guarantee import WHOLE
+from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import Shape, in_words
@@ -254,9 +254,9 @@ def outlook(
         if job.chain is None:
             session, read = reads.session, planned.relation
             require_covered(reads, read, planned.hierarchies)
-            require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
+            require_feasible(session, read, planned.roles, planned.policy, rows, withheld)
         clustered = _cluster(planned, reads, clock) if cluster else None
-        changed = changes(job, planned.place, writes.session, target or source, keep_last)
+        changed = changes(job, planned.written_output, writes.session, target or source, keep_last)
     result = _outlook(planned, rows, withheld, memory, different, changed, clustered)
     if reads.drawn:
         result = replace(result, arguments={**result.arguments, "drawn": dict(reads.drawn)})
@@ -265,7 +265,7 @@ def outlook(
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
     # Nothing is written, so do not read the columns that would only be copied.
-    planned = replace(planned, wanted=replace(planned.wanted, passthrough=None))
+    planned = replace(planned, roles=replace(planned.roles, passthrough=None))
     microdata, policy, result = read_and_cluster(planned, source, clock)
     with clock.phase("cluster"):
         release = recode_release(planned, policy, source, microdata, result)
@@ -291,7 +291,7 @@ def _outlook(
     changed: Changes,
     clustered: ClusteringSummary | None,
 ) -> Outlook:
-    job, output = planned.job, planned.place
+    job, output = planned.job, planned.written_output
     foreseen = forecast(planned.policy, rows - withheld, _shape(planned), different)
     trees = {n: t for n, t in planned.hierarchies.trees.items() if isinstance(t, Hierarchy)}
     described = planned.hierarchies.described({**planned.policy.hierarchies, **trees})
@@ -299,7 +299,7 @@ def _outlook(
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
-    if job.persons != WHOLE:
+    if job.persons != WHOLE_PERSONS:
         arguments[PERSON_ROWS] = job.persons
     return Outlook(
         source=str(planned.relation.name),
@@ -312,7 +312,7 @@ def _outlook(
         replaces=output.replaces,
         quasi_identifiers=tuple(
             PlannedColumn(a.name, a.sql_type, a.kind.value, hierarchies.get(a.name))
-            for a in planned.wanted.quasi_identifiers
+            for a in planned.roles.quasi_identifiers
         ),
         by=job.by,
         sensitive=job.sensitive,
@@ -334,19 +334,19 @@ def _outlook(
 
 
 def _shape(planned: Plan) -> Shape:
-    return Shape.of(planned.wanted.quasi_identifiers, planned.hierarchies.trees)
+    return Shape.of(planned.roles.quasi_identifiers, planned.hierarchies.trees)
 
 
 def _different(planned: Plan, source: SqlSource, rows: int) -> float:
     """The share of distinct rows among quasi-identifiers, where that matters."""
-    names = [attribute.name for attribute in planned.wanted.quasi_identifiers]
+    names = [attribute.name for attribute in planned.roles.quasi_identifiers]
     is_needed = _shape(planned).is_mixed and rows > 0
     return source.different_rows(planned.relation, names) if is_needed else 1.0
 
 
 def _memory(planned: Plan, rows: int, different: float) -> int:
     """The approximate bytes that a run takes; raises MemoryLimit where the run would."""
-    columns, job = planned.wanted.columns, planned.job
+    columns, job = planned.roles.columns, planned.job
     coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
     most = require_memory(rows, len(columns), job.memory_limit, "would be read", on_disk, coded)

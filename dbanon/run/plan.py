@@ -15,7 +15,7 @@ from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
-from dbanon.job.job import Asked, Job
+from dbanon.job.job import Job, SourceRequest
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey, require_pseudonymous
 from dbanon.job.requirements import (
@@ -52,7 +52,7 @@ class Plan:
     job : the job as requested.
     policy : the job's policy, its models with their hierarchies.
     relation : the source relation, with the key that identifies its rows.
-    wanted : the columns to read, by role.
+    roles : the columns to read, by role.
     hierarchies : the job's hierarchies; builders make theirs once the records are read.
     release_id : id of the release that the run makes.
     output : where the release is written; None if nothing is written.
@@ -70,7 +70,7 @@ class Plan:
     job: Job
     policy: Policy
     relation: Relation
-    wanted: ColumnRoles
+    roles: ColumnRoles
     hierarchies: JobHierarchies
     release_id: str
     output: Output | None
@@ -92,7 +92,7 @@ class Plan:
         if target is None:
             return self
         counts, compared = require_expected(
-            self.job, self.relation, source, target, self.place.name
+            self.job, self.relation, source, target, self.written_output.name
         )
         return replace(self, source_counts=counts, compared=compared)
 
@@ -172,7 +172,7 @@ class Plan:
         """The counts to take on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, also=self.also(released))
-        return guarantee.questions(released, sensitive, self.wanted.leaves)
+        return guarantee.questions(released, sensitive, self.roles.leaves)
 
     def also(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
@@ -187,9 +187,9 @@ class Plan:
         """The release of these records, to be written to the planned output."""
         return Draft(
             self.job,
-            self.place,
+            self.written_output,
             self.relation,
-            self.wanted,
+            self.roles,
             microdata,
             release,
             fingerprint,
@@ -199,7 +199,7 @@ class Plan:
         )
 
     @property
-    def place(self) -> Output:
+    def written_output(self) -> Output:
         """The output of a plan that writes a release."""
         assert self.output is not None
         return self.output
@@ -207,7 +207,7 @@ class Plan:
     @property
     def sensitive(self) -> dict[str, Attribute]:
         """The attributes of the privacy models, by name."""
-        return {a.name: self.relation.attribute(a.name) for a in self.wanted.sensitive}
+        return {a.name: self.relation.attribute(a.name) for a in self.roles.sensitive}
 
     @property
     def not_copied(self) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     return with_orders(with_kinds(named, job.policy.kinds), job.policy.orders)
 
 
-def require_roles(job: Asked, relation: Relation) -> None:
+def require_roles(job: SourceRequest, relation: Relation) -> None:
     """Check that every column has a role, if the job halts at new columns.
 
     Raises

@@ -72,10 +72,10 @@ class Spender:
     )
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A description of the spending."""
         assert self.budget is not None
-        return self.budget.told
+        return self.budget.description
 
     def spend(self, cost: Cost) -> None:
         """Spend, and verify the spending in another transaction."""
@@ -94,7 +94,7 @@ class Spender:
         planned = self.planned
         shape = shape_of(planned.job, planned.relation, planned.n)
         return replace(
-            shape, read=self._column, read_persons=self._whose if planned.job.persons else None
+            shape, read=self._column, read_persons=self._persons if planned.job.persons else None
         )
 
     def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
@@ -126,7 +126,7 @@ class Spender:
             return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
         return column, nulls
 
-    def _whose(self) -> NDArray[np.int64]:
+    def _persons(self) -> NDArray[np.int64]:
         persons = self._figures()[1]
         assert persons is not None
         return persons
@@ -168,6 +168,11 @@ def _report(
     assert rows.epsilon is not None
     job = planned.job
     names = [attribute.name for attribute in planned.relation.schema.attributes]
+    rho = (
+        None
+        if budget.delta is None
+        else float(budgets.charged(job.private_options.cost, budget.delta))
+    )
     return PrivateReport(
         release_id=planned.release_id,
         created_at=now(),
@@ -192,8 +197,8 @@ def _report(
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
         epsilon=rows.epsilon,
-        delta=job.wished.delta,
-        rho=None if budget.delta is None else float(budgets.charged(job.wished.cost, budget.delta)),
+        delta=job.private_options.delta,
+        rho=rho,
         neighbours=job.unit,
         budget=job.budget,
         spent=float(budget.spent),
@@ -234,7 +239,7 @@ def _publish_rows(
     recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, planned.release_id)
-    return report.made(created_at=recorded_at)
+    return report.with_provenance(created_at=recorded_at)
 
 
 # -- in a database of a client --------------------------------------------------------------------
@@ -290,7 +295,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
 def spend(session: Session, planned: PrivatePlan) -> KeptBudget:
     """Spend from the budget; the caller commits this transaction before anything else."""
     job = planned.job
-    return budgets.spend(session, job.budget, job.wished.cost, planned.release_id)
+    return budgets.spend(session, job.budget, job.private_options.cost, planned.release_id)
 
 
 def _spent(store: Store, planned: PrivatePlan) -> KeptBudget:

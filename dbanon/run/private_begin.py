@@ -78,7 +78,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
     _require_of(budget, job, relation)
-    budgets.require_left(budget, job.wished.cost)
+    budgets.require_left(budget, job.private_options.cost)
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
         require_kind(attribute)
@@ -110,7 +110,7 @@ def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
 ) -> tuple[Private, dict[str, dict[str, Any]]]:
     """The job's settings with their hierarchies read, and descriptions for the ledger."""
-    specs = job.wished.hierarchies
+    specs = job.private_options.hierarchies
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             table = source.session.find_source(parse_relation(spec.value)).name
@@ -126,7 +126,7 @@ def _read_trees(
         for name, tree in trees.items()
         if isinstance(tree, Hierarchy)
     }
-    return replace(job.wished, hierarchies=trees), described
+    return replace(job.private_options, hierarchies=trees), described
 
 
 def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
@@ -139,7 +139,7 @@ def _column(session: Session, attribute: Attribute, public: PublicColumn) -> Any
 
 
 def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None:
-    expected = (str(relation.name), job.unit, job.wished.entity)
+    expected = (str(relation.name), job.unit, job.private_options.entity)
     if (budget.source, budget.unit, budget.entity) != expected:
         entity_text = f" by {budget.entity}" if budget.entity else ""
         raise InvalidParameter(

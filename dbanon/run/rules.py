@@ -21,7 +21,7 @@ from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, TableRules, checked, in_comments
 from dbanon.ledger import rules as kept
-from dbanon.ledger.rules import Kept
+from dbanon.ledger.rules import StoredRule
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -202,7 +202,7 @@ def with_rules(session: Session, job: Job) -> Job:
     return ruled_job
 
 
-def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> None:
+def _require_trusted(table: RelationName, rules_of_columns: Sequence[StoredRule]) -> None:
     """Check that the rules of a table's columns were declared by roles that still may do so.
 
     Raises
@@ -263,7 +263,7 @@ def _states(session: Session, relation: Relation) -> list[Declared]:
     return states + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
 
 
-def _declared(rule: Kept) -> Declared:
+def _declared(rule: StoredRule) -> Declared:
     role = rule.rule.get("role")
     return Declared(
         rule.table, rule.name, role, rule.rule, rule.state, rule.declared_at, rule.declared_by

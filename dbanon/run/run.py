@@ -130,9 +130,9 @@ def run(
 
     def complete(report: Report) -> Report:
         earlier = len(planned.history.releases)
-        report = report.after(earlier, caution, joint).found(**joint)
+        report = report.after(earlier, caution, joint).with_arguments(**joint)
         if source.drawn:
-            report = report.found(drawn=dict(source.drawn))
+            report = report.with_arguments(drawn=dict(source.drawn))
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
         return report
@@ -192,10 +192,10 @@ def publish(
         report = report_of(planned, draft, clustering, counted)
         for text in report.averaged_codes_told():
             warn_caller(CodesAveraged(f"Column {text}."))
-        report = complete(replace(report, evaluated=evaluated).found(**certified))
+        report = complete(replace(report, evaluated=evaluated).with_arguments(**certified))
         if report.internal is not None:
             report = replace(report, internal=Internal(report.internal.loss, **exact))
-        report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
+        report = report.with_provenance(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
@@ -204,7 +204,9 @@ def publish(
     with clock.phase("write"):
         recorded_at = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)
-    return report.made(created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed})
+    return report.with_provenance(
+        created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
+    )
 
 
 class Clock:
@@ -240,7 +242,7 @@ def read_and_cluster(
     """The records, the policy with their hierarchies, and their classes."""
     with clock.phase("read") as tick:
         tick(0.0)
-        microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
+        microdata = source.read(planned.relation, planned.roles, planned.job, tick)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == PARTED:
             microdata = with_layers(microdata, int(planned.policy.k))
@@ -326,7 +328,7 @@ def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) 
         more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.check}
     if planned.compared:
         more["expect"] = dict(planned.compared)
-    if job.reading.asked:
+    if job.reading.changed:
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         more["kept_columns"] = CLIENT

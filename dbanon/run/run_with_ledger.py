@@ -133,7 +133,7 @@ def run_between(
         stack.close()
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit
-        return report.made(seconds=spent | {"total": time.perf_counter() - started})
+        return report.with_provenance(seconds=spent | {"total": time.perf_counter() - started})
 
 
 def _within_memory(

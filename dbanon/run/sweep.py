@@ -178,17 +178,17 @@ class _RecordsByK:
 
     def of(self, k: int) -> Microdata:
         """The records of a sample, or all."""
-        return self._found(k)[0]
+        return self._sample_of(k)[0]
 
     def trees(self, k: int) -> Mapping[str, Any]:
         """The hierarchies of the records that the sample was taken from."""
-        return self._found(k)[1]
+        return self._sample_of(k)[1]
 
     def total(self, k: int) -> int:
         """The number of records that the sample was taken from."""
-        return self._found(k)[2]
+        return self._sample_of(k)[2]
 
-    def _found(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
+    def _sample_of(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
         if k not in self._known:
             every = self._microdata
             released = release_of(every, self._planned.policy.nulls, k)

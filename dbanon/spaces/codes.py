@@ -119,8 +119,8 @@ class Metric:
         """The codes of values, float64 (n,), of a numeric attribute; 0 for NULL."""
         scale, unit = self.attributes[position].scale, int(self.units[position])
         assert scale is not None
-        if scale.whole and unit < _LEAST_CODE_STEP * scale.spread:
-            scale = replace(scale, whole=False)
+        if scale.is_integral and unit < _LEAST_CODE_STEP * scale.spread:
+            scale = replace(scale, is_integral=False)
         return number_codes(values, valid, scale, unit)
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:

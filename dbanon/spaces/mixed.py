@@ -39,7 +39,7 @@ def number_codes(
         return np.zeros(len(values), np.int32)
     low, high = scale.least, scale.most
     with np.errstate(invalid="ignore", over="ignore"):
-        if scale.whole and high - low <= _GRID_STEPS:
+        if scale.is_integral and high - low <= _GRID_STEPS:
             codes = (values - low) * (unit // int(high - low))
         else:
             # Scale by a power of two first, lest the range of huge numbers overflow.

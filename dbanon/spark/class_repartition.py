@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.spark.arrow import combine_chunks
-from dbanon.spark.layout import BLOCK, KEY, LABEL, PLACE, SIZE, VALUES
+from dbanon.spark.layout import BLOCK, KEY, LABEL, POINT, SIZE, VALUES
 from dbanon.spark.trees import Forest, hashes_up_to
 from dbanon.spark.workers import by_task
 
@@ -47,7 +47,7 @@ class ClassTable:
         sizes = _numbers(rows, SIZE)
         blocks = _numbers(rows, BLOCK)
         firsts = np.array([tree.first for tree in forest.trees])
-        flat = combine_chunks(rows[PLACE]).flatten().to_numpy(zero_copy_only=False)
+        flat = combine_chunks(rows[POINT]).flatten().to_numpy(zero_copy_only=False)
         value_counts = np.zeros(0, np.int64)
         if VALUES in rows.column_names:
             value_counts = combine_chunks(rows[VALUES]).flatten().to_numpy(zero_copy_only=False)

@@ -369,7 +369,7 @@ def layout_of(planned: Plan) -> Layout:
     """How the columns of a plan stand."""
     job = planned.job
     return Layout(
-        planned.wanted.quasi_identifiers,
+        planned.roles.quasi_identifiers,
         tuple(job.by),
         bool(job.guarantee.persons),
         tuple(planned.sensitive.values()),

@@ -235,7 +235,9 @@ class SparkCounts:
             single_group = np.array([1]), np.array([self.n_rows]), np.array([0])
             return ValueGroups(*single_group, np.full((1, len(columns)), self.n_rows))
         groups = self._counted(name, column, self.rows.layout.kept_columns)
-        return replace(groups, alike=groups.alike[:, [retained.index(other) for other in columns]])
+        return replace(
+            groups, identical=groups.identical[:, [retained.index(other) for other in columns]]
+        )
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
         """The number of combinations of released values, by the rows that share them."""

@@ -81,7 +81,7 @@ class ParquetTarget:
                 self._system(staging_path).mkdirs(self._path(staging_path), self._permission("700"))
                 rows.write.mode("append").option("compression", "zstd").parquet(staging_path)
             self._require_same(staging_path, rows, report)
-            report = report.requested(output=self.directory, output_kind="parquet").made(
+            report = report.requested(output=self.directory, output_kind="parquet").with_provenance(
                 release_id=self.release_id,
                 relation=self.directory,
                 seconds={**report.seconds, "total": elapsed()},

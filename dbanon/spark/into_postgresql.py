@@ -144,11 +144,11 @@ class PostgresqlTarget:
         caution = caution_of(job, report.source, history)
         warn_of_history(caution)
         joint = unmeasured_histories(job, history)
-        report = report.after(len(history.releases), caution, joint).found(**joint)
+        report = report.after(len(history.releases), caution, joint).with_arguments(**joint)
         table_digest = digest.take(session, output.written)
         pieces.drop(session, piece_names)
         run = run_of(job, elapsed(), read=source_attributes)
-        report = report.made(
+        report = report.with_provenance(
             release_id=self.release_id,
             relation=str(output.relation),
             digest=table_digest,
@@ -158,7 +158,7 @@ class PostgresqlTarget:
         created_at = publish_table(
             session, job, output, report, recount, source_attributes, released_columns, run
         )
-        return report.made(created_at=created_at)
+        return report.with_provenance(created_at=created_at)
 
     def _drop_pieces(self, store: PostgresqlStore, piece_names: Sequence[RelationName]) -> None:
         # ``dbanon gc`` drops anything left after a day.

@@ -17,7 +17,7 @@ from dbanon.data.schema import Attribute
 # Internal columns: row number, block, task, class in the block, class coordinates, class size,
 # counts of sensitive values, and pickled worker results.
 KEY, BLOCK, TASK, LABEL = "_key", "_block", "_task", "_label"
-PLACE, SIZE, VALUES, FACTS = "_place", "_size", "_values", "_facts"
+POINT, SIZE, VALUES, FACTS = "_place", "_size", "_values", "_facts"
 # Columns for packed rows and classes on their way between stages.
 ROWS, CLASSES = "_rows", "_classes"
 

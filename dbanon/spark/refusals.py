@@ -16,7 +16,7 @@ from dbanon.errors import (
     ModelInfeasible,
     UnsupportedType,
 )
-from dbanon.job.guarantee import WHOLE
+from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
@@ -70,13 +70,13 @@ def check_job(job: Job) -> None:
         "nulls=merge": policy.nulls == MERGE,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
-        "persons=rows": job.persons != WHOLE,
+        "persons=rows": job.persons != WHOLE_PERSONS,
         "where": job.where is not None,
         "time_limit": job.time_limit is not None,
         "spill": job.spill is not None,
         "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
-        **{name: name != "foreign_files" for name in job.reading.asked},
+        **{name: name != "foreign_files" for name in job.reading.changed},
     }
     for name, is_requested in unsupported.items():
         if is_requested:
@@ -132,7 +132,7 @@ def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
     TooFewRecords : in total, or in a stratum.
     """
     policy = planned.policy
-    attributes = planned.wanted.quasi_identifiers
+    attributes = planned.roles.quasi_identifiers
     if facts.no_entity:
         [name] = planned.job.guarantee.persons
         raise null_in_entity(name, facts.no_entity, facts.rows)
@@ -157,7 +157,7 @@ def _records(
     size: int, planned: Plan, pattern: tuple[bool, ...], withheld: int, of_persons: bool
 ) -> Microdata:
     """Build placeholder records of a stratum, for its error."""
-    attributes = planned.wanted.quasi_identifiers
+    attributes = planned.roles.quasi_identifiers
     return Microdata(
         attributes,
         np.arange(size, dtype=np.int64).reshape(-1, 1),

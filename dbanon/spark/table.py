@@ -185,9 +185,9 @@ def _release(
         not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named)
         report = report.requested(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
-            report = report.found(where=job.where)
-        if job.reading.asked:
-            report = report.found(reading=job.reading.to_dict())
+            report = report.with_arguments(where=job.where)
+        if job.reading.changed:
+            report = report.with_arguments(reading=job.reading.to_dict())
         return release_target.publish(rows, report, lambda: time.perf_counter() - started)
     finally:
         with suppress(Exception):

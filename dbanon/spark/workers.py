@@ -30,7 +30,7 @@ from dbanon.spark.layout import (
     FACTS,
     KEY,
     LABEL,
-    PLACE,
+    POINT,
     SIZE,
     VALUES,
     Layout,
@@ -318,7 +318,7 @@ class ClusterBlocks:
             LABEL: pa.array(np.arange(count)),
             KEY: pa.array(first_keys(classes, keys)),
             SIZE: pa.array(classes.sizes.astype(np.int64)),
-            PLACE: pa.FixedSizeListArray.from_arrays(pa.array(coordinates.reshape(-1)), width),
+            POINT: pa.FixedSizeListArray.from_arrays(pa.array(coordinates.reshape(-1)), width),
         }
         if self.precedes_merge:
             counts = guard_on(piece.microdata, classes, self.context).counts(

@@ -28,7 +28,7 @@ def copied_columns(draft: Draft) -> list[Attribute]:
 
 def person_column(draft: Draft) -> list[Attribute]:
     """The staged column of person identifiers; empty if the job has no entity."""
-    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.wanted.persons]
+    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
 
 
 def copied_rows(

@@ -26,7 +26,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import parse_relation, quote_list
 
-ONE = "one statement"
+SINGLE_STATEMENT = "one statement"
 # Digits of a decimal.
 _MOST_DIGITS = 38
 
@@ -150,7 +150,7 @@ class AdbcOrigin:
             with translate_failures():
                 cursor.execute(f"SELECT {quote_list(names)} FROM {name}")
                 reader = cursor.fetch_record_batch()
-            how = f"{ONE} on the caller's connection"
+            how = f"{SINGLE_STATEMENT} on the caller's connection"
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
             narrow = numeric_texts(reader.schema)
             yield Flow(columns, batches, how, rows, count, narrow)

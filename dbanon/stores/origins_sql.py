@@ -18,7 +18,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.origins import (
-    ONE,
+    SINGLE_STATEMENT,
     Flow,
     empty_batch,
     require_columns,
@@ -121,7 +121,7 @@ class SqlOrigin:
                 connection.execution_options(isolation_level=connection.default_isolation_level)
                 continue
             level_text = "the database's own level" if level is None else f"level {level}"
-            return rows, f"{ONE} in a transaction of {level_text}"
+            return rows, f"{SINGLE_STATEMENT} in a transaction of {level_text}"
         raise AssertionError
 
     def _batches(

@@ -45,7 +45,7 @@ class Draft:
 
     Parameters
     ----------
-    wanted : the columns that were read from the relation, by role.
+    roles : the columns that were read from the relation, by role.
     microdata : the records that were read.
     release : their classes and released values.
     fingerprint : identifies the rows and options that were read; None if none was taken.
@@ -56,7 +56,7 @@ class Draft:
     job: Job
     output: Output
     relation: Relation
-    wanted: ColumnRoles
+    roles: ColumnRoles
     microdata: Microdata
     release: Release
     fingerprint: str | None = None

@@ -36,7 +36,7 @@ class SqlWritten(Written):
         return self.draft.output.written
 
     @property
-    def kept(self) -> list[str]:
+    def retained(self) -> list[str]:
         """The retained columns."""
         recoded = {column.attribute.name for column in self.draft.release.columns}
         return [name for name, _, _ in self.columns if name not in recoded]
@@ -58,13 +58,13 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
         reads = []
     else:
         source = draft.relation
-        [column] = draft.wanted.persons
+        [column] = draft.roles.persons
         # The position of its dictionary, staged when the column was read.
-        index = draft.wanted.columns.index(column)
+        index = draft.roles.columns.index(column)
         joins = statements.join_values(index, session.value_of(column))
         person = statements.code_column(index)
         staged_set = {*staged_names}
-        reads = [name for name in written.kept if name in staged_set and name != column.name]
+        reads = [name for name in written.retained if name in staged_set and name != column.name]
         reads.append(column.name)
     staged = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
@@ -83,13 +83,13 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
 def stage_release_persons(session: Session, written: SqlWritten, questions: Questions) -> None:
     """Stage the persons of each class under salted hashes; ``persons_of`` must have run before."""
     draft = written.draft
-    [column] = draft.wanted.persons
+    [column] = draft.roles.persons
     names = [name for name, _, _ in written.columns if name in questions.columns]
     staged = {name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)}
     keys = session.display_keys_of(written.relation, staged)
     session.stage_salt(bytes.fromhex(str(written.salt)))
     text = session.text_of(replace(column, name="value"))
-    values = statements.values_table(draft.wanted.columns.index(column))
+    values = statements.values_table(draft.roles.columns.index(column))
     session.stage_release_persons(keys, values, session.salted_hash(text))
 
 

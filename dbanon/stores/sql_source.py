@@ -31,7 +31,7 @@ from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import leaf_text, sort_values
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.job import Asked, Job
+from dbanon.job.job import Job, SourceRequest
 from dbanon.ledger.rules import require_digest
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
@@ -68,11 +68,11 @@ class SqlSource:
         """How the rows were drawn from another source; empty if they were not."""
         return self.session.drawn
 
-    def describe(self, job: Asked) -> Relation:
+    def describe(self, job: SourceRequest) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
         return self._with_roles(job, self.session.find_source(parse_relation(job.table)))
 
-    def _with_roles(self, job: Asked, relation: Relation) -> Relation:
+    def _with_roles(self, job: SourceRequest, relation: Relation) -> Relation:
         """Check that the relation has all columns that the job names.
 
         A job with declared rules read them in an earlier transaction, so the table may have
@@ -325,7 +325,7 @@ class SqlSource:
         RecountFailed : the groups do not add up to the released rows.
         """
         session, k = self.session, int(draft.job.policy.k)
-        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.wanted.persons]
+        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
         few = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.compared(draft.relation.attribute(name))
         return self._groups(draft, name, value, draft.microdata.attributes, few)

@@ -11,7 +11,7 @@ from dbanon.data.counts import Counts, JointHistories, Questions, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
-from dbanon.job.job import Asked, Job
+from dbanon.job.job import Job, SourceRequest
 from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import pseudonymous
 from dbanon.ledger import entries, job_history, person_record
@@ -60,7 +60,7 @@ class SqlTarget:
         takes_chains, is_lasting = "chains" not in keeper.never_here, self.session.is_lasting
         return SourceHistory(releases, takes_chains, reads.file_url, is_lasting)
 
-    def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
+    def last_types(self, job: SourceRequest, source: RelationName) -> Mapping[str, str]:
         """The source's column types at the job's last release; empty without one."""
         if job.name is None:
             return {}
@@ -115,7 +115,7 @@ class SqlTarget:
             )
             session.load_rows([*attributes, *person_column(draft)], rows)
             session.stage_classes(partition, columns)
-        elif draft.wanted.passthrough is None:
+        elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 session.stage_key(*draft.pseudonym_key.blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
@@ -125,22 +125,22 @@ class SqlTarget:
         reads_from = None if copied else draft.relation
         column_types = [(name, sql_type) for name, sql_type, _ in written.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
-        if draft.wanted.passthrough is not None:
-            passthrough = written.kept
+        if draft.roles.passthrough is not None:
+            passthrough = written.retained
             of_classes = [column for column in written.columns if column[0] not in passthrough]
             session.insert_passthrough(
                 written.relation, of_classes, columns, passthrough, draft.microdata, partition
             )
         else:
             values = {name: expression for name, _, expression in written.columns}
-            session.insert(written.relation, values, reads_from, written.kept)
+            session.insert(written.relation, values, reads_from, written.retained)
         session.analyze(written.relation)
         return written
 
     def _person_salt(self, draft: Draft) -> str | None:
         """The salt of the persons' record; None if k counts rows, or a chain records persons."""
         job = draft.job
-        if not draft.wanted.persons or job.chain is not None:
+        if not draft.roles.persons or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
         history = SourceHistory(earlier).of_entity(str(job.entity))

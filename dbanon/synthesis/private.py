@@ -60,7 +60,7 @@ class Budget:
         return float(self._spent)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A sentence about the spent amount."""
         if self.delta is not None:
             return (
@@ -155,7 +155,7 @@ class Spendable(Protocol):
     """A budget, in memory or in a ledger."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A sentence about the spent amount."""
 
     def spend(self, cost: Cost) -> None:
@@ -267,7 +267,7 @@ def private_rows(
     released = Synthesis(
         {column.name: column.from_grid(row) for column, row in zip(columns, rows, strict=True)},
         method=method,
-        guarantee=guarantee(options.cost, unit, table.source, budget.told),
+        guarantee=guarantee(options.cost, unit, table.source, budget.description),
         epsilon=options.epsilon,
         method_notes=synthesis.description,
     )

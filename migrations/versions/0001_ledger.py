@@ -17,7 +17,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create ``release`` and ``release_column``; nobody but their owner may use them."""
+    """Create ``release`` and ``release_column``; only their owner may use them."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     uuid: sa.types.TypeEngine = postgresql.UUID() if on_postgresql else sa.Text()
     json: sa.types.TypeEngine = postgresql.JSONB() if on_postgresql else sa.Text()

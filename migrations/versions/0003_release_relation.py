@@ -42,7 +42,7 @@ WHERE r.release_id = t.release_id
 
 
 def upgrade() -> None:
-    """Add the columns; releases that are there are tied to their relations where it can be told."""
+    """Add the columns; tie existing releases to their relations if these can be identified."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     for name, kind in COLUMNS:
         op.add_column(

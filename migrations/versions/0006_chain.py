@@ -28,7 +28,7 @@ _NEVER_USED = ("class_signature", "entity_hash")
 
 
 def upgrade() -> None:
-    """Make the tables, which nobody but their owner may use, and tie releases to chains."""
+    """Create the tables, which only their owner may use, and tie releases to chains."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     schema, prefix = ("dbanon", "") if on_postgresql else (None, "dbanon_")
     uuid: sa.types.TypeEngine = postgresql.UUID() if on_postgresql else sa.Text()
@@ -100,7 +100,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them; what was never used comes back empty."""
+    """Drop them; columns that were never used return empty."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     schema, prefix = ("dbanon", "") if on_postgresql else (None, "dbanon_")
     release = f"{prefix}release"

@@ -1,4 +1,4 @@
-"""Privacy budgets, what was spent of each, and releases that have no classes.
+"""Privacy budgets, their spendings, and releases without classes.
 
 Revision ID: 0007
 Revises: 0006
@@ -19,7 +19,7 @@ _ADDED = ("epsilon", "neighbours", "budget")
 
 
 def upgrade() -> None:
-    """Make the tables, which nobody but their owner may use; figures of classes may be NULL."""
+    """Create the tables, which only their owner may use; figures of classes may be NULL."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     schema, prefix = ("dbanon", "") if on_postgresql else (None, "dbanon_")
     uuid: sa.types.TypeEngine = postgresql.UUID() if on_postgresql else sa.Text()
@@ -77,7 +77,7 @@ def downgrade() -> None:
 
 
 def _of_classes(*, nullable: bool) -> None:
-    """Whether what is said of classes and of losses may be NULL."""
+    """Set whether figures of classes and losses may be NULL."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     big, json = sa.BigInteger(), postgresql.JSONB() if on_postgresql else sa.Text()
     double: sa.types.TypeEngine = sa.Double() if on_postgresql else sa.REAL()

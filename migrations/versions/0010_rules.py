@@ -17,7 +17,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table, which nobody but its owner may use, and the column."""
+    """Create the table, which only its owner may use, and the column."""
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     schema, prefix = ("dbanon", "") if on_postgresql else (None, "dbanon_")
     json: sa.types.TypeEngine = postgresql.JSONB() if on_postgresql else sa.Text()

@@ -23,7 +23,7 @@ _COLUMNS: tuple[tuple[str, str, type[sa.types.TypeEngine]], ...] = (
 
 def upgrade() -> None:
     """Add the columns."""
-    schema, prefix = _place()
+    schema, prefix = _schema_and_prefix()
     for table, name, kind in _COLUMNS:
         # As the tables of a new ledger have them.
         of_kind = sa.REAL() if kind is sa.Double and schema is None else kind()
@@ -32,11 +32,11 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them."""
-    schema, prefix = _place()
+    schema, prefix = _schema_and_prefix()
     for table, name, _ in _COLUMNS:
         op.drop_column(f"{prefix}{table}", name, schema=schema)
 
 
-def _place() -> tuple[str | None, str]:
+def _schema_and_prefix() -> tuple[str | None, str]:
     on_postgresql = op.get_bind().dialect.name == "postgresql"
     return ("dbanon", "") if on_postgresql else (None, "dbanon_")

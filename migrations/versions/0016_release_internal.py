@@ -1,4 +1,4 @@
-"""Exact figures of releases, for those who ran them: in a table that nobody else may read.
+"""Exact figures of releases, for those who ran them: in a table that no one else may read.
 
 Revision ID: 0016
 Revises: 0015

@@ -166,7 +166,7 @@ def test_no_serialized_report_links_rows() -> None:
     assert repr(asdict(report)) == repr(asdict(bare))
     assert report._repr_html_() == bare._repr_html_()
     again = pickle.loads(pickle.dumps(report))
-    for unaligned in (again, copy.deepcopy(report), report.made(), bare):
+    for unaligned in (again, copy.deepcopy(report), report.with_provenance(), bare):
         assert unaligned.alignment is None
         with pytest.raises(RowsNotAligned, match="does not know"):
             dbanon.evaluate(table, release, report=unaligned)

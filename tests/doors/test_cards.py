@@ -161,7 +161,7 @@ def test_a_report_of_a_frame_evaluates_it() -> None:
     with pytest.raises(RowsNotAligned, match="original is not as it was"):
         report.evaluate(frame[::-1])
     with pytest.raises(RowsNotAligned, match="not a copy"):
-        report.made().evaluate(frame)  # type: ignore[attr-defined]
+        report.with_provenance().evaluate(frame)  # type: ignore[attr-defined]
     released.iloc[0, 0] = "[0, 5)"
     with pytest.raises(RowsNotAligned, match="release is not as it was"):
         report.evaluate(frame)
@@ -176,7 +176,7 @@ def test_a_report_of_a_frame_is_a_page(tmp_path: Any) -> None:
     assert {"Rows by age", "Rows by income", "Rows by illness"} <= set(outline.texts_of("caption"))
     assert PLANTED not in text
     # A copy has no frame and plots nothing.
-    assert "Rows by age" not in report.made().page()
+    assert "Rows by age" not in report.with_provenance().page()
     frame = people(("age", "income", "town", "illness"))
     frame["person"] = np.arange(len(frame)) // 2
     _, of_persons = dbanon.anonymize_frame(

@@ -94,9 +94,9 @@ def test_columns_are_read_by_name(database: Database) -> None:
     with open_store(database.url).session(write=False) as session:
         source = SqlSource(session)
         planned = plan(requested_job, source, SqlTarget(session))
-        microdata = source.read(planned.relation, planned.wanted, requested_job, lambda share: None)
-    assert planned.wanted.leaves == frozenset()
-    assert (planned.not_copied, planned.place.kind) == (("who",), "table")
+        microdata = source.read(planned.relation, planned.roles, requested_job, lambda share: None)
+    assert planned.roles.leaves == frozenset()
+    assert (planned.not_copied, planned.written_output.kind) == (("who",), "table")
     with pytest.raises(FrozenInstanceError):
         planned.job = requested_job  # type: ignore[misc]
     assert [a.name for a in microdata.attributes] == ["age", "place"]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import duckdb
+import grimp
 import pytest
 
 HEAVY = {
@@ -124,3 +125,11 @@ def test_a_backend_loads_what_a_release_needs() -> None:
     libraries = {"numpy.random", "concurrent.futures", "socket", "difflib", "html"}
     assert (others | libraries).isdisjoint(found)
     assert not {name for name in found if name.startswith("dbanon.measures.risk")}
+
+
+def test_nothing_imports_the_entry_point() -> None:
+    """It loads the commands by their names, which no check of circles can follow."""
+    graph = grimp.build_graph("dbanon", exclude_type_checking_imports=False, cache_dir=None)
+    start, main = "dbanon.doors.cli.start", "dbanon.doors.cli.main"
+    assert graph.find_modules_that_directly_import(start) == set()
+    assert graph.find_modules_that_directly_import(main) == {start}

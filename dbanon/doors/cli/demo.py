@@ -36,7 +36,7 @@ KEEP = ("visits",)
 _MARK = "dbanon demonstration"
 # Memory for the values as numpy and Arrow arrays.
 _BYTES_PER_PERSON = 400
-SHOWN = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
+PRINTED_COLUMNS = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 
 
 def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
@@ -85,7 +85,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     _mark(database, report.release_id)
     with duckdb.connect(str(database), read_only=True) as connection:
         before = connection.execute(
-            f"SELECT {', '.join(SHOWN)} FROM app.person ORDER BY person_id LIMIT 5"  # noqa: S608
+            f"SELECT {', '.join(PRINTED_COLUMNS)} FROM app.person ORDER BY person_id LIMIT 5"  # noqa: S608
         ).fetchall()
         released = connection.execute(
             "SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"
@@ -93,7 +93,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         names = [column[0] for column in released.description or ()]
         after = released.fetchall()
     print_results(
-        rows_table("Before (app.person)", SHOWN, before),
+        rows_table("Before (app.person)", PRINTED_COLUMNS, before),
         rows_table("After (release.person), two classes", names, after),
         report_table(report),
     )

@@ -78,7 +78,7 @@ def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> 
             from dbanon.doors.cli.render import save_refusal
 
             names = {"output": str(options["output"]), "source": str(options["table"] or "")}
-            save_refusal(error, path, **names, run_id=run_id, way=on_command_line)
+            save_refusal(error, path, **names, run_id=run_id, notation=on_command_line)
         raise
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from dbanon.data.words import printable
 from dbanon.doors.html.page import policy_of_page, style_of_page, template
 from dbanon.errors import DbanonError, OutcomeUnknown
-from dbanon.errors.base import Way, in_python
+from dbanon.errors.base import Notation, in_python
 from dbanon.release.words import now
 from dbanon.version import version
 
@@ -35,14 +35,14 @@ def describe_refusal(
     source: str,
     run_id: str,
     job: str | None = None,
-    way: Way = in_python,
+    notation: Notation = in_python,
 ) -> dict[str, Any]:
     """Why a run ended without a release, as plain values.
 
     Parameters
     ----------
     output, source : the names of the release that was requested, and of its source.
-    way : how options in hints are written.
+    notation : how options in hints are written.
     """
     is_unknown = isinstance(error, OutcomeUnknown)
     return {
@@ -55,7 +55,7 @@ def describe_refusal(
         "ended_at": now(),
         "dbanon_version": version(),
         "state": _UNKNOWN if is_unknown else _NOTHING,
-        "error": error.to_dict(way),
+        "error": error.to_dict(notation),
     }
 
 

@@ -24,7 +24,7 @@ from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, with_kinds
 from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
 from dbanon.doors.jobfile.field_types import is_name, written_password
-from dbanon.doors.spelling import PLACE
+from dbanon.doors.spelling import PROPOSED_TARGET
 from dbanon.errors import NoRows
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
 
 
-# What advice proposes, as job files have it; all else is not released until somebody says so.
+# Roles that advice proposes, as in job files. Other columns are dropped until someone decides.
 _ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
 _DROP = "drop"
 VIEW, TABLE = "view", "table"
@@ -77,7 +77,7 @@ def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
 
 @dataclass(frozen=True)
 class Decided:
-    """What somebody decided on, in place of what is proposed.
+    """Decisions that replace proposals.
 
     Parameters
     ----------
@@ -104,29 +104,29 @@ class Decided:
 
     def proposal(self, attribute: Attribute, role: RoleProposal | None) -> Proposal:
         """The role of a column: as decided, else as proposed."""
-        found = proposal(attribute, role)
-        decided = self.roles.get(attribute.name, found.role)
+        proposed = proposal(attribute, role)
+        decided = self.roles.get(attribute.name, proposed.role)
         kind = attribute.sql_type or attribute.kind.value
-        comment = found.comment if decided == found.role else f"{kind}: decided by you"
-        return replace(found, role=decided, comment=comment)
+        comment = proposed.comment if decided == proposed.role else f"{kind}: decided by you"
+        return replace(proposed, role=decided, comment=comment)
 
-    def keys(self, one: Proposal, kinds: Mapping[str, str]) -> str:
+    def keys(self, column: Proposal, kinds: Mapping[str, str]) -> str:
         """The role of a column in the file, with what belongs to it.
 
         Parameters
         ----------
         kinds : of columns that look like codes.
         """
-        name = one.attribute.name
-        found: dict[str, Any] = {}
-        if one.role == "keep":
-            found["reason"] = self.reasons.get(name, "")
-        if one.role == QUASI_IDENTIFIER and name in self.hierarchies:
-            found["hierarchy"] = self.hierarchies[name]
-        elif one.role == QUASI_IDENTIFIER and name in kinds:
-            found["kind"] = kinds[name]
-        more = (f", {key}: {_in_yaml(value)}" for key, value in found.items())
-        return f"{{role: {one.role}{''.join(more)}}}"
+        name = column.attribute.name
+        keys: dict[str, Any] = {}
+        if column.role == "keep":
+            keys["reason"] = self.reasons.get(name, "")
+        if column.role == QUASI_IDENTIFIER and name in self.hierarchies:
+            keys["hierarchy"] = self.hierarchies[name]
+        elif column.role == QUASI_IDENTIFIER and name in kinds:
+            keys["kind"] = kinds[name]
+        more = (f", {key}: {_in_yaml(value)}" for key, value in keys.items())
+        return f"{{role: {column.role}{''.join(more)}}}"
 
 
 _PROPOSED = Decided()
@@ -164,7 +164,7 @@ _METHOD = f"""\
   # {OF_NUMBERS[0]}, or {OF_CATEGORIES[0]} if not all quasi-identifiers are numbers or dates
 {{}}  method: {{}}
 """
-_PLACE = """\
+_TARGET = """\
   # Releases of a file go to a separate database, which the first release creates
   url: {}
 """
@@ -180,7 +180,7 @@ _EXPECTED = (
 )
 # Longer keys of YAML stand behind a question mark.
 _LONGEST_KEY = 1000
-_KEPT = "      keep_last: 2\n"
+_KEEP_LAST = "      keep_last: 2\n"
 
 
 def job_file_for(
@@ -201,7 +201,7 @@ def job_file_for(
     url : of its database. One with a password is not written: a variable stands for it.
     key : columns that tell every row from every other, for views.
     reading : how a CSV file is written.
-    decided : what somebody decided on.
+    decided : decisions that replace proposals.
     nulls : what becomes of NULLs in quasi-identifiers; None for what loses least.
 
     Raises
@@ -213,26 +213,29 @@ def job_file_for(
     request = AdviceRequest(
         table=table, key=tuple(key), k=(k,), nulls=nulls, memory_limit=half_of_memory()
     )
-    found = _seen(url, request, on_sql, reading, decided)
-    proposals = tuple(decided.proposal(one, found.roles.get(one.name)) for one in found.attributes)
+    description = _seen(url, request, on_sql, reading, decided)
+    proposals = tuple(
+        decided.proposal(attribute, description.roles.get(attribute.name))
+        for attribute in description.attributes
+    )
     named = parse_relation(table).name
     name = decided.name or re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
-    chosen = [one.attribute for one in proposals if one.role == QUASI_IDENTIFIER]
-    chosen = list(with_kinds(chosen, found.kinds))
-    made = _INIT if decided is _PROPOSED else _DECIDED
+    chosen = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
+    chosen = list(with_kinds(chosen, description.kinds))
+    opening = _INIT if decided is _PROPOSED else _DECIDED
     head = _HEAD.format(
-        made=made.format(table=json.dumps(table)[1:-1]),
+        made=opening.format(table=json.dumps(table)[1:-1]),
         url=_url(url, "DBANON_URL"),
-        place=_place(url, decided),
+        place=_target_lines(url, decided),
         schema=SCHEMA,
         k=k,
-        method=_options(decided, chosen, found.rows, k),
+        method=_options(decided, chosen, description.rows, k),
         name=_quoted(name if is_name(name) else "job"),
         relation=_quoted(table),
-        reading=_written(found.reading),
+        reading=_written(description.reading),
         key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
-        + found.of_rows(decided.options)
-        + found.chain.lines(
+        + description.of_rows(decided.options)
+        + description.chain.lines(
             _keeper_url(url, decided),
             table,
             _comment,
@@ -240,20 +243,20 @@ def job_file_for(
             commented=decided is not _PROPOSED,
             file_url=url if is_of_files(url) else None,
         )
-        + found.expect(decided is _PROPOSED),
+        + description.expect(decided is _PROPOSED),
     )
-    keys = [_quoted(one.attribute.name) for one in proposals]
+    keys = [_quoted(column.attribute.name) for column in proposals]
     width = max((len(key) for key in keys if len(key) <= _LONGEST_KEY), default=0)
     lines = [
         (f"{key}:".ljust(width + 1) if len(key) <= _LONGEST_KEY else f"? {key}\n      :")
-        + f" {decided.keys(one, found.kinds)}  # {json.dumps(one.comment)[1:-1]}\n"
-        for key, one in zip(keys, proposals, strict=True)
+        + f" {decided.keys(column, description.kinds)}  # {json.dumps(column.comment)[1:-1]}\n"
+        for key, column in zip(keys, proposals, strict=True)
     ]
-    output = _quoted(str(RelationName(None, decided.output or found.output or named)))
+    output = _quoted(str(RelationName(None, decided.output or description.output or named)))
     more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
     kind = decided.kind if releases_views(decided.target or url) else TABLE
     # A table has no earlier releases beside it.
-    tail = _TAIL.format(kind=kind, output=output) + (_KEPT if kind == VIEW else "")
+    tail = _TAIL.format(kind=kind, output=output) + (_KEEP_LAST if kind == VIEW else "")
     return head + "".join(f"      {line}" for line in lines) + tail + more
 
 
@@ -265,24 +268,24 @@ def _url(url: str, variable: str) -> str:
     return _quoted(written)
 
 
-def _place(url: str, decided: Decided) -> str:
+def _target_lines(url: str, decided: Decided) -> str:
     """Where releases go, when it is not where the table is."""
     if decided.target is not None and not is_of_files(url):
         return f"  url: {_url(decided.target, 'DBANON_TARGET')}\n"
     if not is_of_files(url):
         return ""
-    return _PLACE.format(_url(decided.target or PLACE, "DBANON_TARGET"))
+    return _TARGET.format(_url(decided.target or PROPOSED_TARGET, "DBANON_TARGET"))
 
 
 def _keeper_url(url: str, decided: Decided) -> str:
     """The database that keeps a chain, as a shell has it: of a file, where its releases go."""
-    keeper = (decided.target or PLACE) if is_of_files(url) else url
+    keeper = (decided.target or PROPOSED_TARGET) if is_of_files(url) else url
     return shell_url(keeper, written_password(keeper.replace("$", "$$")))
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What was seen of a table.
+    """A description of a table.
 
     Parameters
     ----------
@@ -312,17 +315,17 @@ class _Seen:
         ----------
         decided : options of the release; where there are any, they say what becomes of NULLs.
         """
-        found = ""
+        lines = ""
         if self.entity:
-            found = _comment(describe_entity(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
+            lines = _comment(describe_entity(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
         if self.nulls is not None and not decided:
             budget = self.nulls.max_suppression
-            told = f"NULLs in quasi-identifiers: {self.nulls}"
+            comment = f"NULLs in quasi-identifiers: {self.nulls}"
             if budget:
-                told += f". With it up to {budget:.0%} of the rows are suppressed"
-            found += _comment(told) + f"    nulls: {self.nulls.nulls}\n"
-            found += f"    max_suppression: {budget}\n" if budget else ""
-        return found
+                comment += f". With it up to {budget:.0%} of the rows are suppressed"
+            lines += _comment(comment) + f"    nulls: {self.nulls.nulls}\n"
+            lines += f"    max_suppression: {budget}\n" if budget else ""
+        return lines
 
     def expect(self, makes_chain: bool) -> str:
         """The counts that the job expects, with comments.
@@ -343,44 +346,48 @@ def _seen(
     reading: Reading,
     decided: Decided,
 ) -> _Seen:
-    """What is seen of a table; of one without rows its columns alone."""
+    """Describe a table; only by its columns if it has no rows."""
     store = open_store(url, on_sql, reading=reading, table=request.table)
     with store.planning(staging=True) as session:
         source = SqlSource(session)
         relation = session.find_source(parse_relation(request.table))
         attributes = relation.schema.attributes
         try:
-            found = propose_roles(request, source)
+            proposed = propose_roles(request, source)
         except NoRows:
             return _Seen(attributes, reading=reading)
-        made = [decided.proposal(one, found.roles[one.name]) for one in attributes]
-        chosen = tuple(one.attribute.name for one in made if one.role == QUASI_IDENTIFIER)
+        proposals = [
+            decided.proposal(attribute, proposed.roles[attribute.name]) for attribute in attributes
+        ]
+        chosen = tuple(
+            column.attribute.name for column in proposals if column.role == QUASI_IDENTIFIER
+        )
         if not chosen and decided is _PROPOSED:
             raise no_quasi_identifiers(request.table)
-        whose = [one.attribute.name for one in made if one.role == IDENTIFIER]
-        entity = found.entity if found.entity in whose else None
-        rows = found.profile.rows
-        person = person_column(found.profile.columns, whose, rows)
+        identifiers = [column.attribute.name for column in proposals if column.role == IDENTIFIER]
+        entity = proposed.entity if proposed.entity in identifiers else None
+        rows = proposed.profile.rows
+        person = person_column(proposed.profile.columns, identifiers, rows)
         is_kept = "chains" not in session.never_here
         if is_of_files(url):
             # It takes views where it is none of MariaDB's.
-            is_kept = releases_views(decided.target or PLACE)
+            is_kept = releases_views(decided.target or PROPOSED_TARGET)
         chain = ChainProposal(person, entity, is_kept)
         nulls = None
         if chosen and not decided.options:
             request = replace(request, quasi_identifiers=chosen)
             merges = decided is not _PROPOSED or not chain.is_made
-            nulls = propose_nulls(request, found.profile, entity, source, merges=merges)
+            nulls = propose_nulls(request, proposed.profile, entity, source, merges=merges)
         columns = session.as_written(relation)
         reading = reading.stating(
-            {one.name: one.kind for one in columns if one.kind},
-            [one.decided for one in columns if one.decided is not None],
+            {column.name: column.kind for column in columns if column.kind},
+            [column.decided for column in columns if column.decided is not None],
         )
-        kinds = propose_kinds(request, chosen, found.profile)
+        kinds = propose_kinds(request, chosen, proposed.profile)
         output = None
         if releases_views(url) and decided.target is None:
             output = free_output(session, relation.name)
-        return _Seen(attributes, found.roles, entity, nulls, rows, kinds, chain, reading, output)
+        return _Seen(attributes, proposed.roles, entity, nulls, rows, kinds, chain, reading, output)
 
 
 def free_output(session: Session, table: RelationName) -> str | None:
@@ -399,7 +406,7 @@ def free_output(session: Session, table: RelationName) -> str | None:
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The options of the release, as decided, or the method to begin with."""
     if decided.options:
-        return "".join(f"  {name}: {_in_yaml(one)}\n" for name, one in decided.options.items())
+        return "".join(f"  {name}: {_in_yaml(value)}\n" for name, value in decided.options.items())
     return _method(chosen, rows, k) if chosen else ""
 
 
@@ -407,11 +414,11 @@ def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The method to begin with, and about what it takes: a usual one unless it would take long."""
     shape = Shape.of(chosen)
     method = quickest(usual_methods(not shape.is_mixed)[:1], rows, shape, SECONDS)
-    found = forecast(Policy(k=k, method=method), rows, shape) if rows else None
-    told = (
-        f"  # Of {rows:,} rows it takes {found} to find the classes, by forecast\n" if found else ""
-    )
-    return _METHOD.format(told, method)
+    duration = forecast(Policy(k=k, method=method), rows, shape) if rows else None
+    comment = ""
+    if duration:
+        comment = f"  # Of {rows:,} rows it takes {duration} to find the classes, by forecast\n"
+    return _METHOD.format(comment, method)
 
 
 def _comment(text: str) -> str:
@@ -426,7 +433,7 @@ def _written(reading: Reading) -> str:
     for name, value in reading.to_dict().items():
         if isinstance(value, Mapping):
             lines.append(f"    {name}:\n")
-            lines += [f"      {_quoted(key)}: {_quoted(one)}\n" for key, one in value.items()]
+            lines += [f"      {_quoted(key)}: {_quoted(text)}\n" for key, text in value.items()]
         else:
             lines.append(f"    {name}: {_in_yaml(value)}\n")
     return "".join(lines)
@@ -435,7 +442,8 @@ def _written(reading: Reading) -> str:
 def _in_yaml(value: Any) -> str:
     """A value as YAML has it in a line: lists and mappings in brackets."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_quoted(key)}: {_in_yaml(one)}' for key, one in value.items())}}}"
+        items = (f"{_quoted(key)}: {_in_yaml(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_in_yaml, value))}]"
     return _quoted(value) if isinstance(value, str) else json.dumps(value)

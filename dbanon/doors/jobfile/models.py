@@ -119,7 +119,7 @@ class Source(Strict):
     path: Expanded | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Source:
+    def _require_exactly_one(self) -> Source:
         if (self.url is None) == (self.path is None):
             raise refused("must have exactly one of url and path")
         return self
@@ -141,7 +141,7 @@ class Output(Strict):
     keep_last: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Output:
+    def _require_exactly_one(self) -> Output:
         if (self.table is None) == (self.view is None):
             raise refused("must have exactly one of table and view")
         if self.keep_last is not None and self.view is None:
@@ -202,7 +202,7 @@ class NoticeSpec(Strict):
     webhook: Annotated[str, validator(_webhook)] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> NoticeSpec:
+    def _require_exactly_one(self) -> NoticeSpec:
         if (self.command is None) == (self.webhook is None):
             raise refused("must have exactly one of command and webhook")
         return self

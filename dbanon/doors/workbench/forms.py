@@ -59,7 +59,7 @@ class FormError(Exception):
 
 @dataclass
 class FieldChecks:
-    """Reads the fields of a form one by one, and collects what is wrong with each."""
+    """Reads the fields of a form one by one, and collects the errors of each."""
 
     errors: dict[str, DbanonError] = field(default_factory=dict)
 
@@ -356,10 +356,10 @@ def _require_output(name: str) -> None:
         )
 
 
-def _require_file(name: str, endings: tuple[str, ...], what: str) -> None:
+def _require_file(name: str, endings: tuple[str, ...], kind: str) -> None:
     if not _FILE.fullmatch(name) or ".." in name or not name.endswith(endings):
         raise InvalidParameter(
-            f"The {what}'s name must end in {' or '.join(endings)}, and be letters of English,"
+            f"The {kind}'s name must end in {' or '.join(endings)}, and be letters of English,"
             " digits, _, - and dots, without a directory.",
             hint="It goes into the directory in which the workbench was started.",
         )

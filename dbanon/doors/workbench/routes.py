@@ -24,11 +24,11 @@ from dbanon.doors.workbench.state import Workbench
 from dbanon.doors.workbench.tasks import NO_FORM, BusyError, FormRequest, Task, unexpected
 from dbanon.errors import DbanonError, InvalidParameter
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 _FILES = {
     "report.css": (style_of_page, "text/css"),
-    "workbench.css": (lambda: (HERE / "workbench.css").read_text("utf-8"), "text/css"),
-    "workbench.js": (lambda: (HERE / "workbench.js").read_text("utf-8"), "text/javascript"),
+    "workbench.css": (lambda: (FOLDER / "workbench.css").read_text("utf-8"), "text/css"),
+    "workbench.js": (lambda: (FOLDER / "workbench.js").read_text("utf-8"), "text/javascript"),
 }
 # Characters of the name of a page.
 _LONGEST_PAGE = 32
@@ -389,6 +389,6 @@ def _locked() -> HttpResponse:
 
 @cache
 def _template(name: str) -> jinja2.Template:
-    templates = environment(HERE)
+    templates = environment(FOLDER)
     templates.filters["in_query"] = lambda text: quote(str(text), safe="")
     return templates.get_template(name)

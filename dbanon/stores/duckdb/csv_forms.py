@@ -25,7 +25,7 @@ SQL_TYPES = {
     TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
     BOOLEAN: "BOOLEAN",
 }
-_WHOLE = "(0|[1-9][0-9]*)"
+_INTEGER = "(0|[1-9][0-9]*)"
 # More digits with a plus are a telephone number.
 _WITH_PLUS = "[-+](0|[1-9][0-9]{0,5})"
 _ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -106,14 +106,14 @@ def decimal_of(reading: Reading) -> str:
 def usual_forms(column: str, reading: Reading) -> list[ValueFormat]:
     """The formats that need no option, the narrowest first."""
     mark = decimal_of(reading)
-    number = f"-?{_WHOLE}({_MARKS[mark]}([0-9]+))?"
+    number = f"-?{_INTEGER}({_MARKS[mark]}([0-9]+))?"
     plain = f"replace({column}, ',', '.')" if mark == COMMA else column
     option, argument = ("decimal", mark) if mark == COMMA else ("", "")
     return [
         ValueFormat(
             INTEGER,
             "whole numbers",
-            f"{fits(column, f'-?{_WHOLE}')} AND length({column}) <= 18",
+            f"{fits(column, f'-?{_INTEGER}')} AND length({column}) <= 18",
             column,
         ),
         ValueFormat(
@@ -170,7 +170,7 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[ValueFormat]:
         yield ValueFormat(
             DECIMAL,
             f"numbers with a decimal {_MARK_NAMES[mark]}",
-            f"{fits(column, f'-?{_WHOLE}{tail}')} AND length({column}) <= 30",
+            f"{fits(column, f'-?{_INTEGER}{tail}')} AND length({column}) <= 30",
             plain,
             "decimal",
             mark,
@@ -202,7 +202,7 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[ValueFormat]:
             decimal=mark,
             thousands=thousands,
         )
-    percent = fits(column, f"[-+]?{_WHOLE}{tail} ?%")
+    percent = fits(column, f"[-+]?{_INTEGER}{tail} ?%")
     yield ValueFormat(
         PERCENT, "numbers with %", percent, f"rtrim(ltrim({plain}, '+'), '% ')", decimal=mark
     )

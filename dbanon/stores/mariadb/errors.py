@@ -30,7 +30,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 
-LOST = frozenset([CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, 1053, 1927, 4031])
+CONNECTION_LOST = frozenset([CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, 1053, 1927, 4031])
 
 READ_ONLY_HINT = (
     "Write to a server that is no replica, and where transactions may write. See SHOW VARIABLES"
@@ -160,7 +160,7 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     for number in numbers
 }
 # The text of these errors contains only accounts, rights and tables.
-_SHOWN = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
+_REPORTED = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
 
 
 def number_of(error: BaseException) -> int:
@@ -186,13 +186,13 @@ def translate_errors(default_message: str = "The database refused a statement.")
         error = caught.orig if isinstance(caught, DBAPIError) and caught.orig else caught
         number = number_of(error)
         detail = f"MariaDB's error {number}" if number else type(error).__name__
-        if number in _SHOWN:
+        if number in _REPORTED:
             detail += f": {error.args[1]}"
         if number in _KINDS or _lacks_room(error):
             kind, message, hint = _KINDS[number if number in _KINDS else 1021]
             raise kind(message or default_message, detail=detail, hint=hint) from None
         if 2001 <= number <= 2005:
             raise DatabaseUnreachable(detail=detail) from None
-        if number in LOST or isinstance(error, (pymysql.err.InterfaceError, OSError)):
+        if number in CONNECTION_LOST or isinstance(error, (pymysql.err.InterfaceError, OSError)):
             raise ConnectionLost(detail=detail) from None
         raise DatabaseFailure(default_message, detail=detail) from None

@@ -39,16 +39,16 @@ class StableSource(SqlSource):
         return relation
 
     def read(
-        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+        self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """Read these columns of all rows; raises as ``microdata_from_chunks``."""
-        microdata = wanted.by_role(
+        microdata = roles.by_role(
             microdata_from_chunks(
-                wanted.columns,
-                self._chunks(relation, wanted.columns),
+                roles.columns,
+                self._chunks(relation, roles.columns),
                 categories=[
                     tuple(value for value, _ in self.session.rows(f"{query} ORDER BY code"))
-                    for _, _, query in self._dictionaries(relation, wanted.columns)
+                    for _, _, query in self._dictionaries(relation, roles.columns)
                 ],
                 memory_limit=job.memory_limit,
             )

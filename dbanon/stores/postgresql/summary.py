@@ -110,7 +110,7 @@ class SummarizedTarget(SqlTarget):
         """Publish the table with its summary; raises as ``ports.Target``."""
         created_at = super().publish(written, report, counts, elapsed)
         histogram = counts.rows.histogram
-        write(self.session, self.summary, report.made(created_at=created_at), histogram)
+        write(self.session, self.summary, report.with_provenance(created_at=created_at), histogram)
         return created_at
 
 

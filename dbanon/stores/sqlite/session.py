@@ -318,8 +318,8 @@ class SqliteSession(SqliteStagingSession):
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
         schema = Schema(tuple(types.attribute(*column, True) for column in columns))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
-        taken = {column.lower() for column, _ in columns}
-        free = [address for address in _ROWIDS if address not in taken]
+        column_names = {column.lower() for column, _ in columns}
+        free = [address for address in _ROWIDS if address not in column_names]
         if not free:
             raise address_hidden(relation, _ROWIDS[0])
         return replace(relation, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))

@@ -417,7 +417,7 @@ def test_queries_recount_the_reported_figures() -> None:
 
 def test_withheld_nulls_are_reported(full_release: Release) -> None:
     def nulls_text(**changes: Any) -> str:
-        report = full_release.report.found(nulls=changes.pop("nulls"))
+        report = full_release.report.with_arguments(nulls=changes.pop("nulls"))
         counts = replace(report.counts, **changes)
         text = page(replace(report, counts=counts), look=full_release.look)
         [description] = re.findall(r"NULL in a quasi-identifier</dt><dd>(.*?)</dd>", text)
@@ -431,7 +431,7 @@ def test_withheld_nulls_are_reported(full_release: Release) -> None:
 
 def test_server_paths_are_not_revealed(full_release: Release) -> None:
     exports = [{"path": "/srv/secret/out/people.csv", "format": "csv", "bytes": 12, "sha256": "ab"}]
-    text = page(full_release.report.found(exports=exports), look=full_release.look)
+    text = page(full_release.report.with_arguments(exports=exports), look=full_release.look)
     assert "/srv" not in text
     assert "secret" not in text
     assert "people.csv, 12 bytes, SHA-256 ab" in text

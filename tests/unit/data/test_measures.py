@@ -198,7 +198,7 @@ def test_nothing_and_one_value_have_a_scale() -> None:
     assert Scale.of(np.empty(0)) == Scale()
     assert Scale().constant
     one = Scale.of(np.array([5e-324]))
-    assert (one.constant, one.deviation, one.spread, one.whole) == (True, 0.0, 0.0, False)
+    assert (one.constant, one.deviation, one.spread, one.is_integral) == (True, 0.0, 0.0, False)
     same = Scale.of(np.full(9, 0.1))
     assert (same.constant, same.deviation, same.count) == (True, 0.0, 9)
 

@@ -214,7 +214,7 @@ def test_counts_beyond_memory_are_refused() -> None:
     job = Job(table=NAME, output=NAME, policy=policy, **columns)
     source = FrameSource(frame)
     planned = plan(job, source)
-    microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
+    microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
     found = Found(Partition(np.arange(200) // 4))
     with pytest.raises(MemoryLimit):
         with_sets(microdata, found, policy, memory_limit=100)

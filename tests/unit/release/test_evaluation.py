@@ -309,7 +309,7 @@ def test_no_value_of_a_record_is_in_it():
     ],
 )
 def test_intervals_are_read_back(attribute, label, ends):
-    low, high = intervals([label, label], attribute, Scale(2, -7.0, 99.0, whole=False))
+    low, high = intervals([label, label], attribute, Scale(2, -7.0, 99.0, is_integral=False))
     assert low.tolist() == [ends[0]] * 2
     assert high.tolist() == [ends[1]] * 2
 

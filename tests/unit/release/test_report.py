@@ -59,7 +59,7 @@ def test_names_are_those_of_the_groups() -> None:
     assert report.rows_out == report.counts.rows.rows == 20
     assert report.information_loss == report.loss.released
     assert report.guarantee == report.request.guarantee
-    later = report.made(created_at="later", seconds={"total": 1.0})
+    later = report.with_provenance(created_at="later", seconds={"total": 1.0})
     assert (later.created_at, later.seconds) == ("later", {"total": 1.0})
     assert (later.release_id, later.counts) == (report.release_id, report.counts)
 

@@ -59,7 +59,7 @@ def test_groups_are_those_counted_by_hand() -> None:
     for i, size in enumerate(found.sizes.tolist()):
         assert found.counts[i] == expected[size, "counts"]
         assert found.rare[i] == expected[size, "rare"]
-        assert found.alike[i, 0] == expected[size, "alike"]
+        assert found.identical[i, 0] == expected[size, "alike"]
     assert found.n_rows == int((values >= 0).sum())
 
 
@@ -137,4 +137,4 @@ def test_empty_groups() -> None:
     groups = ValueGroups(nothing, nothing, nothing, np.zeros((0, 1), np.int64))
     assert groups.n_rows == 0
     found = groups_of(np.full(3, -1), [np.arange(3)], 2)
-    assert (found.sizes.shape, found.alike.shape) == ((0,), (0, 1))
+    assert (found.sizes.shape, found.identical.shape) == ((0,), (0, 1))
