@@ -66,7 +66,7 @@ def words_of(kind: Any) -> set[str]:
 
 def test_the_types_are_written_anew_where_options_change() -> None:
     """``python -m tests.docs.options`` writes the file."""
-    assert option_types.FILE.read_text(encoding="utf-8") == option_types.formatted(
+    assert option_types.FILE.read_text(encoding="utf-8") == option_types.format_code(
         option_types.text()
     )
 

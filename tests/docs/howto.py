@@ -28,7 +28,7 @@ def blocks() -> list[tuple[str, str]]:
     return [(kind, text) for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
 
 
-def printed(
+def run_page(
     folder: Path, url: str | None = None, run: Callable[..., Any] = subprocess.run, before: str = ""
 ) -> list[str]:
     """The output of each command on the page.
@@ -61,7 +61,7 @@ def printed(
     return outputs if url is not None else outputs[1:]
 
 
-def filled(outputs: list[str]) -> str:
+def fill_page(outputs: list[str]) -> str:
     """The page with the actual output."""
     left = iter(outputs)
 
@@ -77,4 +77,4 @@ def filled(outputs: list[str]) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as _folder:
-        PAGE.write_text(filled(printed(Path(_folder))), encoding="utf-8")
+        PAGE.write_text(fill_page(run_page(Path(_folder))), encoding="utf-8")

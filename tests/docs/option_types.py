@@ -81,8 +81,10 @@ def text() -> str:
             _literal("RowMethod", "Methods whose classes are of rows.", of_rows),
             _literal("AttributeMethod", "Those that group each attribute by itself.", others),
             "MethodName: TypeAlias = RowMethod | AttributeMethod\n",
-            _typed("PolicyOptions", "TypedDict", "The options of a policy, without k.", policy),
-            _typed(
+            _typed_dict(
+                "PolicyOptions", "TypedDict", "The options of a policy, without k.", policy
+            ),
+            _typed_dict(
                 "ClassOptions",
                 "TypedDict",
                 "The options of classes alone, without k and the method, and its parameters.",
@@ -91,13 +93,13 @@ def text() -> str:
                     *method_options.values(),
                 ],
             ),
-            _typed(
+            _typed_dict(
                 "ReadingOptions",
                 "TypedDict",
                 "The options of reading a CSV file.",
                 parameters(Reading),
             ),
-            _typed(
+            _typed_dict(
                 "JobOptions",
                 "PolicyOptions, ReadingOptions",
                 "The options of a job on a database, without the names of source and output.",
@@ -112,7 +114,7 @@ def _literal(name: str, description: str, words: Iterable[str]) -> str:
     return f"# {description}\n{name}: TypeAlias = Literal[{told_words}]\n"
 
 
-def _typed(name: str, bases: str, docstring: str, fields_of_type: Iterable[Parameter]) -> str:
+def _typed_dict(name: str, bases: str, docstring: str, fields_of_type: Iterable[Parameter]) -> str:
     fields = "".join(f"    {field.name}: {_annotation(field)}\n" for field in fields_of_type)
     return f'\n\nclass {name}({bases}, total=False):\n    """{docstring}"""\n\n{fields}'
 
@@ -145,10 +147,10 @@ def _name(kind: Any) -> str:
 
 def write() -> None:
     """Write the file, formatted."""
-    FILE.write_text(formatted(text()), encoding="utf-8")
+    FILE.write_text(format_code(text()), encoding="utf-8")
 
 
-def formatted(code: str) -> str:
+def format_code(code: str) -> str:
     """Format as ``ruff format`` does."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"],

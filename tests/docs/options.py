@@ -72,7 +72,7 @@ def pages() -> dict[str, list[str]]:
     }
 
 
-def filled(page: str, rows: list[str]) -> str:
+def fill_page(page: str, rows: list[str]) -> str:
     """The page with these rows."""
     text, tables = _TABLE.subn(
         lambda match: match[1] + "\n".join(rows) + "\n" + match[2],
@@ -84,5 +84,5 @@ def filled(page: str, rows: list[str]) -> str:
 
 if __name__ == "__main__":
     for page, rows in pages().items():
-        (DOCS / page).write_text(filled(page, rows), encoding="utf-8")
+        (DOCS / page).write_text(fill_page(page, rows), encoding="utf-8")
     option_types.write()

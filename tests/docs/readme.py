@@ -58,7 +58,7 @@ def clone(folder: Path) -> Path:
     return checkout
 
 
-def printed(text: str, checkout: Path) -> list[str]:
+def run_page(text: str, checkout: Path) -> list[str]:
     """The output of each runnable block, run in a checkout."""
     site_folder = checkout.parent / "site"
     site_folder.mkdir()
@@ -99,7 +99,7 @@ def session(first: str, last: str) -> str:
     return "".join(lines[start:end]).rstrip("\n") + "\n"
 
 
-def filled(text: str, outputs: list[str]) -> str:
+def fill_page(text: str, outputs: list[str]) -> str:
     """The page with the actual output and the parts of the psql session."""
     left = iter(outputs)
     last = ""
@@ -119,19 +119,19 @@ def filled(text: str, outputs: list[str]) -> str:
     return BLOCK.sub(fill, text)
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """A page's words without those that differ between runs."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "RELEASE", text)
     words = " ".join(text.split())
     return re.sub(r"\b(read|cluster|write|verify|digest|total) \d+\.\d+", r"\1 SECONDS", words)
 
 
-def ran() -> tuple[str, str]:
+def run_and_fill() -> tuple[str, str]:
     """The page, and the page with the output of a run."""
     text = PAGE.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="dbanon-readme-") as folder:
-        return text, filled(text, printed(text, clone(Path(folder))))
+        return text, fill_page(text, run_page(text, clone(Path(folder))))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(ran()[1], encoding="utf-8")
+    PAGE.write_text(run_and_fill()[1], encoding="utf-8")

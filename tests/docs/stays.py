@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "stays.md"
 BLOCK = re.compile(r"(<!-- (file: [\w.]+|run|prints) -->\n```\w+\n)(.*?)(```)", re.S)
 
 
-def printed(folder: Path, **environment: str) -> list[str]:
+def run_page(folder: Path, **environment: str) -> list[str]:
     """The output of each command on the page, run in a folder."""
     search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {**os.environ, "PATH": search_path, "COLUMNS": "100", **environment}
@@ -38,7 +38,7 @@ def printed(folder: Path, **environment: str) -> list[str]:
     return outputs
 
 
-def filled(outputs: list[str]) -> str:
+def fill_page(outputs: list[str]) -> str:
     """The page with the actual output."""
     left = iter(outputs)
 
@@ -53,4 +53,4 @@ def filled(outputs: list[str]) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as _folder:
-        PAGE.write_text(filled(printed(Path(_folder))), encoding="utf-8")
+        PAGE.write_text(fill_page(run_page(Path(_folder))), encoding="utf-8")

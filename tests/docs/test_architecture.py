@@ -80,7 +80,7 @@ def run(checkout: Path, *command: str) -> str:
     return done.stdout
 
 
-def changed(text: str, change: str) -> str:
+def apply_change(text: str, change: str) -> str:
     """Apply a change to a text: hunks of unchanged, removed and added lines, separated by @@."""
     for piece in re.split(r"^@@.*\n", change, flags=re.M):
         lines = piece.splitlines(keepends=True)
@@ -107,7 +107,7 @@ def add(checkout: Path, title: str) -> int:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(code, encoding="utf-8")
         elif action == "change":
-            file.write_text(changed(file.read_text(encoding="utf-8"), code), encoding="utf-8")
+            file.write_text(apply_change(file.read_text(encoding="utf-8"), code), encoding="utf-8")
         else:
             arguments = {
                 "python": (sys.executable, "-W", "error"),

@@ -44,7 +44,7 @@ def _in_block(statements: list[ast.stmt], released: frozenset[str]) -> Iterator[
                 for handler in block:
                     yield from _in_block(handler.body, released | _of_handler(handler))
             elif isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                deleted = _deleted(node) if name == "body" else set()
+                deleted = _deleted_names(node) if name == "body" else set()
                 yield from _in_block(block, released | deleted)
 
 
@@ -63,7 +63,7 @@ def _variables(raised: ast.expr) -> set[str]:
     return set()
 
 
-def _deleted(node: ast.stmt) -> set[str]:
+def _deleted_names(node: ast.stmt) -> set[str]:
     if not isinstance(node, ast.Try):
         return set()
     return {

@@ -25,21 +25,23 @@ def notebook() -> Any:
     return nbformat.read(FILE, as_version=4)
 
 
-def outputs(executed: Any, code: str) -> list[Any]:
+def outputs(executed_notebook: Any, code: str) -> list[Any]:
     """The outputs of the cell that contains this line."""
-    [cell] = [cell for cell in executed.cells if code in cell.source.splitlines()]
+    [cell] = [cell for cell in executed_notebook.cells if code in cell.source.splitlines()]
     return list(cell.outputs)
 
 
-def data(executed: Any, code: str, kind: str) -> str:
+def data(executed_notebook: Any, code: str, kind: str) -> str:
     values = [
-        output.data[kind] for output in outputs(executed, code) if kind in output.get("data", {})
+        output.data[kind]
+        for output in outputs(executed_notebook, code)
+        if kind in output.get("data", {})
     ]
     return str(values[-1])
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def executed_notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
     import nbformat
     from nbclient import NotebookClient
 
@@ -73,8 +75,8 @@ def test_it_is_kept_without_outputs() -> None:
 
 
 @pytest.mark.slow
-def test_no_cell_fails_or_warns(executed: Any) -> None:
-    for cell in executed.cells:
+def test_no_cell_fails_or_warns(executed_notebook: Any) -> None:
+    for cell in executed_notebook.cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error"
             # A warning about the example release, which has no privacy model.
@@ -84,11 +86,11 @@ def test_no_cell_fails_or_warns(executed: Any) -> None:
 
 
 @pytest.mark.slow
-def test_cards_and_plots_exist(executed: Any) -> None:
+def test_cards_and_plots_exist(executed_notebook: Any) -> None:
     kinds = ("advice", "report", "evaluation", "partition", "certificate")
     html_outputs = [
         output.data["text/html"]
-        for cell in executed.cells
+        for cell in executed_notebook.cells
         for output in cell.get("outputs", ())
         if "text/html" in output.get("data", {})
     ]
@@ -96,14 +98,16 @@ def test_cards_and_plots_exist(executed: Any) -> None:
     matches = [re.search(r'class="kicker">dbanon · (\w+)<', text) for text in cards]
     assert [match and match[1] for match in matches] == list(kinds)
     assert all("<svg" in text for text in cards)
-    assert len(data(executed, "advice.plot();", "image/png")) > 10_000
+    assert len(data(executed_notebook, "advice.plot();", "image/png")) > 10_000
 
 
 @pytest.mark.slow
-def test_the_bar_ends_full(executed: Any) -> None:
+def test_the_bar_ends_full(executed_notebook: Any) -> None:
     line = "released, report = dbanon.anonymize_frame(people, **advice.start, progress=True)"
     [bar] = [
-        output.data for output in outputs(executed, line) if output.output_type == "display_data"
+        output.data
+        for output in outputs(executed_notebook, line)
+        if output.output_type == "display_data"
     ]
     for phase in ("read", "cluster", "write", "verify"):
         assert f"{phase} 100 %" in bar["text/plain"]
@@ -111,6 +115,8 @@ def test_the_bar_ends_full(executed: Any) -> None:
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_the_release(executed: Any) -> None:
-    assert "(np.int64(5), (" in data(executed, "labels = line.fit_predict(numbers)", "text/plain")
-    assert dbanon.__version__ in data(executed, "report", "text/html")
+def test_figures_are_those_of_the_release(executed_notebook: Any) -> None:
+    assert "(np.int64(5), (" in data(
+        executed_notebook, "labels = line.fit_predict(numbers)", "text/plain"
+    )
+    assert dbanon.__version__ in data(executed_notebook, "report", "text/html")

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from tests.docs.readme import BLOCK, PAGE, masked, ran, session
+from tests.docs.readme import BLOCK, PAGE, mask, run_and_fill, session
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_top_to_bottom_from_a_fresh_clone() -> None:
-    before, after = ran()
-    assert masked(before) == masked(after), "python -m tests.docs.readme writes it anew"
+    before, after = run_and_fill()
+    assert mask(before) == mask(after), "python -m tests.docs.readme writes it anew"
 
 
 def test_every_block_has_a_kind() -> None:
@@ -39,5 +39,5 @@ def test_the_psql_session_is_that_of_the_examples() -> None:
 def test_varying_values_are_not_compared() -> None:
     page = "release 7dd3b143-6614-41b7-9604-1fb2909ae4b8\n read 0.34, total\n 0.74"
     other = "release 8dd3b143-6614-41b7-9604-1fb2909ae4b9 read 12.1, total 0.75"
-    assert masked(page) == masked(other)
-    assert masked(page) != masked(page.replace("read", "cluster"))
+    assert mask(page) == mask(other)
+    assert mask(page) != mask(page.replace("read", "cluster"))

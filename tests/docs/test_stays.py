@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.stays import BLOCK, PAGE, printed
+from tests.docs.stays import BLOCK, PAGE, run_page
 
 
 def test_every_command_has_its_output() -> None:
@@ -33,7 +33,7 @@ def test_every_command_has_its_output() -> None:
 
 @pytest.mark.slow
 def test_the_page_holds_for_fewer_patients(tmp_path: Path) -> None:
-    outputs = printed(tmp_path, PATIENTS="300", MONTHS="5", KILL_AFTER="0.8")
+    outputs = run_page(tmp_path, PATIENTS="300", MONTHS="5", KILL_AFTER="0.8")
     require(outputs[1:])
 
 

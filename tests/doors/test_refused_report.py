@@ -19,7 +19,7 @@ from tests.doors.html.test_page import Outline
 PLANTED = "zyxomma"
 
 
-def refused(folder: Path, report: str, *more: str) -> tuple[int, str]:
+def expect_refusal(folder: Path, report: str, *more: str) -> tuple[int, str]:
     file = folder / "people.duckdb"
     if not file.exists():
         with duckdb.connect(str(file)) as connection:
@@ -38,7 +38,7 @@ def refused(folder: Path, report: str, *more: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("form", ["html", "txt", "json"])
 def test_a_refusal_is_explained_and_keeps_its_exit_code(tmp_path: Path, form: str) -> None:
-    code, _ = refused(tmp_path, f"report.{form}", "--k", "500")
+    code, _ = expect_refusal(tmp_path, f"report.{form}", "--k", "500")
     assert code == TooFewRecords.exit_code
     assert not (tmp_path / f"report.{form}").exists()
     path = tmp_path / f"report.refused.{form}"
@@ -55,7 +55,7 @@ def test_a_refusal_is_explained_and_keeps_its_exit_code(tmp_path: Path, form: st
 
 
 def test_an_infeasible_model_is_reported_without_values(tmp_path: Path) -> None:
-    code, _ = refused(tmp_path, "report.html", "--k", "5", "--model", "ill=distinct_l:500")
+    code, _ = expect_refusal(tmp_path, "report.html", "--k", "5", "--model", "ill=distinct_l:500")
     assert code == 3
     text = (tmp_path / "report.refused.html").read_text(encoding="utf-8")
     assert "<h2" in text
@@ -63,9 +63,9 @@ def test_an_infeasible_model_is_reported_without_values(tmp_path: Path) -> None:
 
 
 def test_a_refusal_leaves_the_report_of_an_earlier_release(tmp_path: Path) -> None:
-    assert refused(tmp_path, "report.json", "--k", "5")[0] == 0
+    assert expect_refusal(tmp_path, "report.json", "--k", "5")[0] == 0
     before = (tmp_path / "report.json").read_bytes()
-    assert refused(tmp_path, "report.json", "--k", "5")[0] == 2
+    assert expect_refusal(tmp_path, "report.json", "--k", "5")[0] == 2
     assert (tmp_path / "report.json").read_bytes() == before
     document = json.loads((tmp_path / "report.refused.json").read_text(encoding="utf-8"))
     assert document["refusal"]["error"]["code"] == "output_exists"
@@ -75,25 +75,25 @@ def test_a_refusal_leaves_the_report_of_an_earlier_release(tmp_path: Path) -> No
 @pytest.mark.parametrize("form", ["html", "txt", "json"])
 def test_a_later_report_removes_the_refusal(tmp_path: Path, form: str) -> None:
     path, report = tmp_path / f"report.refused.{form}", f"report.{form}"
-    assert refused(tmp_path, report, "--k", "500")[0] == 3
+    assert expect_refusal(tmp_path, report, "--k", "500")[0] == 3
     assert path.exists()
-    assert refused(tmp_path, report, "--k", "5")[0] == 0
+    assert expect_refusal(tmp_path, report, "--k", "5")[0] == 0
     assert not path.exists()
     # Other people's files, and targets of links, stay.
     path.write_text("Not released: mine")
     other = tmp_path / "other.txt"
     other.write_text("dbanon refusal 1")
-    assert refused(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
+    assert expect_refusal(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
     assert path.read_text() == "Not released: mine"
     path.unlink()
     path.symlink_to(other)
-    assert refused(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
+    assert expect_refusal(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
     assert path.is_symlink()
     assert other.exists()
 
 
 def test_no_report_was_asked_for(tmp_path: Path) -> None:
-    assert refused(tmp_path, "report.json", "--k", "500")[0] == 3
+    assert expect_refusal(tmp_path, "report.json", "--k", "500")[0] == 3
     (tmp_path / "report.refused.json").unlink()
     done = CliRunner().invoke(
         main,

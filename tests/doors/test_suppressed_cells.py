@@ -16,7 +16,7 @@ import dbanon
 from tests.prerequisites import require_reference
 
 
-def blanked(table: pd.DataFrame, seed: int, share: float = 0.5) -> pd.DataFrame:
+def blank_cells(table: pd.DataFrame, seed: int, share: float = 0.5) -> pd.DataFrame:
     """The table without some of its cells."""
     return table.mask(np.random.default_rng(seed).random(table.shape) < share)
 
@@ -31,7 +31,7 @@ def numbers(seed: int, n: int = 120, columns: int = 4) -> pd.DataFrame:
     return pd.DataFrame({f"c{i}": rng.integers(0, 50, n).astype(float) for i in range(columns)})
 
 
-def named(original: pd.DataFrame, released: pd.DataFrame) -> float:
+def identified_share(original: pd.DataFrame, released: pd.DataFrame) -> float:
     """The share of originals that are identified by the remaining cells."""
     before, after = original.to_numpy(object), released.to_numpy(object)
     blank = released.isna().to_numpy()
@@ -53,7 +53,7 @@ def named(original: pd.DataFrame, released: pd.DataFrame) -> float:
 
 def test_blank_categories_cost_their_values_and_remaining_cells_link() -> None:
     table = texts(1)
-    released = blanked(table, 2)
+    released = blank_cells(table, 2)
     evaluation = dbanon.evaluate(table, released)
     cells = int(released.isna().to_numpy().sum())
     assert evaluation.suppressed_cells == cells
@@ -62,33 +62,37 @@ def test_blank_categories_cost_their_values_and_remaining_cells_link() -> None:
     assert evaluation.losses["label_loss"] == pytest.approx(cells / table.size)
     assert (evaluation.losses["entropy_loss"] or 0) > 0.3
     # The better of two attackers counts.
-    assert (evaluation.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.1
+    assert (
+        (evaluation.risks["linkage_risk"] or 0) >= identified_share(table, released) - 1e-12 > 0.1
+    )
 
 
 def test_numbers_are_identified_by_the_remaining_cells() -> None:
     table = numbers(3)
-    released = blanked(table, 4)
+    released = blank_cells(table, 4)
     evaluation = dbanon.evaluate(table, released)
     assert evaluation.suppressed_cells == int(released.isna().to_numpy().sum())
     share = evaluation.suppressed_cells / table.size
     assert evaluation.losses["label_loss"] == pytest.approx(share)
-    assert (evaluation.risks["linkage_risk"] or 0) >= named(table, released) - 1e-12 > 0.8
+    assert (
+        (evaluation.risks["linkage_risk"] or 0) >= identified_share(table, released) - 1e-12 > 0.8
+    )
 
 
 def test_stars_and_nulls_say_the_same() -> None:
     table = texts(5)
-    released = blanked(table, 6, 0.2)
+    released = blank_cells(table, 6, 0.2)
     of_nulls = dbanon.evaluate(table, released)
     of_stars = dbanon.evaluate(table, released.fillna("*"))
     assert of_nulls.losses["label_loss"] == pytest.approx(of_stars.losses["label_loss"])
 
 
 def test_original_nulls_cost_nothing_and_hide_nothing() -> None:
-    table = blanked(texts(7), 8, 0.1)
+    table = blank_cells(texts(7), 8, 0.1)
     same = dbanon.evaluate(table, table)
     assert same.suppressed_cells == 0
     assert same.losses["label_loss"] == 0
-    more = blanked(table, 9, 0.1)
+    more = blank_cells(table, 9, 0.1)
     evaluation = dbanon.evaluate(table, more)
     cells = int((more.isna() & table.notna()).to_numpy().sum())
     assert evaluation.suppressed_cells == cells

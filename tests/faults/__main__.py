@@ -63,7 +63,7 @@ def chosen_tasks(environment: dict[str, str]) -> list[Task]:
     return [task for _, task in sorted(tasks, key=lambda pair: pair[0])]
 
 
-def described(seed: int, task: Task) -> str:
+def describe(seed: int, task: Task) -> str:
     """Describe a case, whose table and arguments do not depend on the fault."""
     if task.kind == "table":
         return random_case(seed, task.number).describe()
@@ -82,7 +82,7 @@ def main(words: Sequence[str] = ()) -> int:
     tasks = chosen_tasks(dict(os.environ))
     print(f"faults: FAULTS_SEED={seed}, {len(tasks)} cases", flush=True)
     if os.environ.get("FAULTS_CASE"):
-        print(described(seed, tasks[0]))
+        print(describe(seed, tasks[0]))
     started = time.monotonic()
     campaign = Campaign(seed, tasks, int(os.environ.get("FAULTS_WORKERS", "2")))
     tally = campaign.run()

@@ -21,7 +21,16 @@ from typing import Any, Literal
 from tests.faults import doors
 from tests.faults.backends import Backend, PostgresqlBackend
 from tests.faults.doors import Outcome
-from tests.faults.kills import SIGNALS, Client, FaultTrial, client, ended, go, order_of, slow_case
+from tests.faults.kills import (
+    SIGNALS,
+    Client,
+    FaultTrial,
+    client,
+    go,
+    order_of,
+    slow_case,
+    wait_for_end,
+)
 from tests.faults.scenario import Result
 from tests.faults.tables import literal, quote
 from tests.faults.workspace import Workspace
@@ -250,7 +259,7 @@ def _ddl(seed: int, number: int, workspace: Workspace, rng: Random) -> Result:
             go(running)
             time.sleep(seconds * rng.uniform(0.02, 0.9))
             changed = _try(trial.backend, statements)
-            outcome = ended(running)
+            outcome = wait_for_end(running)
         trial.backend.settle()
         findings = _findings_after_change(trial, outcome, change, changed)
         trial.result.add(change, findings)
@@ -343,14 +352,14 @@ def _race(seed: int, number: int, workspace: Workspace, rng: Random) -> Result:
             order = order_of(case, trial.backend, None, if_exists="replace")
             with client(order) as running:
                 go(running)
-                outcomes.append(ended(running))
+                outcomes.append(wait_for_end(running))
 
         thread = threading.Thread(target=other)
         with client(order_of(case, trial.backend, None, if_exists="replace")) as running:
             thread.start()
             time.sleep(seconds * rng.uniform(0, 1))
             go(running)
-            first = ended(running)
+            first = wait_for_end(running)
             thread.join()
         trial.backend.settle()
         won = [outcome for outcome in (first, *outcomes) if outcome.ok]

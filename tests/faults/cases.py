@@ -145,7 +145,7 @@ class _Maker:
         self._quasi_identifiers(method)
         self._recoding(method)
         self._strata()
-        self._copied()
+        self._choose_copied()
         self._persons(method)
         self._models(method)
         self._search(method)
@@ -293,7 +293,7 @@ class _Maker:
             self._replace(column)
         return column
 
-    def _copied(self) -> None:
+    def _choose_copied(self) -> None:
         rng = self.rng
         self.unique = None
         if rng.random() < 0.7:
@@ -384,9 +384,9 @@ class _Maker:
         rng = self.rng
         schema = rng.choice(("release", "release", "neu er", "dist"))
         name = rng.choice(("people", "people", "Out put", "o" * 50, 'out"put', "out.put", "select"))
-        self.arguments["output"] = f"{_written(schema)}.{_written(name)}"
+        self.arguments["output"] = f"{_format(schema)}.{_format(name)}"
         self.arguments["output_kind"] = rng.choice(("table", "table", "view"))
 
 
-def _written(name: str) -> str:
+def _format(name: str) -> str:
     return quote(name) if "." in name or '"' in name else name

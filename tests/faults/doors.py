@@ -75,25 +75,25 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
     for key, value in arguments.items():
         option = "--" + key.replace("_", "-")
         if key == "quasi_identifiers":
-            words += [word for name in value for word in ("-q", listed([name]))]
+            words += [word for name in value for word in ("-q", join_names([name]))]
         elif key == "sensitive":
-            words += [word for name in value for word in ("-s", listed([name]))]
+            words += [word for name in value for word in ("-s", join_names([name]))]
         elif key in ("keep", "by", "key"):
-            words += [option, listed(value)] if value else []
+            words += [option, join_names(value)] if value else []
         elif key in ("options", "weights", "steps"):
             single = {"options": "--option", "weights": "--weight", "steps": "--step"}[key]
             for name, number in value.items():
                 number_text = str(number).lower() if isinstance(number, bool) else str(number)
-                words += [single, f"{_left(name)}={number_text}"]
+                words += [single, f"{_quote_left(name)}={number_text}"]
         elif key == "orders":
             for name, order in value.items():
-                words += ["--order", f"{_left(name)}={listed(order)}"]
+                words += ["--order", f"{_quote_left(name)}={join_names(order)}"]
         elif key == "hierarchies":
             for name, tree in value.items():
-                words += ["--hierarchy", f"{_left(name)}={json.dumps(tree)}"]
+                words += ["--hierarchy", f"{_quote_left(name)}={json.dumps(tree)}"]
         elif key == "models":
             for model in value:
-                text = f"{_left(model['attribute'])}={model['kind']}:{model['level']}"
+                text = f"{_quote_left(model['attribute'])}={model['kind']}:{model['level']}"
                 more = [f"{name}={model[name]}" for name in ("l", "distance") if name in model]
                 words += ["--model", ":".join([text, *more])]
         elif isinstance(value, bool):
@@ -103,7 +103,7 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
     return words
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names for an option: separated by commas, quoted where necessary."""
     is_plain = all(name.isalnum() for name in names)
     text = io.StringIO()
@@ -112,7 +112,7 @@ def listed(names: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def _left(name: str) -> str:
+def _quote_left(name: str) -> str:
     if "=" in name:
         raise NotExpressibleError
     return name
@@ -209,7 +209,9 @@ def verify(backend: Backend, door: str, output: str) -> Outcome:
         assert isinstance(backend, PostgresqlBackend)
         try:
             with backend.connect() as connection:
-                connection.execute("SELECT * FROM dbanon.verify(%s::regclass)", [quoted(output)])
+                connection.execute(
+                    "SELECT * FROM dbanon.verify(%s::regclass)", [split_quoted(output)]
+                )
         except psycopg.Error as error:
             return outcome_of_sql(error, [])
         return Outcome(True)
@@ -243,5 +245,5 @@ def split(output: str) -> tuple[str, str]:
     return schema, name
 
 
-def quoted(output: str) -> str:
+def split_quoted(output: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in split(output))

@@ -24,9 +24,9 @@ from pyarrow import parquet
 from sqlalchemy import make_url
 
 from tests.faults import oracle
-from tests.faults.doors import Outcome, listed
+from tests.faults.doors import Outcome, join_names
 from tests.faults.export_stores import STORES, ExportStore, StoreReaders, digest_of
-from tests.faults.kills import SIGNALS, client, ended, go
+from tests.faults.kills import SIGNALS, client, go, wait_for_end
 from tests.faults.scenario import Result
 from tests.faults.workspace import Workspace, documented_errors
 from tests.stores.tcp_proxy import Cut, TcpProxy
@@ -133,45 +133,23 @@ class _Run:
 
     def order(self, k: int) -> dict[str, Any]:
         """The command that a client runs."""
-        columns = listed(self.source.quasi)
-        words = [
-            "anonymize",
-            f"file:{self.source.folder}",
-            "--table",
-            "people",
-            "--no-progress",
-            "--format",
-            "json",
-            "-q",
-            columns,
-            "-s",
-            listed([self.source.site]),
-            "--keep",
-            "uid",
-            "--k",
-            str(k),
-            "--method",
-            "mdav",
-            "--output",
-            "release.people",
-            "--target",
-            f"duckdb:///{self.ledger}",
-            "--if-exists",
-            "replace",
-            "--export",
-            self.store.path,
-        ]
+        columns = join_names(self.source.quasi)
+        words = ["anonymize", f"file:{self.source.folder}", "--table", "people", "--no-progress"]
+        words += ["--format", "json", "-q", columns, "-s", join_names([self.source.site])]
+        words += ["--keep", "uid", "--k", str(k), "--method", "mdav", "--output", "release.people"]
+        words += ["--target", f"duckdb:///{self.ledger}", "--if-exists", "replace"]
+        words += ["--export", self.store.path]
         return {"words": words}
 
-    def undisturbed(self, k: int) -> tuple[Outcome, float]:
+    def run_undisturbed(self, k: int) -> tuple[Outcome, float]:
         with client(self.order(k)) as running:
             started = time.monotonic()
             go(running)
-            return ended(running), time.monotonic() - started
+            return wait_for_end(running), time.monotonic() - started
 
     def all(self) -> None:
         for k in (2, 3):
-            outcome, seconds = self.undisturbed(k)
+            outcome, seconds = self.run_undisturbed(k)
             if not outcome.ok:
                 raise RuntimeError(f"the undisturbed run failed: {outcome.messages[:500]}")
         if self.rng.random() < 0.3:
@@ -216,12 +194,12 @@ class _Run:
                 time.sleep(0.2)
                 signalled_at = time.monotonic()
                 running.signal(rng.choice((signal.SIGTERM, signal.SIGINT)))
-                outcome = ended(running)
+                outcome = wait_for_end(running)
                 if time.monotonic() - signalled_at > SECONDS_AFTER_SIGNAL:
                     spent = time.monotonic() - signalled_at
                     self.result.add(fault, [f"it ended {spent:.1f} s after the signal"])
                 return outcome
-            return ended(running)
+            return wait_for_end(running)
 
     @contextlib.contextmanager
     def network(self) -> Iterator[TcpProxy | None]:
@@ -302,12 +280,12 @@ class _Run:
 
     def next_run(self, state: str) -> None:
         """The next run cleans up, leaves exactly one release, and keeps what others wrote."""
-        outcome, _ = self.undisturbed(7)
+        outcome, _ = self.run_undisturbed(7)
         if state.startswith("other"):
             if outcome.code != "output_exists":
                 self.result.add(self.fault, [f"{outcome.code} where another's table stands"])
             self.store.remove()
-            outcome, _ = self.undisturbed(7)
+            outcome, _ = self.run_undisturbed(7)
         if not outcome.ok:
             self.result.add(self.fault, [f"the next run failed: {outcome.messages.strip()[:400]}"])
             return

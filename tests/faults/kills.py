@@ -78,7 +78,7 @@ def go(running: Client) -> None:
     running.process.stdin.flush()
 
 
-def ended(running: Client, seconds: float = SECONDS) -> Outcome:
+def wait_for_end(running: Client, seconds: float = SECONDS) -> Outcome:
     """Wait for the client and return its outcome."""
     try:
         stdout, stderr = running.process.communicate(timeout=seconds)
@@ -199,7 +199,7 @@ class FaultTrial(ExitStack):
             with client(order_of(case, self.backend, self.target, **changes)) as undisturbed:
                 started = time.monotonic()
                 go(undisturbed)
-                outcome = ended(undisturbed)
+                outcome = wait_for_end(undisturbed)
                 seconds = time.monotonic() - started
             if not outcome.ok:
                 raise RuntimeError(f"the undisturbed run failed: {outcome.messages[:500]}")
@@ -225,7 +225,7 @@ class FaultTrial(ExitStack):
         with client({**order, **limits}) as running:
             go(running)
             injector(running, self.backend, after)
-            return ended(running)
+            return wait_for_end(running)
 
     def judge(self, outcome: Outcome, fault: str) -> None:
         """Require the old or the new release, and a client that reported it correctly."""
@@ -258,7 +258,9 @@ class FaultTrial(ExitStack):
         counts = {"rows_in": len(self.original), "rows_out": len(rows), "suppressed": 0}
         complete = replace(outcome, report=counts)
         return oracle.check(
-            oracle.Published(self.case, self.backend, self.sink, rows, self.original, complete)
+            oracle.PublishedRelease(
+                self.case, self.backend, self.sink, rows, self.original, complete
+            )
         )
 
     def left_over(self, after: list[Snapshot]) -> list[str]:
@@ -306,7 +308,7 @@ class FaultTrial(ExitStack):
         order = order_of(case, self.backend, self.target, if_exists="replace")
         with client(order) as running:
             go(running)
-            outcome = ended(running)
+            outcome = wait_for_end(running)
         if not outcome.ok:
             result.add(fault, [f"the next run failed: {outcome.messages.strip()[:300]}"])
             return

@@ -79,10 +79,10 @@ def level(
     apart = [q.get(value, 0) - p[value] for value in in_order(list(p), numbers)]
     if model.get("distance", "equal") == "equal":
         return max(sum(d for d in apart if d > 0), -sum(d for d in apart if d < 0))
-    return _moved(apart)
+    return _moved_mass(apart)
 
 
-def _moved(apart: Sequence[float]) -> float:
+def _moved_mass(apart: Sequence[float]) -> float:
     """The minimum mass to move between ordered values, or to having no value.
 
     Computed from the dual: a height for each value that differs by at most a step between

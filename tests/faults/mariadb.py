@@ -19,7 +19,7 @@ import pymysql
 from tests.faults.backends import Backend
 from tests.faults.cases import Case
 from tests.faults.doors import Outcome, split
-from tests.faults.kills import SIGNALS, Client, FaultTrial, client, ended, go, order_of
+from tests.faults.kills import SIGNALS, Client, FaultTrial, client, go, order_of, wait_for_end
 from tests.faults.mariadb_backend import MariadbBackend
 from tests.faults.scenario import Result
 from tests.faults.tables import NASTY, Column, Table, quote
@@ -111,11 +111,11 @@ def run_mariadb(seed: int, number: int, workspace: Workspace) -> Result:
         old_digest = readers.digest()
         injector = _MariadbInjector(trial, fault, rng)
         more = {"idle reader": {"swap_timeout": 1}, "refused": {"k": len(trial.original) + 1}}
-        with readers.reading(), injector.around():
+        with readers.reading(), injector.keep_reader_open():
             outcome = trial.inject(
                 injector, seconds * rng.uniform(0.02, 0.8), **more.get(fault, {})
             )
-            injector.over()
+            injector.wait()
             backend.settle()
             readers.wait()
         digest_after = readers.digest()
@@ -145,7 +145,7 @@ class _MariadbInjector:
         self._other: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def around(self) -> Iterator[None]:
+    def keep_reader_open(self) -> Iterator[None]:
         """For the fault "idle reader", keep a reader of the old release open during the block."""
         if self.fault != "idle reader":
             yield
@@ -198,9 +198,9 @@ class _MariadbInjector:
         order = order_of(self.trial.case, self.backend, None, if_exists="replace")
         with client(order) as running:
             go(running)
-            self.outcomes.append(ended(running))
+            self.outcomes.append(wait_for_end(running))
 
-    def over(self) -> None:
+    def wait(self) -> None:
         """Wait for the concurrent run."""
         if self._other is not None:
             self._other.join()

@@ -26,7 +26,7 @@ LEDGER_COUNTS = ("rows_in", "rows_out", "suppressed", "classes", "smallest_class
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedRelease:
     """A release: its rows as texts, and its source."""
 
     case: Case
@@ -51,19 +51,23 @@ def released_names(case: Case) -> list[str]:
     arguments = case.arguments
     names = []
     for name in arguments["quasi_identifiers"]:
-        two = _generalized(case) and arguments.get("intervals") == "bounds" and _ranged(case, name)
+        two = (
+            _is_generalized(case)
+            and arguments.get("intervals") == "bounds"
+            and _has_ranges(case, name)
+        )
         names += [f"{name}_low", f"{name}_high"] if two else [name]
     return names
 
 
-def _generalized(case: Case) -> bool:
+def _is_generalized(case: Case) -> bool:
     recoding = case.arguments.get("recoding")
     if recoding is not None:
         return bool(recoding == "generalization")
     return case.arguments["method"] in GENERALIZING
 
 
-def _ranged(case: Case, name: str) -> bool:
+def _has_ranges(case: Case, name: str) -> bool:
     """Whether a column is released as ranges, not labels."""
     if name in case.arguments.get("hierarchies", {}):
         return False
@@ -78,7 +82,7 @@ def read_rows(backend: Backend, relation: tuple[str, str]) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in backend.read(*relation, names)]
 
 
-def check(published: Published) -> list[str]:
+def check(published: PublishedRelease) -> list[str]:
     """All findings about a release."""
     findings: list[str] = []
     for look in CHECKS:
@@ -86,7 +90,7 @@ def check(published: Published) -> list[str]:
     return findings
 
 
-def columns_findings(p: Published) -> Iterator[str]:
+def columns_findings(p: PublishedRelease) -> Iterator[str]:
     arguments = p.case.arguments
     named = [*arguments.get("by", ()), *arguments["sensitive"], *arguments["keep"]]
     expected_names = Counter([*p.quasi_identifiers, *named])
@@ -99,7 +103,7 @@ def columns_findings(p: Published) -> Iterator[str]:
     changed = [name for name in named if column_types.get(name, before[name]) != before[name]]
     if changed:
         yield f"types: {len(changed)} kept columns changed their type"
-    if _generalized(p.case):
+    if _is_generalized(p.case):
         return
     for name in arguments["quasi_identifiers"]:
         # A domain may become its base type.
@@ -109,7 +113,7 @@ def columns_findings(p: Published) -> Iterator[str]:
             yield f"types: a quasi-identifier of type {before[name]} became {after}"
 
 
-def k_findings(p: Published) -> Iterator[str]:
+def k_findings(p: PublishedRelease) -> Iterator[str]:
     """Check k by GROUP BY, in which NULLs are equal, and again on the rows as read."""
     arguments = p.case.arguments
     by = list(arguments.get("by", ()))
@@ -132,7 +136,7 @@ def k_findings(p: Published) -> Iterator[str]:
             yield f"k: {min(seen.values(), default=0)} rows share their texts where k is {k}"
 
 
-def count_findings(p: Published) -> Iterator[str]:
+def count_findings(p: PublishedRelease) -> Iterator[str]:
     report, rows, every = p.outcome.report, len(p.rows), len(p.original)
     suppressed = report.get("suppressed")
     if report.get("rows_in") != every or report.get("rows_out") != rows:
@@ -150,7 +154,7 @@ def count_findings(p: Published) -> Iterator[str]:
         yield "counts: more withheld than allowed"
 
 
-def kept_findings(p: Published) -> Iterator[str]:
+def kept_findings(p: PublishedRelease) -> Iterator[str]:
     """Kept columns must have the same combinations as the source, equally often."""
     arguments = p.case.arguments
     names = [*arguments.get("by", ()), *arguments["sensitive"], *arguments["keep"]]
@@ -178,7 +182,7 @@ def _follows(backends: list[int]) -> bool:
     return abs(1 - 6 * apart / (n * (n * n - 1))) > 0.9
 
 
-def order_findings(p: Published) -> Iterator[str]:
+def order_findings(p: PublishedRelease) -> Iterator[str]:
     """Rows must not be in the source's order; small tables may be by chance."""
     unique = p.case.table.unique
     if unique not in p.case.arguments["keep"] or len(p.rows) < 30:
@@ -209,7 +213,7 @@ def order_findings(p: Published) -> Iterator[str]:
         yield "order: the released order follows the source's"
 
 
-def model_findings(p: Published) -> Iterator[str]:
+def model_findings(p: PublishedRelease) -> Iterator[str]:
     arguments = p.case.arguments
     names = [*p.quasi_identifiers, *arguments.get("by", ())]
     who = _persons(p) if arguments.get("entity") else None
@@ -230,7 +234,7 @@ def model_findings(p: Published) -> Iterator[str]:
                 break
 
 
-def _persons(p: Published) -> dict[str | None, str | None] | None:
+def _persons(p: PublishedRelease) -> dict[str | None, str | None] | None:
     """The person in a released row, if a kept column identifies the row."""
     unique, entity = p.case.table.unique, p.case.arguments["entity"]
     if unique is None or unique not in p.case.arguments["keep"]:
@@ -238,7 +242,7 @@ def _persons(p: Published) -> dict[str | None, str | None] | None:
     return {row[unique]: row[entity] for row in p.original}
 
 
-def entity_findings(p: Published) -> Iterator[str]:
+def entity_findings(p: PublishedRelease) -> Iterator[str]:
     """Count the persons in each class, if a kept column identifies the rows."""
     arguments = p.case.arguments
     unique, entity = p.case.table.unique, arguments.get("entity")
@@ -259,7 +263,7 @@ def entity_findings(p: Published) -> Iterator[str]:
         yield f"entity: a class holds {fewest} persons where k is {arguments['k']}"
 
 
-def ledger_findings(p: Published) -> Iterator[str]:
+def ledger_findings(p: PublishedRelease) -> Iterator[str]:
     """The newest ledger entry must describe the release."""
     schema, name = p.output
     schema_filter = f"AND output_schema = {literal(schema)}"
@@ -293,10 +297,10 @@ def ledger_findings(p: Published) -> Iterator[str]:
         yield "ledger: class sizes are not what is there"
 
 
-def total_findings(p: Published) -> Iterator[str]:
+def total_findings(p: PublishedRelease) -> Iterator[str]:
     """Means preserve the sum of a column up to the rounding of each row."""
     case = p.case
-    if _generalized(case) or case.arguments.get("recoding") or case.target is not None:
+    if _is_generalized(case) or case.arguments.get("recoding") or case.target is not None:
         return
     if case.arguments["method"] == "secure_kward" or len(p.rows) != len(p.original):
         return
@@ -319,17 +323,17 @@ def _unit(sql_type: str, rows: list[Row], name: str) -> float:
     return float(10.0**-digits)
 
 
-def truth_findings(p: Published) -> Iterator[str]:
+def truth_findings(p: PublishedRelease) -> Iterator[str]:
     """Compare released values with their source rows, if a kept column identifies them."""
     unique = p.case.table.unique
     if unique not in p.case.arguments["keep"] or p.case.target is not None:
         return
     original = {row[unique]: row for row in p.original}
     pairs = [(row, original[row[unique]]) for row in p.rows if row[unique] in original]
-    yield from member_findings(p.case, pairs, _generalized(p.case))
+    yield from member_findings(p.case, pairs, _is_generalized(p.case))
 
 
-CHECKS: tuple[Callable[[Published], Iterator[str]], ...] = (
+CHECKS: tuple[Callable[[PublishedRelease], Iterator[str]], ...] = (
     columns_findings,
     k_findings,
     count_findings,

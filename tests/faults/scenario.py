@@ -90,12 +90,12 @@ class _Run:
         if not outcome.ok:
             return
         self.verified("verify")
-        stages = [self.again, self.replaced, self.withheld, self.tampered]
+        stages = [self.again, self.check_replacement, self.withheld, self.check_tampering]
         for stage in stages[:3]:
             if self.rng.random() < 0.4:
                 stage()
         if self.rng.random() < 0.5:
-            self.tampered()
+            self.check_tampering()
 
     def first(self) -> Outcome:
         case, result = self.case, self.result
@@ -124,7 +124,9 @@ class _Run:
 
     def findings(self, outcome: Outcome, case: Case) -> list[str]:
         rows = oracle.read_rows(self.sink, split(case.arguments["output"]))
-        published = oracle.Published(case, self.backend, self.sink, rows, self.original, outcome)
+        published = oracle.PublishedRelease(
+            case, self.backend, self.sink, rows, self.original, outcome
+        )
         return oracle.check(published)
 
     def snapshots(self) -> list[Snapshot]:
@@ -151,7 +153,7 @@ class _Run:
         )
         self.result.add("again", changes(before, self.snapshots()))
 
-    def replaced(self) -> None:
+    def check_replacement(self) -> None:
         """Check a replacement like a first release; the old one must be dropped or collected."""
         before = self.snapshots()
         case = replace(self.case, arguments={**self.case.arguments, "k": 2})
@@ -214,7 +216,7 @@ class _Run:
         elif Counter(self.backend.read(*output, columns)) != before:
             self.result.add("withheld", ["a withheld record's values changed what is released"])
 
-    def tampered(self) -> None:
+    def check_tampering(self) -> None:
         """``verify`` must reject a release that was modified."""
         case = self.case
         output = split(case.arguments["output"])

@@ -63,7 +63,9 @@ def publish(backend: Backend, **arguments: Any) -> Callable[[], list[str]]:
 
     def findings() -> list[str]:
         rows = oracle.read_rows(backend, ("release", "people"))
-        return oracle.check(oracle.Published(case, backend, backend, rows, original, outcome))
+        return oracle.check(
+            oracle.PublishedRelease(case, backend, backend, rows, original, outcome)
+        )
 
     return findings
 

@@ -40,17 +40,17 @@ _TEXTS = (
 )
 
 
-def _masked(value: Any, folders: Sequence[Path]) -> Any:
+def _mask(value: Any, folders: Sequence[Path]) -> Any:
     """The value without parts that differ between equal runs."""
     if isinstance(value, Mapping):
         return {
             str(name): (
-                "*" if _MASKED.search(str(name)) and part is not None else _masked(part, folders)
+                "*" if _MASKED.search(str(name)) and part is not None else _mask(part, folders)
             )
             for name, part in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_masked(part, folders) for part in value]
+        return [_mask(part, folders) for part in value]
     if isinstance(value, str):
         # For nested folders replace the longest path first.
         for folder in sorted(map(str, folders), key=len, reverse=True):
@@ -85,7 +85,7 @@ def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
         if _MASKED.search(field):
             masked[field] = None if value is None or value == [None] else "*"
         else:
-            masked[field] = _masked(value, folders)
+            masked[field] = _mask(value, folders)
     return masked
 
 
@@ -93,7 +93,7 @@ def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
     """The recorded fields of a result."""
     plain = masked_answer(answer, folders)
     fields = {
-        field: _repeated(field, value, plain) or compact(value, _longest(field))
+        field: _repeated_field(field, value, plain) or compact(value, _longest(field))
         for field, value in plain.items()
     }
     # A few rows say more than a hash of all.
@@ -106,7 +106,7 @@ def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
 _TELLERS = ("report", "result", "release", "summary")
 
 
-def _repeated(field: str, value: Any, answer: Answer) -> str | None:
+def _repeated_field(field: str, value: Any, answer: Answer) -> str | None:
     """Which part of the result already has the same value."""
     part, _, name = field.partition(".")
     if part in _TELLERS:

@@ -72,14 +72,14 @@ class Commands:
         """Each command with its result."""
         yield from options(COMMAND)
         for name, line in self._lines().items():
-            yield name, _printed(*line)
+            yield name, _output_fields(*line)
         for name, more in _ANONYMIZE.items():
             yield f"anonymize {name}", self._anonymize(more)
         self._anonymize(_ANONYMIZE["view"], keep=True)
         again = self._call([*_ANONYMIZE["view"], "--if-exists", "replace", "--seed", "4"])
-        yield "anonymize the view again", _printed(*again)
+        yield "anonymize the view again", _output_fields(*again)
         for name, line in self._later().items():
-            yield name, _printed(*line)
+            yield name, _output_fields(*line)
         yield "ledger after all", written(self.database)
 
     def _lines(self) -> dict[str, list[str]]:
@@ -135,7 +135,7 @@ class Commands:
         return arguments + [part.replace("FOLDER", str(self.folder)) for part in more]
 
     def _anonymize(self, more: list[str], *, keep: bool = False) -> Answer:
-        answer = _printed(*self._call(more))
+        answer = _output_fields(*self._call(more))
         if answer["exit"] == 0:
             answer |= written(self.database)
         if not keep:
@@ -225,7 +225,7 @@ _ANONYMIZE: dict[str, list[str]] = {
 }
 
 
-def _printed(*line: str) -> Answer:
+def _output_fields(*line: str) -> Answer:
     """A command's output, with JSON by its first keys."""
     result = command(*line)
     answer: Answer = {"exit": result["exit"], "stderr": result["stderr"]}

@@ -47,7 +47,7 @@ def load(server: Server, package: Path, opendp: Path | None = None) -> None:
     if not isinstance(server, LocalServer) or server.environment.get("PRELOADED") == preloaded:
         return
     library = package.parent / "loaded.so"
-    if not library.exists() and not _compiled(library):
+    if not library.exists() and not _compile(library):
         return
     _stop(server)
     server.settings[_SETTING] = str(library)
@@ -67,7 +67,7 @@ def unload(server: Server) -> None:
         server.start()
 
 
-def _compiled(library: Path) -> bool:
+def _compile(library: Path) -> bool:
     if (compiler := shutil.which("cc")) is None:
         return False
     command = [compiler, "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]

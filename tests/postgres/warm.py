@@ -37,7 +37,7 @@ class _Connection(psycopg.Connection[Any]):
                 pool = _idle.setdefault(self._key, [])
                 if len(pool) < _MOST:
                     pool.append(backend)
-                    self.pgconn = _closed()
+                    self.pgconn = _closed_connection()
         super().close()
 
 
@@ -103,7 +103,7 @@ def _is_as_new(backend: PGconn) -> bool:
     return bool(backend.exec_(b"DISCARD ALL").status == ExecStatus.COMMAND_OK)
 
 
-def _closed() -> PGconn:
+def _closed_connection() -> PGconn:
     """The underlying connection of a connection object that has given its backend back."""
     closed: PGconn = psycopg.pq.PGconn.connect_start(b"host=/nowhere")
     closed.finish()

@@ -81,7 +81,7 @@ def answers(folder: Path, code: int) -> Path:
     return folder
 
 
-def linked(folder: Path) -> Path:
+def link_program(folder: Path) -> Path:
     """A directory with only the real program."""
     folder.mkdir(exist_ok=True)
     os.symlink(PROGRAM, folder / "dbanon")

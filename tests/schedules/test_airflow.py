@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.schedules.commands import EXAMPLES, Site, answers, linked
+from tests.schedules.commands import EXAMPLES, Site, answers, link_program
 
 DAGS = "airflow_dag.py"
 
@@ -39,7 +39,7 @@ def test_airflow_parses_the_dags_and_retries_when_useful(
     programs.mkdir()
     for code in (3, 4, 7, 8, 99):
         answers(programs / str(code), code)
-    linked(programs / "real")
+    link_program(programs / "real")
     environment = airflow | {
         "DBANON_SOURCE": site.source,
         "DBANON_OUT": str(site.folder / "out"),

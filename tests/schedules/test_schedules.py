@@ -14,7 +14,7 @@ import yaml
 
 from dbanon.doors.jobfile.file import read_job_file
 from tests.prerequisites import skip_optional
-from tests.schedules.commands import EXAMPLES, ROOT, Site, answers, linked, run
+from tests.schedules.commands import EXAMPLES, ROOT, Site, answers, link_program, run
 
 FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 UNITS = EXAMPLES / "systemd"
@@ -62,7 +62,7 @@ def test_the_line_of_cron_releases_and_prints_nothing(site: Site, tmp_path: Path
     assert is_monthly(schedule)
     # cron reads it as a newline.
     assert "%" not in command
-    done = cron(site, linked(tmp_path / "bin"))
+    done = cron(site, link_program(tmp_path / "bin"))
     log = (site.folder / "dbanon.log").read_text()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), log
     assert site.released() == 1
@@ -85,7 +85,7 @@ def unit(name: str) -> configparser.ConfigParser:
     return parser
 
 
-def started(site: Site, programs: Path) -> str:
+def exec_start(site: Site, programs: Path) -> str:
     """ExecStart as systemd runs it, with local directories in place of the service's."""
     service = unit("dbanon@.service")["Service"]
     shell, option, script = shlex.split(service["ExecStart"])
@@ -100,7 +100,7 @@ def started(site: Site, programs: Path) -> str:
 @pytest.mark.parametrize("code", [None, 0, 4, 99])
 def test_the_service_runs_its_file(site: Site, tmp_path: Path, code: int | None) -> None:
     programs = tmp_path / "bin"
-    script = started(site, linked(programs) if code is None else answers(programs, code))
+    script = exec_start(site, link_program(programs) if code is None else answers(programs, code))
     credentials = tmp_path / "credentials"
     credentials.mkdir()
     (credentials / "source").write_text(site.source + "\n")
@@ -160,7 +160,7 @@ def test_the_job_of_kubernetes_runs_once_at_a_time(site: Site, tmp_path: Path) -
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
     command = shlex.join(container["command"]).replace("/etc/dbanon", str(site.folder))
-    programs = linked(tmp_path / "bin")
+    programs = link_program(tmp_path / "bin")
     names = {variable["name"] for variable in container["env"]}
     assert names == {"DBANON_SOURCE", "DBANON_OUT"}
     done = run(

@@ -58,7 +58,7 @@ def _illness(rng, n) -> np.ndarray:
     return names[rng.choice(4, n, p=[0.5, 0.3, 0.17, 0.03])]
 
 
-def hexed(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+def hex_floats(frame: pd.DataFrame) -> list[tuple[str, ...]]:
     """The rows by key, with floats as their bits."""
     rows = frame.sort_values("id").itertuples(index=False, name=None)
     return [tuple(_text(value) for value in row) for row in rows]
@@ -91,7 +91,7 @@ def both(spark, frame: pd.DataFrame, folder, **options):
     local, of_local = dbanon.anonymize_frame(frame, keep=["id"], **options)
     spark_rows, report = on_spark(spark, in_files(spark, frame, folder), **options)
     assert list(spark_rows.columns) == list(local.columns)
-    assert hexed(spark_rows) == hexed(local)
+    assert hex_floats(spark_rows) == hex_floats(local)
     assert report.k_achieved == of_local.k_achieved >= options["k"]
     for name in ("rows_in", "rows_out", "suppressed", "classes", "largest_class", "null_rows"):
         assert getattr(report, name) == getattr(of_local, name)

@@ -203,13 +203,13 @@ def test_a_recount_that_fails_publishes_nothing(
     before = execute(people, RELEASED)
     lock = into_postgresql.pieces.lock
 
-    def harmed(session: Any, piece_names: list[RelationName]) -> None:
+    def damage(session: Any, piece_names: list[RelationName]) -> None:
         counts = {p: execute(people, f"SELECT count(*) FROM {p.quoted}")[0][0] for p in piece_names}
         piece = max(piece_names, key=lambda name: int(counts[name])).quoted
         execute(people, harm.format(piece, piece))
         lock(session, piece_names)
 
-    monkeypatch.setattr(into_postgresql.pieces, "lock", harmed)
+    monkeypatch.setattr(into_postgresql.pieces, "lock", damage)
     with pytest.raises(RecountFailed):
         anonymize_table(spark, people, people, **TABLES, if_exists="replace")
     assert execute(people, RELEASED) == before
@@ -231,12 +231,12 @@ def test_values_that_a_model_looks_at_are_counted_again(
     assert execute(people, least)[0][0] == report.models[0].achieved >= 2
     lock = into_postgresql.pieces.lock
 
-    def harmed(session: Any, piece_names: list[RelationName]) -> None:
+    def damage(session: Any, piece_names: list[RelationName]) -> None:
         for piece in piece_names:
             execute(people, f"UPDATE {piece.quoted} SET ill = 'a'")
         lock(session, piece_names)
 
-    monkeypatch.setattr(into_postgresql.pieces, "lock", harmed)
+    monkeypatch.setattr(into_postgresql.pieces, "lock", damage)
     with pytest.raises(RecountFailed):
         anonymize_table(spark, people, people, **options)
     assert dbanon.verify(people, "release.people").release_id == report.release_id
@@ -247,7 +247,7 @@ def test_files_with_a_failed_recount_are_removed(
 ) -> None:
     same = ParquetTarget._require_same
 
-    def harmed(self: ParquetTarget, staged: str, *arguments: Any) -> None:
+    def damage(self: ParquetTarget, staged: str, *arguments: Any) -> None:
         # Until now only this account could read it.
         assert stat.S_IMODE(Path(staged).stat().st_mode) == 0o700
         part = max(Path(staged).glob("*.parquet"), key=lambda path: path.stat().st_size)
@@ -256,7 +256,7 @@ def test_files_with_a_failed_recount_are_removed(
         part.with_name(f".{part.name}.crc").unlink()
         same(self, staged, *arguments)
 
-    monkeypatch.setattr(ParquetTarget, "_require_same", harmed)
+    monkeypatch.setattr(ParquetTarget, "_require_same", damage)
     with pytest.raises(RecountFailed):
         anonymize_table(spark, files, str(tmp_path / "released"), **ARGUMENTS, key=["id"])
     assert [path.name for path in tmp_path.iterdir()] == ["source"]

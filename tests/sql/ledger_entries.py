@@ -74,7 +74,7 @@ def mark(
     connection.execute(f"COMMENT ON {kind} {name} IS 'dbanon release {release_id}'".encode())
 
 
-def refused(connection: psycopg.Connection[Any], arguments: list[str], *states: str) -> None:
+def expect_refusal(connection: psycopg.Connection[Any], arguments: list[str], *states: str) -> None:
     with pytest.raises(psycopg.Error) as failure, connection.transaction():
         connection.execute(RECORD, arguments)
     assert failure.value.sqlstate in (states or ("42501",)), failure.value

@@ -49,7 +49,7 @@ def released(url: str, **more: Any) -> None:
     dbanon.anonymize(url, **(arguments | more))
 
 
-def forged(run_sql: Run, **changes: Any) -> None:
+def forge(run_sql: Run, **changes: Any) -> None:
     """The release's entry as mallory might have forged it."""
     [(request,)] = run_sql("SELECT request::text FROM dbanon.release")
     record = json.loads(request)
@@ -62,7 +62,7 @@ def test_exact_staleness_runs_no_foreign_condition(mallorys: str, run_sql: Run) 
     trap = "evil.spring()"
     released(mallorys, source_digest=True)
     assert run_sql(EXACT) == [("release.person", False, "digest")]
-    forged(run_sql, asked={"where": trap})
+    forge(run_sql, asked={"where": trap})
     assert run_sql(EXACT)[0][2] != "digest"
     assert not sprung(run_sql)
 
@@ -92,7 +92,7 @@ def test_recorded_sources_are_not_trusted(
     mallorys: str, run_sql: Run, sql_url: str, changes: dict[str, Any], stale: bool | None
 ) -> None:
     released(mallorys, source_digest=True)
-    forged(run_sql, **changes)
+    forge(run_sql, **changes)
     # Without a digest the server's counters may decide.
     by_digest = [] if stale is None else [stale]
     assert [stale for _, stale, by in run_sql(EXACT) if by == "digest"] == by_digest

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sql.ledger_entries import MAKE, RECORD, entry, mark, oid, refused
+from tests.sql.ledger_entries import MAKE, RECORD, entry, expect_refusal, mark, oid
 
 pytestmark = pytest.mark.one_database
 
@@ -56,8 +56,8 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     # Another role's table, with its mark, or with a mark of ours that only its owner could write.
     theirs = oid(forger, "release.p")
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
-    refused(forger, entry(fresh, theirs))
-    refused(forger, entry(release_id, theirs))
+    expect_refusal(forger, entry(fresh, theirs))
+    expect_refusal(forger, entry(release_id, theirs))
     with pytest.raises(psycopg.errors.InsufficientPrivilege), forger.transaction():
         mark(forger, "release.p", fresh)
     run_sql("GRANT ALL ON release.p TO mallory WITH GRANT OPTION")
@@ -66,22 +66,22 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     # Our own table, but unmarked, marked for another release, or marked in an earlier transaction.
     forger.execute(MAKE.format("release.mine").encode())
     mine = oid(forger, "release.mine")
-    refused(forger, entry(first_id, mine))
+    expect_refusal(forger, entry(first_id, mine))
     mark(forger, "release.mine", fresh)
-    refused(forger, entry(first_id, mine))
+    expect_refusal(forger, entry(first_id, mine))
     mark(forger, "release.mine", first_id)
     forger.commit()
-    refused(forger, entry(first_id, mine))
-    refused(forger, entry(fresh, mine, theirs))
+    expect_refusal(forger, entry(first_id, mine))
+    expect_refusal(forger, entry(fresh, mine, theirs))
     # A comment on a column, or on an object with this oid in another catalog, is not a mark.
     forger.execute(f"COMMENT ON COLUMN release.mine.a IS 'dbanon release {fresh}'".encode())
-    refused(forger, entry(fresh, mine))
+    expect_refusal(forger, entry(fresh, mine))
     mark(forger, "release.mine", first_id)
     forger.execute(RECORD, entry(first_id, mine))
-    refused(forger, entry(first_id, mine), "23505")
+    expect_refusal(forger, entry(first_id, mine), "23505")
     forger.commit()
     mark(forger, "release.mine", first_id)
-    refused(forger, entry(first_id, mine), "23505")
+    expect_refusal(forger, entry(first_id, mine), "23505")
     assert run_sql(
         "SELECT output_name, published_by, superseded_at, created_at <= now()"
         " FROM dbanon.release ORDER BY created_at"
@@ -108,11 +108,13 @@ def test_callers_cannot_set_role_time_or_names(forger: psycopg.Connection[Any]) 
         ("ctid", "(0,1)"),
         ("a b", 1),
     ):
-        refused(forger, entry(release_id, mine, **{key: value}), "22023")
+        expect_refusal(forger, entry(release_id, mine, **{key: value}), "22023")
     parts = entry(release_id, mine)
-    refused(forger, [parts[0], '[{"position": 0, "release_id": "x"}]', parts[2]], "22023")
-    refused(forger, [parts[0], parts[1], '{"door": "sql", "started_at": "2000-01-01"}'], "22023")
-    refused(forger, [parts[0], parts[1], '{"door": "root", "elapsed": 1}'], "23502")
+    expect_refusal(forger, [parts[0], '[{"position": 0, "release_id": "x"}]', parts[2]], "22023")
+    expect_refusal(
+        forger, [parts[0], parts[1], '{"door": "sql", "started_at": "2000-01-01"}'], "22023"
+    )
+    expect_refusal(forger, [parts[0], parts[1], '{"door": "root", "elapsed": 1}'], "23502")
     run = {"door": "job", "elapsed": 1, "job": "people"}
     for key, value in (
         ("door", "sql"),
@@ -131,31 +133,33 @@ def test_callers_cannot_set_role_time_or_names(forger: psycopg.Connection[Any]) 
         ("source_counts", {"persons": "x"}),
         ("source_counts", 7),
     ):
-        refused(forger, [parts[0], parts[1], json.dumps(run | {key: value})], "22023")
+        expect_refusal(forger, [parts[0], parts[1], json.dumps(run | {key: value})], "22023")
     for odd in ("null", "[]", '"x"', "1", "{}"):
-        refused(forger, [odd, parts[1], parts[2]], "22023", "42501")
-        refused(forger, [parts[0], parts[1], odd], "22023", "23502")
+        expect_refusal(forger, [odd, parts[1], parts[2]], "22023", "42501")
+        expect_refusal(forger, [parts[0], parts[1], odd], "22023", "23502")
         if odd != "[]":
-            refused(forger, [parts[0], odd, parts[2]], "22023")
+            expect_refusal(forger, [parts[0], odd, parts[2]], "22023")
     for oid_key in ("relation_oid", "output_oid"):
         for number in (0, -1, 2**62, 2**70, "x", None, 1.5, [mine], 1259):
             odd_oid = entry(release_id, mine, **{oid_key: number})
-            refused(forger, odd_oid, "42501", "22P02", "22003")
-    refused(forger, entry("x", mine), "22P02")
-    refused(forger, entry(release_id, mine, source="x" * 20_000_000), "54000")
-    refused(forger, [parts[0], json.dumps([{}] * 5000), parts[2]], "54000")
+            expect_refusal(forger, odd_oid, "42501", "22P02", "22003")
+    expect_refusal(forger, entry("x", mine), "22P02")
+    expect_refusal(forger, entry(release_id, mine, source="x" * 20_000_000), "54000")
+    expect_refusal(forger, [parts[0], json.dumps([{}] * 5000), parts[2]], "54000")
     for value in (None, [], "x", [[]] * 5000):
-        refused(forger, entry(release_id, mine, arguments=value), "22023")
-    refused(forger, ["[" * 9999 + "]" * 9999, parts[1], parts[2]], "54001", "22023")
-    refused(forger, entry(release_id, mine, k_requested="many"), "22P02")
-    refused(forger, entry(release_id, mine, k_requested=None), "23502")
+        expect_refusal(forger, entry(release_id, mine, arguments=value), "22023")
+    expect_refusal(forger, ["[" * 9999 + "]" * 9999, parts[1], parts[2]], "54001", "22023")
+    expect_refusal(forger, entry(release_id, mine, k_requested="many"), "22P02")
+    expect_refusal(forger, entry(release_id, mine, k_requested=None), "23502")
     # Neither from a budget nor a release of classes.
     of_none = json.loads(entry(release_id, mine, budget=None, epsilon=1, neighbours="rows")[0])
-    refused(forger, [json.dumps(of_none), parts[1], parts[2]], "22023")
+    expect_refusal(forger, [json.dumps(of_none), parts[1], parts[2]], "22023")
     without = {key: value for key, value in of_none.items() if key not in OF_CLASSES}
-    refused(forger, [json.dumps(without), parts[1], parts[2]], "22023")
-    refused(forger, entry(release_id, mine, budget="b", **dict.fromkeys(OF_CLASSES)), "22023")
-    refused(forger, entry(release_id, mine, rows_in=2**70), "22003")
+    expect_refusal(forger, [json.dumps(without), parts[1], parts[2]], "22023")
+    expect_refusal(
+        forger, entry(release_id, mine, budget="b", **dict.fromkeys(OF_CLASSES)), "22023"
+    )
+    expect_refusal(forger, entry(release_id, mine, rows_in=2**70), "22003")
 
 
 def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql: Run) -> None:
@@ -174,7 +178,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
     with forger.transaction(force_rollback=True):
         mark(forger, "release.other", two)
         forger.execute(RECORD, entry(two, other))
-    refused(forger, entry(two, other))
+    expect_refusal(forger, entry(two, other))
     forger.rollback()
     # Dropped after it was recorded; the entry reports that.
     forger.execute(MAKE.format("release.gone").encode())
@@ -182,7 +186,7 @@ def test_subtransactions_and_savepoints(forger: psycopg.Connection[Any], run_sql
     dropped_oid = oid(forger, "release.gone")
     forger.execute(RECORD, entry(two, dropped_oid))
     forger.execute("DROP TABLE release.gone")
-    refused(forger, entry(str(uuid.uuid4()), dropped_oid))
+    expect_refusal(forger, entry(str(uuid.uuid4()), dropped_oid))
     forger.commit()
     assert run_sql(
         "SELECT output, state FROM dbanon.releases() WHERE published_by = 'mallory' ORDER BY 1"
@@ -268,11 +272,11 @@ def test_an_output_is_a_view_of_its_table_alone(
         mark(forger, name, release_id, kind)
     mine = oid(forger, "release.mine")
     for name in ("wrong", "both", "nothing", "stale", "other"):
-        refused(forger, entry(release_id, mine, oid(forger, f"release.{name}")))
+        expect_refusal(forger, entry(release_id, mine, oid(forger, f"release.{name}")))
     right = oid(forger, "release.right")
-    refused(forger, entry(release_id, right, right))
+    expect_refusal(forger, entry(release_id, right, right))
     temporary = oid(forger, "pg_temp.mine")
-    refused(forger, entry(release_id, temporary))
+    expect_refusal(forger, entry(release_id, temporary))
     forger.execute(RECORD, entry(release_id, mine, right))
     forger.commit()
     assert run_sql(

@@ -36,7 +36,7 @@ LOCK_HOLDER = re.compile(
 
 
 @contextmanager
-def refused(*roles: str, pid: int | None = None) -> Iterator[None]:
+def expect_refusal(*roles: str, pid: int | None = None) -> Iterator[None]:
     """Require that the job is refused because one of these roles runs it; ``pid`` is its
     backend.
     """
@@ -68,7 +68,7 @@ def test_a_role_without_rights_does_not_hold_a_job(
         with open_store(url).job_lock("people"):
             for other in (anna, sql_url):
                 with (
-                    refused("anna" if url == anna else "postgres"),
+                    expect_refusal("anna" if url == anna else "postgres"),
                     open_store(other).job_lock("people"),
                 ):
                     pass
@@ -90,7 +90,7 @@ def test_a_lock_names_its_backend_and_goes_with_it(
         [(pid,)] = run_sql(
             "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'dbanon job %'"
         )
-        with refused("anna", pid=pid), open_store(bert).job_lock("people"):
+        with expect_refusal("anna", pid=pid), open_store(bert).job_lock("people"):
             pass
         run_sql("SELECT pg_terminate_backend(%s, 5000)", pid)
         with open_store(bert).job_lock("people"):
@@ -103,7 +103,11 @@ def test_a_runner_that_commits_a_lock_row_blocks_nothing(
     anna, mallory = sql_role("anna"), connect(sql_role("mallory"))
     mallory.execute("SELECT dbanon._hold_job('people')")
     assert run_sql("SELECT state, run_by FROM dbanon.run") == [("lock", "mallory")]
-    with open_store(anna).job_lock("people"), refused("anna"), open_store(anna).job_lock("people"):
+    with (
+        open_store(anna).job_lock("people"),
+        expect_refusal("anna"),
+        open_store(anna).job_lock("people"),
+    ):
         pass
     for name in ("", "x" * 201, None):
         with pytest.raises(psycopg.errors.InvalidParameterValue):
@@ -117,16 +121,16 @@ def test_the_lock_before_and_after_the_first_release(sql_server: Server) -> None
         sql_server.execute(PEOPLE, url=url)
         mallory = sql_server.create_role("mallory", url=url)
         with open_store(url).job_lock("people"):
-            with refused("postgres"), open_store(url).job_lock("people"):
+            with expect_refusal("postgres"), open_store(url).job_lock("people"):
                 pass
             anonymize(url)
-            with refused("postgres"), open_store(url).job_lock("people"):
+            with expect_refusal("postgres"), open_store(url).job_lock("people"):
                 pass
         with psycopg.connect(conninfo(mallory)) as hers:
             hers.execute(ADVISORY)
             with (
                 open_store(url).job_lock("people"),
-                refused("postgres"),
+                expect_refusal("postgres"),
                 open_store(url).job_lock("people"),
             ):
                 pass
@@ -202,7 +206,7 @@ def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
             migrate(connection, "0005")
         with open_store(url).job_lock("people"):
             anonymize(url)
-            with refused("postgres"), open_store(url).job_lock("people"):
+            with expect_refusal("postgres"), open_store(url).job_lock("people"):
                 pass
         assert sql_server.execute("SELECT version_num FROM dbanon.alembic_version", url=url) == [
             (HEAD,)

@@ -131,7 +131,7 @@ READS = (
 PEOPLE = "CREATE TABLE evil.p AS SELECT g AS id, sin(g) AS n FROM generate_series(1, 60) AS g"
 
 
-def refused(run_sql: Run, sql_url: str, relation: str, reads: Sequence[str] = READS) -> None:
+def expect_refusal(run_sql: Run, sql_url: str, relation: str, reads: Sequence[str] = READS) -> None:
     """Check that no call reads the relation, and that none of its code ran."""
     caught: list[str] = []
     wrong: list[tuple[str, object]] = []
@@ -175,7 +175,7 @@ def test_a_relation_that_would_run_foreign_code_is_refused(
     run_sql("SELECT setval('evil.sprung', 1, false)")
     # The first at all SQL functions; the others at a third of them in turn.
     turn = 0 if CAMPAIGN else list(RELATIONS).index(kind)
-    refused(run_sql, sql_url, "evil.v", READS[turn % 3 :: 3] if turn else READS)
+    expect_refusal(run_sql, sql_url, "evil.v", READS[turn % 3 :: 3] if turn else READS)
 
 
 def test_a_foreign_table_of_mallorys_is_refused(
@@ -193,7 +193,7 @@ def test_a_foreign_table_of_mallorys_is_refused(
         b"CREATE FOREIGN TABLE evil.v (id integer, n double precision) SERVER loop"
         b" OPTIONS (table_name 'p')"
     )
-    refused(run_sql, sql_url, "evil.v")
+    expect_refusal(run_sql, sql_url, "evil.v")
 
 
 def test_checks_of_children_are_not_evaluated(
@@ -229,7 +229,7 @@ def test_a_child_of_mallorys_under_a_table_of_ones_own(
     mallory.execute(PEOPLE.encode())
     mallory.execute(b"INSERT INTO evil.c TABLE evil.p; CREATE INDEX ON evil.c ((evil.one(1)))")
     run_sql("SELECT setval('evil.sprung', 1, false)")
-    refused(run_sql, sql_url, "app.t")
+    expect_refusal(run_sql, sql_url, "app.t")
 
 
 @pytest.mark.parametrize("kind", ["function in a view", "constant call in an index"])

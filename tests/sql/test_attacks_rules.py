@@ -37,7 +37,7 @@ def annas(run_sql: Run, sql_role: Role) -> str:
     return mallory
 
 
-def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.Error:
+def expect_refusal(connection: psycopg.Connection[Any], statement: str) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as failure:
         connection.execute(statement.encode())
     assert failure.value.sqlstate == "42501"
@@ -46,19 +46,19 @@ def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.Erro
 
 def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> None:
     mallory = connect(annas)
-    assert "anna" in str(refused(mallory, DECLARE).diag.message_hint)
-    refused(mallory, "SELECT dbanon.undeclare('app.person')")
+    assert "anna" in str(expect_refusal(mallory, DECLARE).diag.message_hint)
+    expect_refusal(mallory, "SELECT dbanon.undeclare('app.person')")
     oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
     request = f'{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'
     for function in ("_declare", "_write_rules"):
-        refused(mallory, f"SELECT dbanon.{function}('{request}')")
+        expect_refusal(mallory, f"SELECT dbanon.{function}('{request}')")
     for statement in (
         "INSERT INTO dbanon.rule VALUES ('app.person', 'age', '{}', now(), 'anna', 1)",
         "UPDATE dbanon.rule SET rule = '{}'",
         "DELETE FROM dbanon.rule",
         "TRUNCATE dbanon.rule",
     ):
-        refused(mallory, statement)
+        expect_refusal(mallory, statement)
     with pytest.raises(InsufficientRights):
         dbanon.declare(annas, "app.person", {"age": "drop"})
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
@@ -85,9 +85,9 @@ def test_anothers_function_cannot_declare_for_its_caller(
     superuser = connect()
     for caller in (connect(anna(annas)), superuser):
         for function in ("helpful", "direct"):
-            refused(caller, f"SELECT app.{function}()")
+            expect_refusal(caller, f"SELECT app.{function}()")
     superuser.execute("SET ROLE mallory")
-    refused(superuser, DECLARE)
+    expect_refusal(superuser, DECLARE)
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
 
 
@@ -106,12 +106,12 @@ def test_a_mark_of_an_earlier_transaction_does_not_count(
     )
     mark = "dbanon rules " + hashlib.sha256(request.encode()).hexdigest()
     connect(anna(annas)).execute(f"COMMENT ON COLUMN app.person.person_id IS '{mark}'".encode())
-    refused(connect(annas), f"SELECT dbanon._write_rules('{request}')")
+    expect_refusal(connect(annas), f"SELECT dbanon._write_rules('{request}')")
     # Nor does a comment on his own table count for hers.
     mallory = connect(annas, autocommit=False)
     mallory.execute("CREATE TABLE app.own (age integer)")
     mallory.execute(f"COMMENT ON COLUMN app.own.age IS '{mark}'".encode())
-    refused(mallory, f"SELECT dbanon._write_rules('{request}')")
+    expect_refusal(mallory, f"SELECT dbanon._write_rules('{request}')")
 
 
 TRAPS = (
@@ -129,7 +129,7 @@ def test_a_comment_with_a_trap_is_read_and_not_run(
 ) -> None:
     mallory = connect(annas)
     mallory.execute("CREATE TABLE app.his (age integer)")
-    mallory.execute(f"COMMENT ON COLUMN app.his.age IS {_quoted(trap)}".encode())
+    mallory.execute(f"COMMENT ON COLUMN app.his.age IS {_quote(trap)}".encode())
     with pytest.raises(psycopg.Error) as failure:
         run_sql("SELECT * FROM dbanon.declare('app.his', from_comments => true)")
     assert failure.value.sqlstate == "22023"
@@ -143,7 +143,7 @@ def test_a_comment_with_a_trap_is_read_and_not_run(
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -156,7 +156,7 @@ def test_names_and_comments_of_columns_are_no_format(
     column = '"' + name.replace('"', '""') + '"'
     mallory = connect(annas)
     mallory.execute(f"CREATE TABLE app.his ({column} integer, age integer)".encode())
-    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quoted(comment)}".encode())
+    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quote(comment)}".encode())
     run_sql("""SELECT * FROM dbanon.declare('app.his', '{"age": "quasi_identifier"}')""")
     assert run_sql(SUPER) == [(False,)]
     assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(comment,)]
@@ -211,7 +211,7 @@ def test_a_rule_releases_no_labels_that_the_tables_owner_may_not_read(
     rule = '{"age": {"role": "quasi_identifier", "hierarchy": {"table": "app.secret"}}}'
     mallory.execute(f"SELECT * FROM dbanon.declare('app.his', '{rule}')".encode())
     call = "SELECT k_achieved FROM dbanon.gaa_cp('app.his', 'release.his', k => 5)"
-    assert "may not read" in str(refused(connect(), call))
+    assert "may not read" in str(expect_refusal(connect(), call))
     with pytest.raises(InsufficientRights, match="may not read"):
         dbanon.anonymize(
             sql_url, table="app.his", declared=True, k=5, method="gaa_cp", output="release.his"

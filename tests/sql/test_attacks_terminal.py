@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dbanon.data.words import LabelledText
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidName
-from tests.sql.ledger_entries import MAKE, RECORD, anonymize, entry, mark, oid, refused
+from tests.sql.ledger_entries import MAKE, RECORD, anonymize, entry, expect_refusal, mark, oid
 
 pytestmark = pytest.mark.one_database
 
@@ -64,8 +64,8 @@ def test_control_characters_are_refused(forger: psycopg.Connection[Any], key: st
     mark(forger, "release.mine", release_id)
     mine = oid(forger, "release.mine")
     for forged in ("\x1b[2J", "a\nb", "\x9b2J", "\x7f", "a\rb"):
-        refused(forger, entry(release_id, mine, **{key: "mdav" + forged}), "22023")
-    refused(forger, entry(release_id, mine, **{key: "x" * 400_000}), "22023", "54000")
+        expect_refusal(forger, entry(release_id, mine, **{key: "mdav" + forged}), "22023")
+    expect_refusal(forger, entry(release_id, mine, **{key: "x" * 400_000}), "22023", "54000")
 
 
 def test_a_column_and_a_run_hold_no_control_characters(forger: psycopg.Connection[Any]) -> None:
@@ -74,7 +74,7 @@ def test_a_column_and_a_run_hold_no_control_characters(forger: psycopg.Connectio
     mark(forger, "release.mine", release_id)
     release, columns, run = entry(release_id, oid(forger, "release.mine"))
     forged = [json.loads(columns)[0] | {"role": "a\x1b[2J"}]
-    refused(forger, [release, json.dumps(forged), run], "22023")
+    expect_refusal(forger, [release, json.dumps(forged), run], "22023")
     failed = {
         "door": "cli",
         "method": "mdav",

@@ -49,7 +49,7 @@ def _release(
     ).fetchall()
 
 
-def _refused(connection: psycopg.Connection[Any], *arguments: Any) -> psycopg.Error:
+def expect_refusal(connection: psycopg.Connection[Any], *arguments: Any) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as failure:
         _release(connection, *arguments)
     assert "Traceback" not in str(failure.value)
@@ -75,12 +75,12 @@ def test_a_tree_is_read_with_the_callers_rights(
         (None, {"models": [named]}),
         (None, {"t_closeness": {"ill": {"level": 1, "distance": {"table": "hidden.tree"}}}}),
     ):
-        assert _refused(anna, *arguments).sqlstate == "42501", arguments
+        assert expect_refusal(anna, *arguments).sqlstate == "42501", arguments
     reading = "SELECT * FROM dbanon.classes('app.people', 'gaa_cp', '{place}', 5, %s)"
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         anna.execute(reading.encode(), (json.dumps({"hierarchies": {"place": "table:app.tree"}}),))
     run_sql("GRANT SELECT (child) ON app.tree TO anna")
-    assert _refused(anna, {"table": "app.tree"}).sqlstate == "42501"
+    assert expect_refusal(anna, {"table": "app.tree"}).sqlstate == "42501"
     run_sql("GRANT SELECT (parent) ON app.tree TO anna")
     assert _release(anna, {"table": "app.tree"}) == [(60,)]
     assert (
@@ -93,7 +93,7 @@ def test_a_tree_is_read_with_the_callers_rights(
     )
     run_sql("ALTER TABLE app.tree ENABLE ROW LEVEL SECURITY")
     run_sql("CREATE POLICY early ON app.tree USING (child < 'town 3')")
-    assert _refused(anna, {"table": "app.tree"}).sqlstate == "42501"
+    assert expect_refusal(anna, {"table": "app.tree"}).sqlstate == "42501"
 
 
 def test_rights_to_store_hierarchies(run_sql: Run, connect: Connect, sql_role: Role) -> None:
@@ -141,7 +141,7 @@ def test_rights_to_store_hierarchies(run_sql: Run, connect: Connect, sql_role: R
     for statement in (drop, b"SELECT * FROM dbanon.show_hierarchy('towns')"):
         with pytest.raises(psycopg.errors.UndefinedObject):
             chief.execute(statement)
-    assert _refused(anna, {"name": "towns"}).sqlstate == "42704"
+    assert expect_refusal(anna, {"name": "towns"}).sqlstate == "42704"
 
 
 def test_injected_specifications_do_nothing(run_sql: Run, connect: Connect) -> None:
@@ -164,14 +164,16 @@ def test_injected_specifications_do_nothing(run_sql: Run, connect: Connect) -> N
             {"ordered": [text, "x"]},
             {"dates": [text]},
         ):
-            assert _refused(connection, tree).sqlstate in expected_states, (text, tree)
+            assert expect_refusal(connection, tree).sqlstate in expected_states, (text, tree)
         for model in (
             {"attribute": text, "kind": "distinct_l", "level": 2},
             {"attribute": "ill", "kind": text, "level": 2},
             {"attribute": "ill", "kind": "t_closeness", "level": 0.2, "distance": text},
             {"attribute": "ill", "kind": "t_closeness", "level": 0.2, "distance": {"name": text}},
         ):
-            assert _refused(connection, None, {"models": [model]}).sqlstate in expected_states, (
+            assert (
+                expect_refusal(connection, None, {"models": [model]}).sqlstate in expected_states
+            ), (
                 text,
                 model,
             )
@@ -183,10 +185,10 @@ def test_no_file_of_the_server_is_read(run_sql: Run, connect: Connect) -> None:
     _load(run_sql)
     connection = connect()
     for path in ("/etc/passwd", "file:/etc/passwd", "./x.csv", "tree.json"):
-        assert _refused(connection, path).sqlstate == "22023"
-        assert _refused(connection, {"file": path}).sqlstate == "22023"
+        assert expect_refusal(connection, path).sqlstate == "22023"
+        assert expect_refusal(connection, {"file": path}).sqlstate == "22023"
         wish = {"ill": {"level": 1, "distance": path}}
-        assert _refused(connection, None, {"t_closeness": wish}).sqlstate == "22023"
+        assert expect_refusal(connection, None, {"t_closeness": wish}).sqlstate == "22023"
         for specification in (json.dumps(path), json.dumps({"path": path})):
             with pytest.raises(psycopg.errors.InvalidParameterValue):
                 connection.execute(
@@ -239,7 +241,7 @@ def test_a_failing_view_leaks_no_value(run_sql: Run, connect: Connect, sql_serve
             {"intervals": [5]},
             {"mask": True, "character": "-"},
         ):
-            error = _refused(connection, tree)
+            error = expect_refusal(connection, tree)
             parts = error.diag
             details = (
                 parts.message_detail,

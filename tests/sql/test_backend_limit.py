@@ -47,7 +47,7 @@ def user(sql_server: Server, sql_url: str, run_sql: Run) -> Iterator[str]:
         yield url.render_as_string(hide_password=False)
 
 
-def raised(connection: psycopg.Connection[Any], statement: str) -> type[Exception] | None:
+def limit_for(connection: psycopg.Connection[Any], statement: str) -> type[Exception] | None:
     try:
         connection.execute(statement.encode())
     except psycopg.Error as error:
@@ -70,16 +70,16 @@ def test_users_cannot_raise_an_administrators_limit(
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '{SMALL}'")
     with connect(user) as connection:
         # The setting is ignored if the role may not set it.
-        raised(connection, statement.format(database))
-        assert raised(connection, CALL) is LIMIT
-        assert raised(connection, ASKING) is VALUE
-        assert raised(connection, f"ALTER DATABASE {database} RESET dbanon.memory_limit")
+        limit_for(connection, statement.format(database))
+        assert limit_for(connection, CALL) is LIMIT
+        assert limit_for(connection, ASKING) is VALUE
+        assert limit_for(connection, f"ALTER DATABASE {database} RESET dbanon.memory_limit")
     with connect(user, options="-c dbanon.memory_limit=100GiB") as connection:
-        assert raised(connection, CALL) is LIMIT
+        assert limit_for(connection, CALL) is LIMIT
     run_sql(f"ALTER DATABASE {database} SET dbanon.memory_limit = '1GiB'")
     with connect(user) as connection:
-        assert raised(connection, CALL) is None
-        assert raised(connection, ASKING) is None
+        assert limit_for(connection, CALL) is None
+        assert limit_for(connection, ASKING) is None
 
 
 def test_a_superuser_sets_it_for_all_databases(
@@ -90,22 +90,22 @@ def test_a_superuser_sets_it_for_all_databases(
     try:
         run_sql(f"ALTER ROLE ALL SET dbanon.memory_limit = '{SMALL}'")
         with connect(user) as connection:
-            assert raised(connection, CALL) is LIMIT
-            assert raised(connection, "ALTER ROLE ALL RESET dbanon.memory_limit")
+            assert limit_for(connection, CALL) is LIMIT
+            assert limit_for(connection, "ALTER ROLE ALL RESET dbanon.memory_limit")
     finally:
         run_sql("ALTER ROLE ALL RESET dbanon.memory_limit")
     with connect(user) as connection:
-        assert raised(connection, CALL) is None
+        assert limit_for(connection, CALL) is None
 
 
 def test_a_user_may_ask_for_less(database: str, user: str, connect: Connect) -> None:
     with connect(user) as connection:
         connection.execute(f"SET dbanon.memory_limit = '{SMALL}'".encode())
-        assert raised(connection, CALL) is LIMIT
+        assert limit_for(connection, CALL) is LIMIT
         connection.execute("SET dbanon.memory_limit = 'much'")
-        assert raised(connection, CALL) is VALUE
+        assert limit_for(connection, CALL) is VALUE
         connection.execute("RESET dbanon.memory_limit")
-        assert raised(connection, CALL) is None
+        assert limit_for(connection, CALL) is None
 
 
 THREADS = """

@@ -26,7 +26,9 @@ PEOPLE = (
 
 
 @pytest.fixture(scope="module")
-def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], psycopg.Error]]:
+def expect_refusal(
+    sql_server: Server, sql_template: str
+) -> Iterator[Callable[[str], psycopg.Error]]:
     """The error of a call with these arguments. Nothing is created, so all share one database."""
     with sql_server.database(template=sql_template) as url:
         sql_server.execute(PEOPLE, url=url)
@@ -125,13 +127,15 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("54000", "'app.people', 'release.p', '{a}', 5, options => '{\"memory_limit\": 1000}'"),
     ],
 )
-def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, arguments: str) -> None:
-    assert refused(arguments).sqlstate == state
+def test_sqlstates(
+    expect_refusal: Callable[[str], psycopg.Error], state: str, arguments: str
+) -> None:
+    assert expect_refusal(arguments).sqlstate == state
 
 
-def test_a_key_of_a_chain_is_no_argument(refused: Callable[[str], psycopg.Error]) -> None:
+def test_a_key_of_a_chain_is_no_argument(expect_refusal: Callable[[str], psycopg.Error]) -> None:
     options = '{"chain": {"name": "patients", "key": "' + 64 * "a" + '"}}'
-    error = refused(f"'app.people', 'release.p', '{{a}}', 5, options => '{options}'")
+    error = expect_refusal(f"'app.people', 'release.p', '{{a}}', 5, options => '{options}'")
     assert error.sqlstate == "0A000"
     assert "the key must not appear" in str(error)
     assert 64 * "a" not in f"{error}{error.diag.message_detail}{error.diag.message_hint}"
@@ -159,12 +163,12 @@ def test_a_key_of_a_chain_is_no_argument(refused: Callable[[str], psycopg.Error]
     ],
 )
 def test_sqlstates_of_hierarchies(
-    refused: Callable[..., psycopg.Error], state: str, hierarchies: str
+    expect_refusal: Callable[..., psycopg.Error], state: str, hierarchies: str
 ) -> None:
     arguments = f"'app.people', 'release.p', '{{a}}', 5, hierarchies => '{hierarchies}'"
-    assert refused(arguments, "gaa_cp").sqlstate == state
+    assert expect_refusal(arguments, "gaa_cp").sqlstate == state
     # mdav ignores hierarchies.
-    assert refused(arguments).sqlstate in (state, "22023")
+    assert expect_refusal(arguments).sqlstate in (state, "22023")
 
 
 def test_withheld_rows_count_against_the_budget(run_sql: Run) -> None:

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.postgresql
 
 
 @pytest.fixture
-def owned(pg_server: Server, pg_url: str, tmp_path: Path) -> tuple[PostgresqlDatabase, Chained]:
+def chain_database(
+    pg_server: Server, pg_url: str, tmp_path: Path
+) -> tuple[PostgresqlDatabase, Chained]:
     """A database with the ledger installed, and an administrator's chain with a release."""
     install.install(pg_url, sql_only=True)
     database = PostgresqlDatabase(pg_url)
@@ -40,9 +42,9 @@ def tables(database: PostgresqlDatabase) -> list[str]:
 
 
 def test_only_the_owner_sees_a_chain(
-    owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str]
+    chain_database: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str]
 ) -> None:
-    database, chained = owned
+    database, chained = chain_database
     names = tables(database)
     assert len(names) == 8
     for role, options in (
@@ -79,10 +81,10 @@ def test_only_the_owner_sees_a_chain(
 
 
 def test_a_role_that_was_let_in_goes_on(
-    owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str], pg_url: str
+    chain_database: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str], pg_url: str
 ) -> None:
     """As docs/rights.md says; it survives a new installation of dbanon."""
-    database, chained = owned
+    database, chained = chain_database
     url = pg_role("publisher", "IN ROLE dbanon_runner")
     shared = ", ".join(
         f"dbanon.{name}"
@@ -125,9 +127,9 @@ HUNG = (
 
 @pytest.mark.parametrize("of", ["chain_row_", "chain_value_", "chain_member"])
 def test_nothing_hangs_on_the_tables_of_a_chain(
-    owned: tuple[PostgresqlDatabase, Chained], of: str
+    chain_database: tuple[PostgresqlDatabase, Chained], of: str
 ) -> None:
-    database, chained = owned
+    database, chained = chain_database
     [name] = [name for name in tables(database) if name.startswith(of)]
     database.execute(
         "CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"

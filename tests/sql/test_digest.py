@@ -28,7 +28,7 @@ CALL = (
 )
 
 
-def dumped(url: str) -> str:
+def dump_of(url: str) -> str:
     return subprocess.run(
         [str(find_server_binaries() / "pg_dump")],
         env={**os.environ, **libpq_environment(url)},
@@ -266,7 +266,7 @@ def test_a_restored_dump_still_matches_its_digest(
     with sql_server.database() as url:
         # The numbers of recreated enums differ.
         sql_server.execute("CREATE TYPE public.before AS ENUM ('a', 'b', 'c')", url=url)
-        sql_server.psql(dumped(sql_url), url=url)
+        sql_server.psql(dump_of(sql_url), url=url)
         for name in ("as_table", "as_view"):
             with open_store(url).session(write=False) as session:
                 [(recorded,)] = sql_server.execute(

@@ -66,7 +66,7 @@ REFUSED = (
 
 
 @pytest.fixture
-def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
+def published_figures(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
     """URL of the role that published ``release.p``, and digits of its exact figures."""
     run_sql(PEOPLE)
     publisher = sql_role("publisher")
@@ -83,7 +83,7 @@ def published(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
     return publisher, {repr(figure)[:8] for figure in exact if repr(figure)[:8] not in public}
 
 
-def seen(run: Run, url: str, queries: tuple[str, ...]) -> str:
+def readable_texts(run: Run, url: str, queries: tuple[str, ...]) -> str:
     """Collect what a role gets from queries; some are refused."""
     texts = []
     for query in queries:
@@ -96,15 +96,19 @@ def seen(run: Run, url: str, queries: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("kind", ["reader", "dbanon_reader", "dbanon_runner", "dbanon_admin"])
 def test_no_reader_reads_exact_figures(
-    run_sql: Run, sql_server: Server, sql_url: str, published: tuple[str, set[str]], kind: str
+    run_sql: Run,
+    sql_server: Server,
+    sql_url: str,
+    published_figures: tuple[str, set[str]],
+    kind: str,
 ) -> None:
-    _, numbers = published
+    _, numbers = published_figures
     options = "" if kind == "reader" else f"IN ROLE {kind}"
     reader = sql_server.create_role("spy", url=sql_url, options=options)
     run_sql("GRANT USAGE, CREATE ON SCHEMA release TO spy")
     run_sql("GRANT SELECT ON release.p, release.p_summary TO spy")
     run_sql("ANALYZE dbanon.release_internal")
-    text = seen(run_sql, reader, (*PATHS, *LEDGER))
+    text = readable_texts(run_sql, reader, (*PATHS, *LEDGER))
     assert not [number for number in numbers if number in text]
     for query in REFUSED:
         with pytest.raises(psycopg.Error) as refused:
@@ -117,7 +121,7 @@ def test_no_reader_reads_exact_figures(
 
 
 def test_functions_of_a_reader_do_not_see_rows_of_the_view(
-    run_sql: Run, sql_server: Server, sql_url: str, published: tuple[str, set[str]]
+    run_sql: Run, sql_server: Server, sql_url: str, published_figures: tuple[str, set[str]]
 ) -> None:
     """The planner runs a cheap function first, unless the view is a security barrier."""
     reader = sql_server.create_role("spy", url=sql_url, options="IN ROLE dbanon_runner")
@@ -132,9 +136,9 @@ def test_functions_of_a_reader_do_not_see_rows_of_the_view(
 
 
 def test_members_of_the_publishing_role_and_superusers_read_them(
-    run_sql: Run, sql_server: Server, sql_url: str, published: tuple[str, set[str]]
+    run_sql: Run, sql_server: Server, sql_url: str, published_figures: tuple[str, set[str]]
 ) -> None:
-    publisher, numbers = published
+    publisher, numbers = published_figures
     member = sql_server.create_role("member", url=sql_url, options="IN ROLE publisher")
     for url in (publisher, member, sql_url):
         text = json.dumps(run_sql("SELECT dbanon.internal_figures('release.p')", url=url))
@@ -151,7 +155,7 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
 
 
 def test_a_runner_forges_no_publisher(
-    run_sql: Run, sql_role: Role, published: tuple[str, set[str]]
+    run_sql: Run, sql_role: Role, published_figures: tuple[str, set[str]]
 ) -> None:
     """Only the catalog determines the publisher, and figures belong to their own entry."""
     spy = sql_role("spy")
@@ -171,9 +175,9 @@ def test_installing_again_takes_rights_back_and_keeps_figures(
     sql_url: str,
     backend_path: Path,
     sql_server: Server,
-    published: tuple[str, set[str]],
+    published_figures: tuple[str, set[str]],
 ) -> None:
-    publisher, _ = published
+    publisher, _ = published_figures
     before = run_sql("SELECT dbanon.internal_figures('release.p')", url=publisher)
     reader = sql_server.create_role("spy", url=sql_url)
     run_sql("GRANT USAGE ON SCHEMA dbanon TO spy")
@@ -197,9 +201,9 @@ def test_a_view_of_another_role_is_not_read(run_sql: Run, sql_url: str) -> None:
 
 
 def test_only_superusers_can_use_a_restored_ledger_until_it_is_attached(
-    run_sql: Run, published: tuple[str, set[str]]
+    run_sql: Run, published_figures: tuple[str, set[str]]
 ) -> None:
-    publisher, _ = published
+    publisher, _ = published_figures
     run_sql("UPDATE dbanon.release SET ledger_oid = 1")
     with pytest.raises(psycopg.Error, match="for the role that published it"):
         run_sql("SELECT dbanon.internal_figures('release.p')", url=publisher)

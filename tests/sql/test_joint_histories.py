@@ -39,7 +39,7 @@ ENTITY: dict[str, Any] = {"arguments": {"by": [], "entity": "id"}}
 PERSONS = [b"\\0" * 12 * 5]
 
 
-def plainly(run_sql: Run, *outputs: str) -> tuple[int, int, int]:
+def count_plainly(run_sql: Run, *outputs: str) -> tuple[int, int, int]:
     """Persons, persons in groups below k, and unique persons, counted with a dictionary."""
     histories: dict[int, list[Any]] = {}
     for at, output in enumerate(outputs):
@@ -61,7 +61,7 @@ def test_a_warning_names_the_exposure(run_sql: Run, connect: Connect, sql_url: s
     session.execute(b"UPDATE app.people SET a = a + id % 3 WHERE id > 20")
     session.execute(CALL.format("two").encode())
     session.commit()
-    persons, below, unique = plainly(run_sql, "one", "two")
+    persons, below, unique = count_plainly(run_sql, "one", "two")
     assert persons == 60
     assert below > 20
     [(severity, text)] = [notice for notice in notices if "joint history" in notice[1]]
@@ -133,7 +133,7 @@ def test_persons_passed_by_a_caller_reveal_nothing(
         "releases": [first],
     }
 
-    def refused(
+    def expect_refusal(
         arguments: dict[str, Any], persons: Sequence[bytes | None] | None, *states: str
     ) -> None:
         with pytest.raises(psycopg.Error) as failure, mallory.transaction():
@@ -142,14 +142,14 @@ def test_persons_passed_by_a_caller_reveal_nothing(
 
     # Neither with the release's source, which mallory may not read, nor with another one.
     for source in (oid(anna, "app.people"), oid(mallory, "app.own"), None):
-        refused(request | {"source_oid": source}, PERSONS)
+        expect_refusal(request | {"source_oid": source}, PERSONS)
     theirs = oid(anna, "release.one")
     own_source = {"source_oid": oid(mallory, "app.own")}
-    refused(request | own_source | {"relation_oid": theirs}, PERSONS)
-    refused(request | own_source | {"releases": [first, first]}, PERSONS, "22023")
-    refused({"k": 5, "releases": [first]}, PERSONS, "22023")
+    expect_refusal(request | own_source | {"relation_oid": theirs}, PERSONS)
+    expect_refusal(request | own_source | {"releases": [first, first]}, PERSONS, "22023")
+    expect_refusal({"k": 5, "releases": [first]}, PERSONS, "22023")
     for broken in ([b"x"], [b"x" * 12, None], [b""], [b"x" * 1932]):
-        refused(request | own_source, broken, "22023")
+        expect_refusal(request | own_source, broken, "22023")
     # An entry naming a source that its publisher cannot read does not belong to the source: it adds
     # no persons and blocks no release.
     name: dict[str, Any] = {
@@ -305,7 +305,7 @@ def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> No
     counted = joint_counts(records, 5)
     measured = dbanon.measure_releases(sql_url, ["release.three"], k=5)
     assert [(risk.persons, risk.below, risk.alone) for risk in measured.known] == counted
-    assert counted[-1] == plainly(run_sql, "one", "two", "three")
+    assert counted[-1] == count_plainly(run_sql, "one", "two", "three")
     other = dbanon.measure_releases(sql_url, [f"release.{n}" for n in ("three", "one", "two")])
     assert other.known[-1] == measured.known[-1]
 

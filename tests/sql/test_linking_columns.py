@@ -61,7 +61,7 @@ def test_others_are_none(warnings_for: Callable[[str], list[str]]) -> None:
     assert not [text for text in warnings_for("visits") if text.startswith("dbanon: column")]
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("warnings_for")
 def test_strict_refuses(run_sql: Run) -> None:
     with pytest.raises(psycopg.Error, match="singles out rows") as caught:
         run_sql(CALL.replace(")", ", options => '{\"strict\": true}')"), ["age_code"])

@@ -33,7 +33,9 @@ CALLS = {
 }
 
 
-def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.errors.Diagnostic:
+def expect_refusal(
+    connection: psycopg.Connection[Any], statement: str
+) -> psycopg.errors.Diagnostic:
     with pytest.raises(psycopg.Error) as caught:
         connection.execute(statement)
     return caught.value.diag
@@ -43,7 +45,7 @@ def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.erro
 def test_a_list_of_lists_is_no_list_of_names(call: str, connect: Connect) -> None:
     connection = connect()
     connection.execute(PEOPLE)
-    diagnostics = refused(connection, CALLS[call].format(names="ARRAY[['age', 'id']]"))
+    diagnostics = expect_refusal(connection, CALLS[call].format(names="ARRAY[['age', 'id']]"))
     assert diagnostics.sqlstate == "22023"
     assert "quasi_identifiers must be" in str(diagnostics.message_primary)
     assert diagnostics.message_hint
@@ -53,7 +55,7 @@ def test_a_transaction_that_may_only_read(connect: Connect) -> None:
     connection = connect()
     connection.execute(PEOPLE)
     connection.execute("BEGIN READ ONLY")
-    diagnostics = refused(connection, MDAV.format(names="ARRAY['age']", k=5))
+    diagnostics = expect_refusal(connection, MDAV.format(names="ARRAY['age']", k=5))
     assert diagnostics.sqlstate == "25006"
     assert "may only read" in str(diagnostics.message_primary)
     connection.execute("ROLLBACK")
@@ -81,7 +83,7 @@ def test_the_context_names_the_function_that_was_called_alone(
 ) -> None:
     connection = connect()
     connection.execute(PEOPLE)
-    diagnostics = refused(connection, statement)
+    diagnostics = expect_refusal(connection, statement)
     lines = str(diagnostics.context).splitlines()
     assert len(lines) == 1, lines
     assert "dbanon._" not in lines[0]
@@ -96,12 +98,12 @@ def test_a_reader_without_rights(
     url = sql_role("rita", runner=False)
     sql_server.execute("GRANT dbanon_reader TO rita", url=sql_url)
     reader = connect(url)
-    diagnostics = refused(reader, "SELECT dbanon.verify('release.people')")
+    diagnostics = expect_refusal(reader, "SELECT dbanon.verify('release.people')")
     assert diagnostics.sqlstate == "42501"
     assert "may not read the ledger" in str(diagnostics.message_primary)
     assert "quasi_identifiers and k" in str(diagnostics.message_hint)
     named = "SELECT dbanon.verify('release.people', ARRAY['age'], 5)"
-    diagnostics = refused(reader, named)
+    diagnostics = expect_refusal(reader, named)
     assert diagnostics.sqlstate == "42501"
     assert "may not read column age of release.people" in str(diagnostics.message_primary)
     assert diagnostics.message_hint == "Its owner runs: GRANT SELECT ON release.people TO rita;"

@@ -22,7 +22,7 @@ REFRESH = "SELECT rows_in, k_achieved FROM dbanon.refresh('release.person', '{in
 MORE = "INSERT INTO app.person SELECT 500 + g, 'x', 30, 'none' FROM generate_series(1, 10) AS g"
 
 
-def refused(session: psycopg.Connection[Any], statement: str, state: str) -> psycopg.Error:
+def expect_refusal(session: psycopg.Connection[Any], statement: str, state: str) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as failure:
         session.execute(statement.encode())
     assert failure.value.sqlstate == state, failure.value
@@ -73,17 +73,17 @@ def test_lost_rights_are_reported(run_sql: Run, connect: Connect, sql_role: Role
     anna.execute(RELEASE.encode())
     before = run_sql("SELECT 'release.person'::regclass::oid")
     run_sql("REVOKE SELECT ON app.person FROM anna")
-    refused(anna, REFRESH, "42501")
+    expect_refusal(anna, REFRESH, "42501")
     run_sql("GRANT SELECT ON app.person TO anna")
     run_sql("REVOKE CREATE ON SCHEMA release FROM anna")
-    refused(anna, REFRESH, "42501")
+    expect_refusal(anna, REFRESH, "42501")
     run_sql("GRANT CREATE ON SCHEMA release TO anna")
     run_sql("REVOKE dbanon_runner FROM anna")
-    refused(connect(url), REFRESH, "42501")
+    expect_refusal(connect(url), REFRESH, "42501")
     run_sql("GRANT dbanon_runner TO anna")
     run_sql("ALTER TABLE app.person ENABLE ROW LEVEL SECURITY")
     run_sql("CREATE POLICY younger ON app.person USING (age < 30)")
-    refused(anna, REFRESH, "42501")
+    expect_refusal(anna, REFRESH, "42501")
     assert run_sql("SELECT 'release.person'::regclass::oid") == before
     run_sql("ALTER TABLE app.person DISABLE ROW LEVEL SECURITY")
     connect(url).execute(REFRESH.encode())
@@ -111,18 +111,18 @@ def test_an_entry_of_another_role_is_not_run(
         " SET request = jsonb_set(request, '{asked,where}', to_jsonb(%s::text))",
         trap,
     )
-    failure = refused(connect(sql_url), REFRESH, "42501")
+    failure = expect_refusal(connect(sql_url), REFRESH, "42501")
     assert "published by role mallory" in str(failure)
     with pytest.raises(dbanon.DbanonError) as client_failure:
         dbanon.refresh(sql_url, "release.person")
     assert client_failure.value.sqlstate == "42501"
-    refused(connect(sql_role("anna")), REFRESH, "42501")
+    expect_refusal(connect(sql_role("anna")), REFRESH, "42501")
     # Nor is another relation with the name and a copied mark.
     mark = run_sql("SELECT obj_description('release.person'::regclass, 'pg_class')")[0][0]
     run_sql("DROP TABLE release.person")
     run_sql("CREATE TABLE release.person (age integer)")
     run_sql(f"COMMENT ON TABLE release.person IS '{mark}'")
-    refused(connect(sql_url), REFRESH, "42P01")
+    expect_refusal(connect(sql_url), REFRESH, "42P01")
 
 
 def test_relations_that_are_no_release_and_null(
@@ -130,7 +130,7 @@ def test_relations_that_are_no_release_and_null(
 ) -> None:
     run_sql(PERSON)
     session = connect(sql_url)
-    refused(session, "SELECT dbanon.refresh('app.person')", "42P01")
-    refused(session, "SELECT dbanon.refresh(NULL)", "22004")
-    refused(session, "SELECT dbanon.refresh('app.person', NULL)", "22004")
-    refused(session, "SELECT dbanon.refresh('app.person', '{all}')", "22023")
+    expect_refusal(session, "SELECT dbanon.refresh('app.person')", "42P01")
+    expect_refusal(session, "SELECT dbanon.refresh(NULL)", "22004")
+    expect_refusal(session, "SELECT dbanon.refresh('app.person', NULL)", "22004")
+    expect_refusal(session, "SELECT dbanon.refresh('app.person', '{all}')", "22023")

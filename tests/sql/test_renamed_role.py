@@ -27,7 +27,7 @@ MORE = "INSERT INTO app.people SELECT g, g % 9 FROM generate_series(91, 100) AS 
 
 
 @pytest.fixture
-def renamed(run_sql: Run, sql_server: Server, sql_role: Role, sql_url: str) -> tuple[str, str]:
+def renamed_urls(run_sql: Run, sql_server: Server, sql_role: Role, sql_url: str) -> tuple[str, str]:
     """URLs of the publishing role under its new name, and of another role with the old name."""
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, g % 9 AS a FROM generate_series(1, 90) AS g"
@@ -43,8 +43,8 @@ def renamed(run_sql: Run, sql_server: Server, sql_role: Role, sql_url: str) -> t
     return new.render_as_string(hide_password=False), sql_role("anna")
 
 
-def test_a_renamed_role_refreshes_its_releases(run_sql: Run, renamed: tuple[str, str]) -> None:
-    url, _ = renamed
+def test_a_renamed_role_refreshes_its_releases(run_sql: Run, renamed_urls: tuple[str, str]) -> None:
+    url, _ = renamed_urls
     assert run_sql("SELECT state FROM dbanon.releases()", url=url) == [("current",)]
     assert [release.state for release in dbanon.releases(url)] == ["current"]
     for rows in (100, 110):
@@ -55,8 +55,8 @@ def test_a_renamed_role_refreshes_its_releases(run_sql: Run, renamed: tuple[str,
     assert published == [("anna",), ("anna_smith",), ("anna_smith",), ("anna_smith",)]
 
 
-def test_another_role_of_the_old_name_does_not(run_sql: Run, renamed: tuple[str, str]) -> None:
-    _, url = renamed
+def test_another_role_of_the_old_name_does_not(run_sql: Run, renamed_urls: tuple[str, str]) -> None:
+    _, url = renamed_urls
     for grant in ("USAGE ON SCHEMA app", "SELECT ON app.people", "USAGE, CREATE ON SCHEMA release"):
         run_sql(f"GRANT {grant} TO anna")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="was published by role anna"):

@@ -33,7 +33,7 @@ STATES = "SELECT output, state FROM dbanon.releases() ORDER BY created_at"
 MATCHES = "its owner, columns and rows are those that were released"
 
 
-def repaired(url: str, *words: str) -> list[tuple[str, str, str]]:
+def run_repair(url: str, *words: str) -> list[tuple[str, str, str]]:
     """The repairs that the command reports."""
     done = CliRunner().invoke(main, ["repair", url, "--format", "json", *words])
     assert done.exit_code == 0, done.output
@@ -118,8 +118,8 @@ def test_a_release_under_another_name(run_sql: Run, sql_url: str, kind: str, cha
     assert dbanon.verify(sql_url, name).unchanged
     with pytest.raises(dbanon.errors.TableNotFound, match="dropped or renamed"):
         dbanon.verify(sql_url, "release.v")
-    assert repaired(sql_url) == [(name, "renamed", "its entry named it release.v")]
-    assert repaired(sql_url) == []
+    assert run_repair(sql_url) == [(name, "renamed", "its entry named it release.v")]
+    assert run_repair(sql_url) == []
     assert run_sql("SELECT output_schema || '.' || output_name FROM dbanon.release") == [(name,)]
     assert run_sql(f"SELECT rows_in FROM dbanon.refresh('{name}')") == [(90,)]
     assert dbanon.refresh(sql_url, name).rows_in == 90
@@ -144,10 +144,10 @@ def test_another_owner_is_accepted_by_name(run_sql: Run, sql_role: Role, sql_url
     sql_role("berta")
     run_sql("ALTER TABLE release.v OWNER TO berta")
     assert run_sql(STATES) == [("release.v", "untied")]
-    [(output, action, reason)] = repaired(sql_url)
+    [(output, action, reason)] = run_repair(sql_url)
     assert (output, action, "berta" in reason) == ("release.v", "left", True)
-    assert repaired(sql_url, "--accept-owner", "anna")[0][1] == "left"
-    assert repaired(sql_url, "--accept-owner", "berta") == [("release.v", "attached", MATCHES)]
+    assert run_repair(sql_url, "--accept-owner", "anna")[0][1] == "left"
+    assert run_repair(sql_url, "--accept-owner", "berta") == [("release.v", "attached", MATCHES)]
     assert run_sql(STATES) == [("release.v", "current")]
     assert run_sql("SELECT published_by <> 'berta' FROM dbanon.release") == [(True,)]
 
@@ -215,18 +215,18 @@ def test_a_dump_without_owners_and_without_functions(
     sql_server.execute("UPDATE dbanon.release SET published_by = 'clinic'", url=url)
     restore(url, restored, tmp_path, "--no-comments")
     assert {release.state for release in dbanon.releases(restored)} == {"dropped"}
-    repairs = repaired(restored)
+    repairs = run_repair(restored)
     assert [(name, action) for name, action, _ in repairs] == [
         ("release.p", "left"),
         ("release.v", "left"),
     ]
     owner = make_url(restored).username
     assert owner is not None
-    assert repaired(restored, "--accept-owner", owner) == [
+    assert run_repair(restored, "--accept-owner", owner) == [
         ("release.p", "attached", MATCHES),
         ("release.v", "attached", MATCHES),
     ]
-    assert repaired(restored) == []
+    assert run_repair(restored) == []
     for name in ("release.p", "release.v"):
         assert dbanon.verify(restored, name).unchanged
     assert len(dbanon.drop(restored, "release.v")) == 2

@@ -19,7 +19,7 @@ CALL = "SELECT rows_out FROM dbanon.mdav('app.people', 'release.{}', '{{a,b}}', 
 BY_PERSON = ", entity => 'id'"
 
 
-def refused(session: psycopg.Connection[Any], statement: str) -> psycopg.Error:
+def expect_refusal(session: psycopg.Connection[Any], statement: str) -> psycopg.Error:
     with pytest.raises(psycopg.Error) as failure:
         session.execute(statement.encode())
     session.rollback()
@@ -32,7 +32,7 @@ def test_it_is_refused_and_its_hint_works(run_sql: Run, connect: Connect, sql_ur
     run_sql(CALL.format("one", BY_PERSON))
     session = connect(sql_url)
     for output, more in (("two", ""), ("one", ", if_exists => 'replace'")):
-        error = refused(session, CALL.format(output, BY_PERSON + more))
+        error = expect_refusal(session, CALL.format(output, BY_PERSON + more))
         hint = str(error.diag.message_hint)
         assert "dbanon chain create URL people --table app.people --entity id" in hint
         option = hint.rpartition("against this: ")[2].strip()
@@ -42,7 +42,7 @@ def test_it_is_refused_and_its_hint_works(run_sql: Run, connect: Connect, sql_ur
 def test_refresh_takes_the_word_of_its_hint(run_sql: Run, connect: Connect, sql_url: str) -> None:
     run_sql(PEOPLE)
     run_sql(CALL.format("one", BY_PERSON))
-    error = refused(connect(sql_url), "SELECT dbanon.refresh('release.one')")
+    error = expect_refusal(connect(sql_url), "SELECT dbanon.refresh('release.one')")
     option = str(error.diag.message_hint).rpartition("against this: ")[2].strip()
     assert option == "accept => ARRAY['independent']"
     assert run_sql(f"SELECT rows_out FROM dbanon.refresh('release.one', {option})") == [(40,)]

@@ -123,7 +123,7 @@ def source(run_sql: Run) -> None:
         run_sql(statement)
 
 
-def rounded(rows: list[tuple[Any, ...]]) -> list[str]:
+def round_numbers(rows: list[tuple[Any, ...]]) -> list[str]:
     """Results with numbers rounded to ten digits, since the plan determines the order of sums."""
     return [
         re.sub(r"\d+\.\d{9,}(e-\d+)?", lambda number: f"{float(number[0]):.10g}", str(row))
@@ -138,7 +138,7 @@ def ask(session: psycopg.Connection[Any], run_sql: Run) -> Iterator[tuple[str, o
             # As after a restore: the digest decides whether the rows are the same.
             run_sql("UPDATE dbanon.release SET relation_oid = 1, output_oid = 1")
         session.execute(f"CREATE TABLE app.answer AS {call}".encode())
-        yield name, rounded(run_sql("SELECT t::text FROM app.answer AS t ORDER BY 1"))
+        yield name, round_numbers(run_sql("SELECT t::text FROM app.answer AS t ORDER BY 1"))
         session.execute(b"DROP TABLE app.answer")
         if name in ("anonymize", "mdav"):
             output = "release.view" if name == "anonymize" else "release.p"

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
-from tests.docs.howto import PAGE, blocks, filled, printed
-from tests.docs.readme import masked
+from tests.docs.howto import PAGE, blocks, fill_page, run_page
+from tests.docs.readme import mask
 from tests.stores.databases import PostgresqlDatabase
 
 # The table of the page, as PostgreSQL has it.
@@ -52,8 +52,8 @@ def test_every_command_has_what_it_prints() -> None:
 
 
 def test_the_page_is_what_duckdb_prints(tmp_path: Path) -> None:
-    page = filled(printed(tmp_path))
-    assert masked(PAGE.read_text(encoding="utf-8")) == masked(page), "python -m tests.docs.howto"
+    page = fill_page(run_page(tmp_path))
+    assert mask(PAGE.read_text(encoding="utf-8")) == mask(page), "python -m tests.docs.howto"
 
 
 @pytest.mark.postgresql
@@ -65,12 +65,12 @@ def test_postgresql_prints_the_same_but_for_its_words(
     monkeypatch.setenv("DBANON_URL", postgresql.url)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
-    outputs = printed(tmp_path, postgresql.url, run=answered, before=ASKS)
+    outputs = run_page(tmp_path, postgresql.url, run=answered, before=ASKS)
     assert postgresql.url not in (tmp_path / "job.yaml").read_text()
 
     def normalized(texts: list[str]) -> list[str]:
         words = {"VARCHAR": "text", "BIGINT": "bigint", "main.patient": "public.patient"}
-        text = masked("\n".join(texts))
+        text = mask("\n".join(texts))
         return re.sub("|".join(words), lambda match: words[match[0]], text).split()
 
     assert normalized(outputs) == normalized([text for kind, text in blocks() if kind == "prints"])

@@ -16,7 +16,7 @@ from tests.doors.workbench.people import (
     PLANTED,
     RANDOM,
     ROLES,
-    decided,
+    decide_roles,
     rows,
     swept,
     trees,
@@ -44,7 +44,7 @@ def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
     """From columns to a release and its report, and every page once more."""
     bench = client.routes.bench
     assert "others may know it" in text_of(client.page("columns"))
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     grown = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
     index = list(bench.roles).index("pay")
     page = text_of(client.done("trees", grown | {f"intervals-{index}": "100, 500"}))

@@ -45,7 +45,7 @@ def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
             sql_server.create_role(role, url=sql_server.url(), options=f"IN ROLE {group}")
             sql_server.execute(f"ALTER ROLE {role} PASSWORD 'old'")
 
-        def restored(name: str) -> str:
+        def restore(name: str) -> str:
             if name not in templates:
                 url = sql_server.create_database()
                 templates[name] = url.rpartition("/")[2]
@@ -53,7 +53,7 @@ def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
                 sql_server.psql(fixture_bytes(f"{name}.sql").decode(), url=url)
             return templates[name]
 
-        yield restored
+        yield restore
         # Before the roles, which own objects in them.
         left.close()
 

@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dbanon-old-") as name:
         folder = Path(name)
         if wheel is None:
-            wheel = _built(folder)
+            wheel = _build(folder)
         environment = folder / "environment"
         _run(sys.executable, "-m", "venv", environment)
         python = environment / "bin" / "python"
@@ -39,7 +39,7 @@ def main() -> None:
         _run(python, FOLDER / "old_releases.py", FOLDER / "fixtures", cwd=folder)
 
 
-def _built(folder: Path) -> Path:
+def _build(folder: Path) -> Path:
     source, archive = folder / "source", folder / "source.tar"
     source.mkdir()
     root = FOLDER.parents[1]

@@ -284,11 +284,11 @@ def test_a_reader_goes_on(installed: PostgresqlDatabase, sql_server: Server) -> 
 
 def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Server) -> None:
     """After a restore a current release still matches its digest: no type or row differs."""
-    from tests.sql.test_digest import dumped
+    from tests.sql.test_digest import dump_of
 
     installed.anonymize(**(JOB | {"output": "release.first_of_now"}))
     with sql_server.database() as url:
-        sql_server.psql(dumped(installed.url), url=url)
+        sql_server.psql(dump_of(installed.url), url=url)
         restored = PostgresqlDatabase(url)
         assert sum(releases(restored).values()) == 11
         assert restored.rows("SELECT name FROM dbanon.hierarchy") == [("schools",)]

@@ -29,7 +29,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("hostile"), make_release(HOSTILE))
 
 
-class Opened:
+class OpenedPage:
     """Open a page in its own context, recording its requests and console messages."""
 
     def __init__(self, browser: Any, path: Path, scheme: str = "light", width: int = 1100) -> None:
@@ -53,7 +53,7 @@ def test_accessible_and_silent(
     browser: Any, axe: Any, request: pytest.FixtureRequest, which: str, scheme: str
 ) -> None:
     file: Path = request.getfixturevalue(which)
-    opened = Opened(browser, file, scheme)
+    opened = OpenedPage(browser, file, scheme)
     # Including the tables behind pictures.
     opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert opened.requests == [file.as_uri()]
@@ -71,7 +71,7 @@ def test_its_policy_stops_planted_content(browser: Any, file: Path, tmp_path: Pa
     # The image exists and is visible where the policy does not apply.
     (tmp_path / "open.html").write_text(hole, encoding="utf-8")
     for path, width in ((planted, 0), (tmp_path / "open.html", 9)):
-        opened = Opened(browser, path)
+        opened = OpenedPage(browser, path)
         assert opened.page.evaluate("document.images[0].naturalWidth") == width
         assert (opened.page.title() == "run") == bool(width)
         opened.context.close()
@@ -81,14 +81,14 @@ def test_its_policy_stops_planted_content(browser: Any, file: Path, tmp_path: Pa
 @pytest.mark.parametrize("width", [360, 1100])
 def test_no_overflow(browser: Any, request: pytest.FixtureRequest, which: str, width: int) -> None:
     file: Path = request.getfixturevalue(which)
-    opened = Opened(browser, file, width=width)
+    opened = OpenedPage(browser, file, width=width)
     opened.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     opened.context.close()
 
 
 def test_labels_of_pictures_do_not_meet(browser: Any, file: Path) -> None:
-    opened = Opened(browser, file)
+    opened = OpenedPage(browser, file)
     met = opened.page.evaluate(
         """() => [...document.querySelectorAll('svg[role=img]')].flatMap(picture => {
           const boxes = [...picture.querySelectorAll('text')].map(
@@ -103,7 +103,7 @@ def test_labels_of_pictures_do_not_meet(browser: Any, file: Path) -> None:
 
 
 def test_prints(browser: Any, file: Path) -> None:
-    opened = Opened(browser, file, "dark")
+    opened = OpenedPage(browser, file, "dark")
     opened.page.emulate_media(media="print")
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.doors.workbench.client import Client, workbench
-from tests.doors.workbench.people import COLUMNS, loaded, rows
+from tests.doors.workbench.people import COLUMNS, load, rows
 
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
-    url = loaded(tmp_path, "people", columns, rows())
+    url = load(tmp_path, "people", columns, rows())
     with workbench(url, "people", tmp_path, key=("id",)) as opened:
         yield opened

@@ -52,9 +52,7 @@ def rows(n: int = 400) -> list[list[Any]]:
     return table_rows
 
 
-def loaded(
-    folder: Path, table: str, columns: Iterable[str], records: Iterable[Sequence[Any]]
-) -> str:
+def load(folder: Path, table: str, columns: Iterable[str], records: Iterable[Sequence[Any]]) -> str:
     """Create this table, with names quoted by the caller, and return the database's URL."""
     with closing(sqlite3.connect(folder / "people.db")) as connection:
         connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
@@ -65,7 +63,7 @@ def loaded(
     return "sqlite:///people.db"
 
 
-def decided(client: Client, **roles: str) -> str:
+def decide_roles(client: Client, **roles: str) -> str:
     """Decide on roles by name; the other columns keep theirs."""
     names = list(client.routes.bench.roles)
     fields = client.form(client.page("columns"), "columns")

@@ -39,7 +39,7 @@ class Process:
     def page(self, name: str) -> str:
         return self.ask("GET", f"{self.path}/{name}").read().decode()
 
-    def settled(self, name: str, seconds: float = 60.0) -> str:
+    def settled_page(self, name: str, seconds: float = 60.0) -> str:
         """The page once no task runs; for the columns page, once they were inspected."""
         end = time.monotonic() + seconds
         while 'action="cancel"' in (page := self.page(name)) or (
@@ -58,7 +58,7 @@ class Process:
         }
         return self.ask("POST", f"{self.path}/{name}", urlencode({**keys, **fields})).status
 
-    def ended(self) -> tuple[int, str]:
+    def wait_for_end(self) -> tuple[int, str]:
         """The exit code and output on stderr."""
         _, output = self.started.communicate(timeout=30)
         return self.started.returncode, output

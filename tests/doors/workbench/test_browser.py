@@ -154,7 +154,7 @@ def test_roles_of_many_columns(browser: Any, axe: Any, tmp_path: Path) -> None:
     lines = [",".join(str((i * 7 + j * 3) % 40) for j in range(60)) for i in range(60)]
     (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
     with process(tmp_path, "file:wide.csv", "--table", "wide") as bench:
-        bench.settled("columns")
+        bench.settled_page("columns")
         context = browser.new_context(viewport={"width": 1100, "height": 900})
         tab = Tab(context, bench.address)
         before = tab.page.input_value("#role-30")

@@ -23,7 +23,7 @@ from dbanon.job.reading import Reading
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from tests.doors.workbench.client import Client, workbench
-from tests.doors.workbench.people import decided, swept, trees
+from tests.doors.workbench.people import decide_roles, swept, trees
 
 READING = Reading(
     dates="dmy", decimal=",", thousands=".", null_words=("k. A.",), types={"code": "text"}
@@ -78,7 +78,7 @@ def run(line: str) -> dict[str, object]:
 
 
 def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     names = list(client.routes.bench.roles)
     widths = {f"intervals-{names.index('pay')}": "500, 2000"}
     chosen = trees(client, born="dates", code="mask", area="suggest", pay="intervals")

@@ -11,7 +11,7 @@ import pytest
 
 import dbanon
 from tests.doors.workbench.client import Client, text_of, workbench
-from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
+from tests.doors.workbench.people import COLUMNS, ROLES, decide_roles, load, rows, swept, trees
 
 TYPED: dict[str, dict[str, str]] = {
     "columns": {
@@ -64,7 +64,7 @@ WRONG: list[tuple[str, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("name", "wrong"), WRONG)
 def test_a_wrong_value_leaves_the_others(client: Client, name: str, wrong: dict[str, str]) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     sent = TYPED[name] | wrong
     answer = client.post(name, sent)
     assert answer.status == 422
@@ -87,7 +87,7 @@ def test_a_wrong_value_leaves_the_others(client: Client, name: str, wrong: dict[
 
 def test_a_task_that_fails_leaves_its_form(client: Client, tmp_path: Path) -> None:
     """One column's hierarchy cannot be read; the choices for the others stay."""
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     (tmp_path / "broken.csv").write_text("".join(f"a,b{i},c{i}\n" for i in range(3000)))
     sent = TYPED["trees"] | {"tree-3": "file", "file-3": "broken.csv"}
     page = client.sent("trees", sent)
@@ -167,7 +167,7 @@ def test_only_a_conflict_is_refused(client: Client) -> None:
 
 
 def test_conflicts_of_later_steps(client: Client) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     mine = keys_of(client.page("trees"))
     client.done("trees", trees(client, born="dates", area="suggest"))
     answer = client.post("trees", mine | {"tree-1": "", "tree-3": "mask"})
@@ -178,7 +178,7 @@ def test_conflicts_of_later_steps(client: Client) -> None:
     swept(client)
     page = client.page("sweep")
     [digest] = re.findall(r'name="tried" value="(\w+)"', page)
-    decided(client, pay="drop")
+    decide_roles(client, pay="drop")
     swept(client)
     # A point for other columns would be another release with the same name.
     refused = client.post("choose", keys_of(page) | {"tried": digest, "point": "gaa_cp/4"})
@@ -199,7 +199,7 @@ def test_conflicts_of_later_steps(client: Client) -> None:
 def test_a_form_beside_a_task_keeps_its_values(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
 
     class Busy:
         busy, current = True, None
@@ -219,8 +219,8 @@ def test_a_free_name_is_proposed_for_the_view(
     """A table release.people, as made by a command, blocks a view with this name."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
-    url = loaded(tmp_path, "people", columns, rows())
+    url = load(tmp_path, "people", columns, rows())
     dbanon.anonymize(url, table="people", output="release.people", quasi_identifiers=["pay"], k=5)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
-        decided(client)
+        decide_roles(client)
         assert 'name="output" value="people_released"' in client.page("job")

@@ -15,7 +15,7 @@ from dbanon.doors.workbench.open import open_job_file
 from dbanon.doors.workbench.state import Start
 from dbanon.errors import InvalidParameter, JobFileInvalid
 from tests.doors.workbench.client import Client, text_of, workbench
-from tests.doors.workbench.people import ROLES, decided, swept, trees
+from tests.doors.workbench.people import ROLES, decide_roles, swept, trees
 from tests.doors.workbench.test_command import READING, write_table
 
 
@@ -41,7 +41,7 @@ def job_of(file: Path) -> dict[str, Any]:
 
 
 def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     names = list(client.routes.bench.roles)
     widths = {f"intervals-{names.index('pay')}": "100, 500"}
     chosen = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
@@ -77,7 +77,7 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         assert job_of(tmp_path / "people.yaml") == written
         assert "Released" in text_of(again.done("run", {}))
         # The new decisions count, and the file's options no longer do.
-        decided(again, pay="drop")
+        decide_roles(again, pay="drop")
         assert (bench.opened, bench.k) == (None, 5)
 
 
@@ -85,7 +85,7 @@ def test_a_file_of_rows_is_read_as_before(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path)
     with workbench("file:people.csv", "people", tmp_path, reading=READING) as client:
-        decided(client, id="identifier", illness="sensitive", note="keep")
+        decide_roles(client, id="identifier", illness="sensitive", note="keep")
         swept(client, method=[])
         form = client.form(client.page("job"), "job") | {"place": "mine.duckdb"}
         client.done("job", form)
@@ -117,7 +117,7 @@ def test_options_without_a_form_are_listed(
 ) -> None:
     """Saving it from the forms would lose it."""
     monkeypatch.setenv("HOOK", "https://hook.example")
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     client.done("job", client.form(client.page("job"), "job"))
     text = (tmp_path / "people.yaml").read_text()
     for old, new, named in STRANGE:

@@ -37,10 +37,10 @@ def folder(database_bytes: bytes, tmp_path: Path) -> Path:
 
 def start_task(bench: Process, name: str) -> None:
     """Start a long task and wait until it is in progress."""
-    bench.settled("columns")
+    bench.settled_page("columns")
     if name == "run":
         assert bench.post("job", JOB) == 303
-        assert "people.yaml" in bench.settled("job")
+        assert "people.yaml" in bench.settled_page("job")
         assert bench.post("run", {}) == 303
     else:
         assert bench.post("sweep", SWEEP) == 303
@@ -74,7 +74,7 @@ def test_in_the_middle_of_something(folder: Path, name: str, number: int, code: 
     with process(folder, "duckdb:///people.duckdb", "--table", "people") as bench:
         start_task(bench, name)
         bench.started.send_signal(number)
-        ended, output = bench.ended()
+        ended, output = bench.wait_for_end()
     assert ended == code
     assert "Traceback" not in output
     nothing_half_written(folder, name)
@@ -87,15 +87,15 @@ def test_cancelled_and_used_again(folder: Path) -> None:
             start_task(bench, name)
             assert bench.post("look", {}) == 409
             assert bench.post("cancel", {}) == 303
-            page = bench.settled(name, 20)
+            page = bench.settled_page(name, 20)
             assert "Unfinished work was rolled back." in page
         # The workbench goes on: short tasks succeed.
         assert bench.post("sweep", SWEEP | {"from": 9, "to": 10, "sample": 300}) == 303
-        page = bench.settled("sweep")
+        page = bench.settled_page("sweep")
         assert "Releases that were tried" in page
         assert "recommended" not in page
         bench.started.send_signal(signal.SIGINT)
-        ended, output = bench.ended()
+        ended, output = bench.wait_for_end()
     assert (ended, "Traceback" in output) == (0, False)
     nothing_half_written(folder, "run")
 
@@ -105,19 +105,19 @@ def test_workbenches_that_cannot_start(folder: Path) -> None:
     """An unreachable database, whose password is never shown, and a port in use."""
     url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
     with process(folder, url, "--table", "people") as refused:
-        ended, refused_output = refused.ended()
+        ended, refused_output = refused.wait_for_end()
     assert ended == 4
     assert "[database_unreachable]" in refused_output
     with process(folder, "duckdb:///people.duckdb", "--table", "people") as bench:
-        bench.settled("columns")
+        bench.settled_page("columns")
         port = bench.host.rpartition(":")[2]
         words = ("duckdb:///people.duckdb", "--table", "people", "--port", port)
         with process(folder, *words) as other:
-            ended, end_output = other.ended()
+            ended, end_output = other.wait_for_end()
         assert ended == 2
         assert f"Port {port} of 127.0.0.1 is not available." in end_output
         bench.started.send_signal(signal.SIGTERM)
-        ended, end_output = bench.ended()
+        ended, end_output = bench.wait_for_end()
     assert ended == 143
     assert "zyxomma" not in refused_output
     assert bench.address.partition("key=")[2] not in end_output

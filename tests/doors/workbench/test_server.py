@@ -47,13 +47,13 @@ def server(requests: list[HttpRequest], monkeypatch: pytest.MonkeyPatch) -> Iter
     thread.join()
 
 
-def connected(server: Server) -> socket.socket:
+def connect(server: Server) -> socket.socket:
     return socket.create_connection((HOST, server.port), timeout=10)
 
 
 def response_to(server: Server, request: bytes) -> bytes:
     """The response until the server closes the connection; empty if it closes while receiving."""
-    with connected(server) as line:
+    with connect(server) as line:
         line.sendall(request)
         response = b""
         try:
@@ -124,7 +124,7 @@ def test_malformed_requests(server: Server, requests: list[HttpRequest], request
 def test_a_request_in_drops_ends_in_time(server: Server, requests: list[HttpRequest]) -> None:
     """Each byte arrives soon after the previous one, but the request as a whole is too slow."""
     for begin in (b"", b"POST / HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"):
-        with connected(server) as line:
+        with connect(server) as line:
             line.sendall(begin)
             dropped = partial(line.sendall, b"a")
             until(lambda dropped=dropped: hung_up(dropped), 3)  # type: ignore[misc]
@@ -132,7 +132,7 @@ def test_a_request_in_drops_ends_in_time(server: Server, requests: list[HttpRequ
 
 
 def test_a_reader_that_stops_blocks_nothing(server: Server, requests: list[HttpRequest]) -> None:
-    with connected(server) as line:
+    with connect(server) as line:
         line.sendall(b"GET /long HTTP/1.1\r\n\r\n")
         time.sleep(0.1)
         assert response_to(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
@@ -143,7 +143,7 @@ def test_too_many_connections_are_hung_up_on(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RECEIVED", 3.0)
-    lines = [connected(server) for _ in range(module.MOST_CONNECTIONS)]
+    lines = [connect(server) for _ in range(module.MOST_CONNECTIONS)]
     try:
         until(lambda: response_to(server, b"GET / HTTP/1.1\r\n\r\n") == b"")
         # Silent connections are closed soon, which makes room again.

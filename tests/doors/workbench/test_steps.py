@@ -15,12 +15,12 @@ from dbanon.doors.workbench.state import Workbench
 from dbanon.sessions.names import quote
 from tests.doors.html.pages import HOSTILE
 from tests.doors.workbench.client import STEPS, Client, text_of, workbench
-from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
+from tests.doors.workbench.people import COLUMNS, ROLES, decide_roles, load, rows, swept, trees
 
 
 def test_known_points_are_not_tried_again(client: Client) -> None:
     bench = client.routes.bench
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     swept(client)
     first = bench.tasks.current
     client.sent("choose", {"point": "gaa_cp/3"})
@@ -35,7 +35,7 @@ def test_known_points_are_not_tried_again(client: Client) -> None:
     swept(client, again="yes")
     assert bench.tasks.current is not second
     # Other roles make another sweep.
-    decided(client, pay="drop")
+    decide_roles(client, pay="drop")
     assert bench.swept is None
     assert bench.chosen is None
 
@@ -61,7 +61,7 @@ ELSEWHERE = (
 
 
 def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     form = client.form(client.page("job"), "job")
     for name in ELSEWHERE:
         assert client.post("job", form | {"file": name}).status == 422, name
@@ -71,7 +71,7 @@ def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     mine, elsewhere = tmp_path / "people.yaml", tmp_path / "elsewhere"
     form = client.form(client.page("job"), "job")
     for make in (lambda: mine.write_text("mine"), lambda: mine.symlink_to(elsewhere)):
@@ -103,7 +103,7 @@ def test_a_tree_never_replaces_foreign_files(client: Client, tmp_path: Path) -> 
     """The form's box confirms the job file only: a table may have the name of a
     hierarchy's file.
     """
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
     position = list(client.routes.bench.roles).index("area") + 1
     data = tmp_path / f"people.tree-{position}.csv"
@@ -128,9 +128,9 @@ def test_a_release_withholds_the_same_as_its_trial(
         [None if n == 4 and i < 20 else cell for n, cell in enumerate(row)]
         for i, row in enumerate(rows())
     ]
-    url = loaded(tmp_path, "people", columns, records)
+    url = load(tmp_path, "people", columns, records)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
-        decided(client, **ROLES)
+        decide_roles(client, **ROLES)
         swept(client, **{"from": 5, "to": 5})
         assert client.routes.bench.swept.advice.start == {}
         client.sent("choose", {"point": "gaa_cp/5"})
@@ -147,7 +147,7 @@ def test_pages_show_no_password(client: Client) -> None:
     assert "anna" in visible_url
     assert "zyxomma" not in visible_url
     bench.shown_url = visible_url
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     page = unescape(swept(client))
     [line] = re.findall(r'aria-label="Command"><code>(.*?)</code>', page, re.S)
     assert visible_url in line
@@ -155,7 +155,7 @@ def test_pages_show_no_password(client: Client) -> None:
 
 def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
     """They remain after a sweep, and show no label with fewer rows than the chosen k."""
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
     bench = client.routes.bench
     first = bench.trees["area"]
@@ -173,7 +173,7 @@ def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
 
 def test_the_line_for_cron_finds_its_program(client: Client, tmp_path: Path) -> None:
     """cron runs it with its own shell, whose PATH lacks any Python environment."""
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     client.done("job", client.form(client.page("job"), "job") | {"schedule": "0 3 1 * *"})
     [line] = re.findall(r'aria-label="Line for cron"><code>(.*?)</code>', client.page("run"), re.S)
     command = unescape(line).removeprefix("0 3 1 * * ").replace(r"\%", "%")
@@ -188,7 +188,7 @@ def test_a_wide_table_has_a_filter(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "data-bulk" not in client.page("columns")
-    url = loaded(tmp_path, "wide", [f"c{i} integer" for i in range(60)], [range(60)] * 30)
+    url = load(tmp_path, "wide", [f"c{i} integer" for i in range(60)], [range(60)] * 30)
     with workbench(url, "wide", tmp_path) as wide:
         page = wide.page("columns")
         assert 'id="filter"' in page
@@ -233,7 +233,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 def test_only_offered_values_are_accepted(client: Client, tmp_path: Path) -> None:
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     complete_forms: dict[str, dict[str, Any]] = {
         "columns": client.form(client.page("columns"), "columns"),
         "sweep": {"from": 3, "to": 4, "sample": 2000, "seed": 0, "limit": 9},
@@ -253,9 +253,9 @@ def test_handling_of_nulls_is_tried_and_saved(
     monkeypatch.chdir(tmp_path)
     records = [[i, None if i < 2 else 20 + i % 9, None if i < 8 else i % 5] for i in range(60)]
     columns = ["id integer PRIMARY KEY", "age integer", "visits integer"]
-    url = loaded(tmp_path, "people", columns, records)
+    url = load(tmp_path, "people", columns, records)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
-        decided(client, id="identifier", age="quasi_identifier", visits="quasi_identifier")
+        decide_roles(client, id="identifier", age="quasi_identifier", visits="quasi_identifier")
         for nulls in ("merge", "suppress"):
             swept(client, nulls=nulls)
             client.sent("choose", {"point": "gaa_cp/4"})
@@ -281,9 +281,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     records = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
     quoted = quote(table)
-    url = loaded(
-        tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], records
-    )
+    url = load(tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], records)
     with workbench(url, quoted, tmp_path, key=("id",)) as client:
         roles = dict(
             zip(
@@ -292,7 +290,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 strict=True,
             )
         )
-        decided(client, **roles)
+        decide_roles(client, **roles)
         client.done("trees", trees(client, **{HOSTILE[1]: "suggest"}))
         swept(client)
         client.sent("choose", {"point": "gaa_cp/4"})
@@ -322,7 +320,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_are_planted_where_they_could_be_seen(client: Client) -> None:
     """The same pages show values that enough rows have."""
     bench = client.routes.bench
-    decided(client, **ROLES)
+    decide_roles(client, **ROLES)
     client.done("trees", trees(client, area="suggest", born="dates"))
     tree = bench.trees["area"].tree
     assert "zyxomma" in tree.labels
