@@ -41,6 +41,10 @@ REWRITTEN = (
     "dbanon/sessions",
     "dbanon/spaces",
     "dbanon/stores/exports",
+    "tests/contracts",
+    "tests/reference",
+    "tests/stores",
+    "tests/unit",
 )
 # Names that stay, and why; at most twenty.
 ALLOWED: dict[str, frozenset[str]] = {
@@ -48,6 +52,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "dbanon/sessions/interface.py": frozenset({"drawn"}),
     # The name of a staging table.
     "dbanon/sessions/pseudonym_session.py": frozenset({"SHOWN"}),
+    # The retained columns of a row, as the documentation of chains has them.
+    "tests/reference/chain_rules.py": frozenset({"kept"}),
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from tests.reference.methods import distances, nearest
 from tests.reference.variable import numbered
 
-NEAR, HELD, SWEEPS, POOLED = 7, 8, 8, 96
+NEAR, TARGETS, SWEEPS, POOLED = 7, 8, 8, 96
 
 
 class Pool:
@@ -96,7 +96,7 @@ def passed_apart(squares, labels, k):
         n_held = np.zeros(len(classes), int)
         for record in part:
             order = np.lexsort((every, squares[record]))
-            for other in [i for i in order if i != record][:HELD]:
+            for other in [i for i in order if i != record][:TARGETS]:
                 n_held[labels[other]] += 1
         n_held[at] = 0
         near.append([c for c in np.lexsort((np.arange(len(n_held)), -n_held)) if n_held[c]][:NEAR])

@@ -74,9 +74,12 @@ def solve(
     """By figure, the smallest and largest ``t`` that is consistent with it.
 
     Parameters
+
     ----------
-    published : by path, what is printed.
-    figures : what would be printed of a world.
+
+    published : the printed figures, by path.
+
+    figures : the figures that a world would print.
     """
     low, high = range_of_rows(released)
     grid = np.linspace(low, high, points)

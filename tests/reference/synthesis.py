@@ -199,10 +199,10 @@ def measures(
         spread += line.var()
     pairs = np.triu_indices(values.shape[1], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.nan_to_num(np.corrcoef(rows.T))
+        correlation_matrix = np.nan_to_num(np.corrcoef(rows.T))
     constant = np.ptp(rows, axis=0) == 0  # whatever rounding makes of it
-    found[constant] = found[:, constant] = 0.0
-    correlations = np.abs(np.corrcoef(values.T) - found)[pairs].mean()
+    correlation_matrix[constant] = correlation_matrix[:, constant] = 0.0
+    correlations = np.abs(np.corrcoef(values.T) - correlation_matrix)[pairs].mean()
     errors = []
     for _ in range(300):
         inside, rows_inside = np.ones(len(values), bool), np.ones(len(rows), bool)

@@ -138,10 +138,11 @@ class ChainRun:
         """The release as it can be read, as a multiset."""
         several, rows = self.world.rules.several, Counter[Any]()
         for number, name in enumerate(("release.people", "release.more")[: len(self.tables)]):
+            column, relation = KEPT_COLUMNS[number], self.database.relation(name)
             rows += Counter(
                 ((stratum, *map(_rounded, values)), (number, kept_value) if several else kept_value)
                 for stratum, *values, kept_value in self.database.rows(
-                    f"SELECT stratum, q0, q1, {KEPT_COLUMNS[number]} FROM {self.database.relation(name)}"
+                    f"SELECT stratum, q0, q1, {column} FROM {relation}"
                 )
             )
         return rows

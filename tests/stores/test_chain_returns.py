@@ -30,7 +30,7 @@ class Clinic:
         self.chained = Chained.create(database, folder, class_size=class_size, **rules)
         self.first = self.release()
         history = self.chained.history(list(self.months.now))
-        self.cell = [cell for cell, person in history.items() if person == history[1]]
+        self.cell = [person for person, cell in history.items() if cell == history[1]]
         self.others = [person for person in history if person not in self.cell]
 
     def release(self) -> Counter[Any]:

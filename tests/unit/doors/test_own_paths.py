@@ -59,7 +59,7 @@ def test_an_editable_install_is_refused_before_anything_is_asked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(_kernels, "__file__", str(tmp_path / "dbanon" / "kernels" / "core.so"))
-    # Nobody listens there.
+    # No server listens on this port.
     with pytest.raises(PythonNotUsable, match="editable") as refused:
         install.install("postgresql://nobody@127.0.0.1:1/none")
     assert "--python-path" in str(refused.value.hint)
@@ -87,9 +87,9 @@ def test_the_way_out_is_one_line_for_the_servers_python(
     wheel = tmp_path / "a b.whl"
     wheel.touch()
     record.write_text(json.dumps({"url": wheel.as_uri()}))
-    told = server_python.install_hint("3.13")
-    assert f"{command} '{wheel}' && " in told
-    assert "\n" not in told
+    hint = server_python.install_hint("3.13")
+    assert f"{command} '{wheel}' && " in hint
+    assert "\n" not in hint
     # A wheel that is gone, one from elsewhere, and no record at all.
     without = f"{command} ./dbanon-{version()}-*.whl && "
     wheel.unlink()

@@ -30,7 +30,7 @@ def cut(rng: np.random.Generator, records: NDArray[np.int64], k: int, labels: La
         at += size
 
 
-def drawn(rng: np.random.Generator, n: int, k: int) -> Labels:
+def random_partition(rng: np.random.Generator, n: int, k: int) -> Labels:
     """A partition that shares borders with others: within four parts, or two of them together."""
     labels = np.full(n, -1, np.int32)
     bounds = [0, n // 4, n // 2, 3 * n // 4, n]
@@ -91,7 +91,7 @@ def several(seed: int, k: int, kind: str) -> tuple[Points, list[Labels]]:
         points = points.round()
     elif kind == "far":
         points[0] += 1e6
-    return points, [drawn(rng, n, k) for _ in range(25)]
+    return points, [random_partition(rng, n, k) for _ in range(25)]
 
 
 KINDS = ["normal", "grid", "far"]
@@ -132,7 +132,7 @@ def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, k
 def test_it_loses_less_than_any_of_them() -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(36, 2)) + np.arange(36)[:, None] // 9 * 3
-    partitions = [drawn(rng, 36, 3) for _ in range(25)]
+    partitions = [random_partition(rng, 36, 3) for _ in range(25)]
     classes = kernels.recombined(points, 3, partitions[0], partitions[1:], 200, 1)
     assert loss(points, classes) < 0.9 * min(loss(points, labels) for labels in partitions)
 
@@ -170,7 +170,7 @@ def test_regions_of_a_larger_table_never_lose_more() -> None:
 def test_points_of_which_distances_overflow() -> None:
     rng = np.random.default_rng(3)
     points = rng.normal(size=(36, 2)) * 1e200
-    partitions = [drawn(rng, 36, 3) for _ in range(5)]
+    partitions = [random_partition(rng, 36, 3) for _ in range(5)]
     classes = kernels.recombined(points, 3, partitions[0], partitions[1:], 20, 1)
     assert np.bincount(classes).min() >= 3
 

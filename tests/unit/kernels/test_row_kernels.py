@@ -201,7 +201,7 @@ class Libpq:
         self.addresses = [ctypes.cast(call, ctypes.c_void_p).value or 0 for call in self._calls]
 
     @property
-    def held(self) -> int:
+    def n_unfreed(self) -> int:
         """Rows that were handed out and not freed."""
         return len(self._held)
 
@@ -255,7 +255,7 @@ def test_rows_are_taken_from_libpq(rows: list[bytes], data: st.DataObject) -> No
         *(b"".join(rows[i : i + n_rows]) for i in range(0, len(rows), n_rows)),
         *([b""] if len(rows) % n_rows == 0 else []),
     ]
-    assert (drain.rows, libpq.held) == (0, 0)
+    assert (drain.rows, libpq.n_unfreed) == (0, 0)
 
 
 @pytest.mark.parametrize("end", [-1, -2])

@@ -20,8 +20,8 @@ def best_move(points, labels, k):
     sizes = np.bincount(labels)
     means = np.array([points[labels == label].mean(axis=0) for label in range(len(sizes))])
     apart = np.square(points[:, None] - means).sum(axis=2)
-    own, size = apart[np.arange(len(points)), labels], sizes[labels]
-    freed = np.where(size > k, size / np.maximum(size - 1, 1) * own, -np.inf)
+    own_distance, size = apart[np.arange(len(points)), labels], sizes[labels]
+    freed = np.where(size > k, size / np.maximum(size - 1, 1) * own_distance, -np.inf)
     saved = freed[:, None] - sizes / (sizes + 1) * apart
     saved[np.arange(len(points)), labels] = -np.inf
     saved[:, sizes >= 2 * k - 1] = -np.inf
@@ -46,7 +46,7 @@ def local_search(points, labels, k):
     """The best move or swap, again and again, until none saves anything."""
     labels = labels.copy()
     while True:
-        (moved, (record, label)), (swapped, (one, other)) = (
+        (moved, (record, label)), (swapped, (record_to_swap, other)) = (
             best_move(points, labels, k),
             best_swap(points, labels),
         )
@@ -55,7 +55,7 @@ def local_search(points, labels, k):
         if moved >= swapped:
             labels[record] = label
         else:
-            labels[[one, other]] = labels[[other, one]]
+            labels[[record_to_swap, other]] = labels[[other, record_to_swap]]
 
 
 @pytest.mark.parametrize("k", [3, 5, 10])

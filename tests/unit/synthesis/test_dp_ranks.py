@@ -245,7 +245,7 @@ def test_threads_do_not_overspend():
 def test_a_run_that_fails_stays_spent(monkeypatch):
     from dbanon.synthesis import private
 
-    def broken(*given):
+    def broken(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(private, "dp_ranks", broken)

@@ -94,9 +94,9 @@ def test_equal_values_are_spread_over_their_share():
 
 def test_agreement_tells_the_correlation_of_normals():
     n, correlations = 100_000, np.array([[1, 0.8, -0.3], [0.8, 1, 0.1], [-0.3, 0.1, 1.0]])
-    drawn_ = normals(correlations, n, np.random.default_rng(0))
-    np.testing.assert_allclose(np.corrcoef(drawn_), correlations, atol=0.02)
-    ranks = drawn_.argsort(axis=1).argsort(axis=1) / n
+    samples = normals(correlations, n, np.random.default_rng(0))
+    np.testing.assert_allclose(np.corrcoef(samples), correlations, atol=0.02)
+    ranks = samples.argsort(axis=1).argsort(axis=1) / n
     divided = shares(n, 3, 10.0)
     measured = noisy_correlations(ranks, divided, Recording())
     np.testing.assert_allclose(measured, correlations, atol=0.02)
