@@ -15,9 +15,13 @@ from dbanon.run.open import open_store
 from tests.stores.databases import Database
 
 COLUMNS = {
-    "id": "integer", "age": "integer", "income": "integer", "site": "text", "ill": "text",
+    "id": "integer",
+    "age": "integer",
+    "income": "integer",
+    "site": "text",
+    "ill": "text",
     "cost": "decimal",
-}  # fmt: skip
+}
 OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "income"],
     "sensitive": ["ill"],

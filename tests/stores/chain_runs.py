@@ -35,8 +35,11 @@ class ChainRun:
     def __init__(self, database: Database, world: World, folder: Path) -> None:
         self.database, self.world = database, world
         self.key = folder / f"{NAME}.key"
-        parts = {part for now in world.rows for row in now for part, _ in row.kept} \
-            if world.rules.several else {0}  # fmt: skip
+        parts = (
+            {part for now in world.rows for row in now for part, _ in row.kept}
+            if world.rules.several
+            else {0}
+        )
         self.tables = [NAME, MORE] if 1 in parts else [NAME]
         # Of a copy that went on before this one does.
         self.key.with_name(f"{self.key.name}.last").unlink(missing_ok=True)

@@ -14,15 +14,33 @@ from pyarrow import parquet
 
 PATIENTS, COME_AND_GO = 240, 8
 FIRST_DAY = date(2026, 1, 1)
-ADMISSION_COLUMNS = ("Patienten-Nr", "Name", "Versicherung", "Geburtsdatum", "Geschlecht", "PLZ",
-                     "Aufnahme", "Diagnose", "Kosten", "Beleg")  # fmt: skip
+ADMISSION_COLUMNS = (
+    "Patienten-Nr",
+    "Name",
+    "Versicherung",
+    "Geburtsdatum",
+    "Geschlecht",
+    "PLZ",
+    "Aufnahme",
+    "Diagnose",
+    "Kosten",
+    "Beleg",
+)
 # Placeholders where the value was unknown; elsewhere the field is empty.
 UNKNOWN = ("k.A.", "unbekannt")
 # The costs of the first month stay below a thousand: their widths and marks say nothing of more.
 FIRST_COSTS, LATER_COST = (60_000, 95_010), 195_010
 _FIRST_NAMES = ("Jürgen", "Änne", "Günther", "Zoë", "François", "Käthe", "Börje", "Ömer", "Ilse")
-_LAST_NAMES = ("Müller-Lüdenscheidt", "Größmann", "Özgür", "Weißhäupl", "Schröder-Jäger",
-               "Köhlerová", "Böttcher", "d'Ærschot")  # fmt: skip
+_LAST_NAMES = (
+    "Müller-Lüdenscheidt",
+    "Größmann",
+    "Özgür",
+    "Weißhäupl",
+    "Schröder-Jäger",
+    "Köhlerová",
+    "Böttcher",
+    "d'Ærschot",
+)
 _DIAGNOSES = ("E11.9", "I10.0", "J45.1", "C50.9")
 _POSTCODES = ("01067", "04103", "50667")
 _WARDS = ("Innere 1", "Chirurgie Süd", "Gynäkologie")
@@ -108,20 +126,36 @@ class Hospital:
             postcode = patient.postcode or (*UNKNOWN, "")[index % 3]
             cost, receipt = self._row(patient)
             writer.writerow(
-                [patient.number, patient.name, patient.insurance, f" {patient.born:%d.%m.%Y} ",
-                 patient.sex, postcode, f"{self._day():%d.%m.%Y}", self.random.choice(_DIAGNOSES),
-                 german(cost), receipt]
-            )  # fmt: skip
+                [
+                    patient.number,
+                    patient.name,
+                    patient.insurance,
+                    f" {patient.born:%d.%m.%Y} ",
+                    patient.sex,
+                    postcode,
+                    f"{self._day():%d.%m.%Y}",
+                    self.random.choice(_DIAGNOSES),
+                    german(cost),
+                    receipt,
+                ]
+            )
         return text.getvalue().encode("latin-1")
 
     def laboratory(self) -> list[tuple[object, ...]]:
         """This month's results: number, name, birth date, test, value, diagnosis and receipt."""
         return [
-            (patient.number, patient.name, patient.born, self.random.choice(("CRP", "Hb", "TSH")),
-             cost, self.random.choice(_DIAGNOSES), receipt)
+            (
+                patient.number,
+                patient.name,
+                patient.born,
+                self.random.choice(("CRP", "Hb", "TSH")),
+                cost,
+                self.random.choice(_DIAGNOSES),
+                receipt,
+            )
             for patient in self.present
             for cost, receipt in [self._row(patient)]
-        ]  # fmt: skip
+        ]
 
     def stays(self) -> bytes:
         """This month's Parquet file: one in four patients has two stays."""

@@ -47,8 +47,10 @@ RULES: Mapping[str, dict[str, Any]] = {
     "withdraw": {"withdraw_above": 0.5},
     "wait": {"max_wait": 3},
 }
-CASES = [*((table, "show") for table in TABLES if table != "no key"),
-         *(("no key", rules) for rules in RULES)]  # fmt: skip
+CASES = [
+    *((table, "show") for table in TABLES if table != "no key"),
+    *(("no key", rules) for rules in RULES),
+]
 # How rows are read is the same in each month; who waits is let in after three.
 MONTHS = {"wait": 5}
 

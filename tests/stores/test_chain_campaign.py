@@ -59,15 +59,28 @@ class Clinic:
         )
         self.fill()
         dbanon.create_chain(
-            database.url, "people", table="people", entity="person", changes="show",
-            class_size=2 * K, min_newcomers=0, max_wait=0, key_out=str(self.key),
-        )  # fmt: skip
+            database.url,
+            "people",
+            table="people",
+            entity="person",
+            changes="show",
+            class_size=2 * K,
+            min_newcomers=0,
+            max_wait=0,
+            key_out=str(self.key),
+        )
         self.given: dict[str, Any] = {
-            "database": database.url, "table": "people", "output": "release.people",
-            "if_exists": "replace", "quasi_identifiers": ["age", "height"], "keep": ["who"],
-            "k": K, "entity": "person", **target,
+            "database": database.url,
+            "table": "people",
+            "output": "release.people",
+            "if_exists": "replace",
+            "quasi_identifiers": ["age", "height"],
+            "keep": ["who"],
+            "k": K,
+            "entity": "person",
+            **target,
             "chain": dbanon.Chain("people", key=f"file:{self.key}", accept_turnover=True),
-        }  # fmt: skip
+        }
 
     def fill(self) -> None:
         """Put into the table who is in."""

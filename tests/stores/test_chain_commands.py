@@ -23,9 +23,22 @@ pytestmark = pytest.mark.in_turn(of="file")
 
 # Ids that stand nowhere by chance.
 FIRST_ID = 7_310_000
-RELEASED = ("--table", "people", "--entity", "id", "--quasi-identifiers", "age,income",
-            "--sensitive", "ill", "--k", "3", "--output", "release.people",
-            "--if-exists", "replace")  # fmt: skip
+RELEASED = (
+    "--table",
+    "people",
+    "--entity",
+    "id",
+    "--quasi-identifiers",
+    "age,income",
+    "--sensitive",
+    "ill",
+    "--k",
+    "3",
+    "--output",
+    "release.people",
+    "--if-exists",
+    "replace",
+)
 
 
 class Clerk:
@@ -41,14 +54,37 @@ class Clerk:
         return done
 
     def create(self, *more: str) -> Result:
-        return self.call("chain", "create", self.database.url, "patients", "--table", "people",
-                         "--entity", "id", "--changes", "show", "--key-out", str(self.key),
-                         *more)  # fmt: skip
+        return self.call(
+            "chain",
+            "create",
+            self.database.url,
+            "patients",
+            "--table",
+            "people",
+            "--entity",
+            "id",
+            "--changes",
+            "show",
+            "--key-out",
+            str(self.key),
+            *more,
+        )
 
     def next(self, *more: str) -> Result:
         """Create the chain that follows."""
-        return self.call("chain", "create", self.database.url, "next", "--table", "people",
-                         "--entity", "id", "--changes", "show", *more)  # fmt: skip
+        return self.call(
+            "chain",
+            "create",
+            self.database.url,
+            "next",
+            "--table",
+            "people",
+            "--entity",
+            "id",
+            "--changes",
+            "show",
+            *more,
+        )
 
     def chain(self, command: str, *more: str, stdin: str | None = None) -> Result:
         return self.call("chain", command, self.database.url, "patients", *more, stdin=stdin)
@@ -57,12 +93,20 @@ class Clerk:
         return "--chain-key", where or f"file:{self.key}"
 
     def plan(self, *more: str) -> Result:
-        return self.call("plan", self.database.url, *RELEASED, "--chain", "patients",
-                         *self.with_key(), *more)  # fmt: skip
+        return self.call(
+            "plan", self.database.url, *RELEASED, "--chain", "patients", *self.with_key(), *more
+        )
 
     def release(self, *more: str, where: str | None = None, chain: str = "patients") -> Result:
-        return self.call("anonymize", self.database.url, *RELEASED, "--chain", chain,
-                         *self.with_key(where), *more)  # fmt: skip
+        return self.call(
+            "anonymize",
+            self.database.url,
+            *RELEASED,
+            "--chain",
+            chain,
+            *self.with_key(where),
+            *more,
+        )
 
     def state(self) -> Any:
         """What the chains are, and their releases; runs that failed are noted beside them."""
@@ -78,9 +122,12 @@ class Clerk:
 
     def require_nothing_said(self, persons: Any) -> None:
         """No key, tag or person identifier in any output or in anything that job runners read."""
-        tags = [bytes(tag).hex() for (tag,) in self.database.rows(
-            f"SELECT tag FROM {self.database.ledger('chain_member')}"
-        )]  # fmt: skip
+        tags = [
+            bytes(tag).hex()
+            for (tag,) in self.database.rows(
+                f"SELECT tag FROM {self.database.ledger('chain_member')}"
+            )
+        ]
         assert tags
         log_text = "".join(
             str(self.database.ledger_rows(table)) for table in ("release", "release_column", "run")
@@ -212,9 +259,13 @@ def test_a_job_of_a_chain(clerk: Clerk, tmp_path: Path, monkeypatch: pytest.Monk
     assert clerk.create().exit_code == 0
     monkeypatch.setenv("PEOPLE", clerk.database.url)
     roles = {
-        "id": "{role: identifier}", "age": "{role: quasi_identifier}", "ill": "{role: sensitive}",
-        "income": "{role: quasi_identifier}", "site": "{role: drop}", "cost": "{role: drop}",
-    }  # fmt: skip
+        "id": "{role: identifier}",
+        "age": "{role: quasi_identifier}",
+        "ill": "{role: sensitive}",
+        "income": "{role: quasi_identifier}",
+        "site": "{role: drop}",
+        "cost": "{role: drop}",
+    }
     of = '{name: patients, key: "file:patients.key", changes: show, accept_turnover: true}'
     file = write(tmp_path, job(roles=roles, entity="id", chain=of))
     for number in (1, 2, 3):

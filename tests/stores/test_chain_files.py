@@ -41,14 +41,21 @@ def test_a_kill_at_any_moment_leaves_state_release_and_file_together(
     load(database, months.now)
     chained, path = Chained.create(database, tmp_path), tmp_path / "out" / form
     options = OPTIONS | {
-        "database": database.url, "table": "people", "output": "release.people",
-        "chain": chained.chain(accept_turnover=True), "exports": [str(path)],
-    }  # fmt: skip
+        "database": database.url,
+        "table": "people",
+        "output": "release.people",
+        "chain": chained.chain(accept_turnover=True),
+        "exports": [str(path)],
+    }
     dbanon.anonymize(**options)
     job = Job(
-        table="people", output="release.people", quasi_identifiers=("age", "income"),
-        policy=Policy(k=3), exports=(Export(str(path)),), if_exists="replace",
-    )  # fmt: skip
+        table="people",
+        output="release.people",
+        quasi_identifiers=("age", "income"),
+        policy=Policy(k=3),
+        exports=(Export(str(path)),),
+        if_exists="replace",
+    )
     total = count_moments(options)
     published = 0
     for kill in range(KILLS):

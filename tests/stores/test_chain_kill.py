@@ -31,17 +31,23 @@ def state(database: Database) -> tuple[Any, ...]:
     """The chain's state, and what its last release was."""
     return (
         database.rows(f"SELECT sequence FROM {database.ledger('chain')}"),
-        sorted(database.rows(f"SELECT tag, cell, left_at_release FROM"
-                             f" {database.ledger('chain_member')}"), key=str),
+        sorted(
+            database.rows(
+                f"SELECT tag, cell, left_at_release FROM {database.ledger('chain_member')}"
+            ),
+            key=str,
+        ),
         sorted(database.rows(f"SELECT cell, state FROM {database.ledger('chain_cell')}")),
-    )  # fmt: skip
+    )
 
 
 def given_of(chained: Chained) -> dict[str, Any]:
     return OPTIONS | {
-        "database": chained.database.url, "table": "people", "output": "release.people",
+        "database": chained.database.url,
+        "table": "people",
+        "output": "release.people",
         "chain": chained.chain(accept_turnover=True),
-    }  # fmt: skip
+    }
 
 
 def require_whole(earlier: Counter[Any], later: Counter[Any]) -> None:

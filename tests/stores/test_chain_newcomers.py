@@ -119,9 +119,13 @@ def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
     losses = np.array([4.1, 8.0, 8.1, 10.0, 10.1])
     for of_first, good in ((even, 2), (tailed, 4)):
         let_in = select_classes(
-            Rules(changes="show", min_newcomers=0), 2, losses, np.zeros(5, np.int64), 10,
+            Rules(changes="show", min_newcomers=0),
+            2,
+            losses,
+            np.zeros(5, np.int64),
+            10,
             typical_loss(of_first),
-        )  # fmt: skip
+        )
         assert let_in.tolist() == [i < good for i in range(5)]
 
 

@@ -60,9 +60,13 @@ def test_another_chain_over_the_same_persons_is_found(database: Database, tmp_pa
     )
     for table, prefix in (("people_2027", "15 of 15"), ("them", "20 of 20"), ("others", "")):
         created = dbanon.create_chain(
-            database.url, table, table=table, entity="id", changes="show",
+            database.url,
+            table,
+            table=table,
+            entity="id",
+            changes="show",
             key_out=tmp_path / f"{table}.key",
-        )  # fmt: skip
+        )
         messages = [text for text in created.beside if "chain patients" in text]
         assert len(messages) == bool(prefix), table
         assert all(text.startswith(prefix) for text in messages)
@@ -89,9 +93,15 @@ def test_a_table_of_another_name_follows_a_chain(database: Database, tmp_path: P
     dbanon.close_chain(database.url, "patients")
     database.execute("CREATE TABLE people_2027 AS SELECT * FROM people WHERE id > 9")
     created = dbanon.create_chain(
-        database.url, "next", table="people_2027", entity="id", changes="show", class_size=7,
-        new_chain_from="patients", key=f"file:{first.key}",
-    )  # fmt: skip
+        database.url,
+        "next",
+        table="people_2027",
+        entity="id",
+        changes="show",
+        class_size=7,
+        new_chain_from="patients",
+        key=f"file:{first.key}",
+    )
     assert created.beside == ()
     later = Chained(database, first.key, "next")
     report = later.release(table="people_2027", output="release.next")

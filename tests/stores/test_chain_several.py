@@ -46,8 +46,13 @@ def persons(n: int = 12, first: int = 0) -> Persons:
 def load(database: Database, persons_by_id: Mapping[int, Any]) -> None:
     if not any(name == "stays" for _, name in database.relations()):
         integer = database.types["integer"]
-        columns = {"patient": integer, "age": integer, "postcode": integer,
-                   "ward": database.types["text"], "cost": integer}  # fmt: skip
+        columns = {
+            "patient": integer,
+            "age": integer,
+            "postcode": integer,
+            "ward": database.types["text"],
+            "cost": integer,
+        }
         database.load("stays", columns, [])
     rows = [
         (i, age, code, *stay) for i, (age, code, stays) in persons_by_id.items() for stay in stays
@@ -93,9 +98,12 @@ def test_all_rows_of_a_person_stand_under_one_class(database: Database, tmp_path
         sizes[age, code] += n
     assert sorted(sizes.values()) == [6, 6, 6, 6]
     assert report.k_achieved == 3
-    [counts] = {tuple(row) for row in database.rows(
-        f"SELECT count(*), count(DISTINCT tag) FROM {database.ledger('chain_member')}"
-    )}  # fmt: skip
+    [counts] = {
+        tuple(row)
+        for row in database.rows(
+            f"SELECT count(*), count(DISTINCT tag) FROM {database.ledger('chain_member')}"
+        )
+    }
     assert counts == (12, 12)
 
 
@@ -248,8 +256,9 @@ def test_a_column_that_tells_rows_apart_is_found(database: Database, tmp_path: P
     """If all rows of a person have one value that no other person has, it identifies that
     person.
     """
-    patients = {i: (age, code, [(f"w{i}", 1)] * len(stays))
-             for i, (age, code, stays) in persons().items()}  # fmt: skip
+    patients = {
+        i: (age, code, [(f"w{i}", 1)] * len(stays)) for i, (age, code, stays) in persons().items()
+    }
     load(database, patients)
     chained = Stays(database, tmp_path)
     with pytest.raises(TellingColumnRefused, match="ward"):

@@ -69,8 +69,9 @@ def test_tables_have_the_same_classes(database: Database, tmp_path: Path) -> Non
         f"SELECT output_name, chain_sequence, rows_out FROM {database.ledger('release')}"
     )
     assert {name: (number, rows) for name, number, rows in table_counts} == {
-        "released": (1, 24), "released_labs": (1, len(LABS))
-    }  # fmt: skip
+        "released": (1, 24),
+        "released_labs": (1, len(LABS)),
+    }
     # Of three persons of a class there may be one who was in the laboratory.
     verified = dbanon.verify(database.url, "released_labs")
     assert verified.unchanged
@@ -123,8 +124,14 @@ def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Pa
         both.release(persons(), chain=both.chain(kept={"labs": []}))
     assert dbanon.show_chain(database.url, "stays").sequence == 1
     with pytest.raises(dbanon.errors.ChainSamePersons):
-        dbanon.create_chain(database.url, "labs", table="labs", entity="patient", changes="show",
-                            key_out=tmp_path / "labs.key")  # fmt: skip
+        dbanon.create_chain(
+            database.url,
+            "labs",
+            table="labs",
+            entity="patient",
+            changes="show",
+            key_out=tmp_path / "labs.key",
+        )
 
 
 def test_tables_are_released_together_elsewhere(tmp_path: Path, make_database: Any) -> None:

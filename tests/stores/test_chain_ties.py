@@ -43,8 +43,9 @@ def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> A
     return set(member_sets)
 
 
-@pytest.mark.parametrize("more", [{}, {"nulls": "category", "by": ["site"]},
-                                  {"method": "mondrian"}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "more", [{}, {"nulls": "category", "by": ["site"]}, {"method": "mondrian"}], ids=str
+)
 def test_a_row_that_moves_changes_no_class(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
 ) -> None:

@@ -83,9 +83,11 @@ def test_a_view_keeps_its_grants_when_a_column_widens(pg_url: str, pg_role: Any)
     postgresql = PostgresqlDatabase(pg_url)
     postgresql.make_schema("release")
     options: dict[str, Any] = {
-        "table": "shown", "quasi_identifiers": ["age", "cost"], "output_kind": "view",
+        "table": "shown",
+        "quasi_identifiers": ["age", "cost"],
+        "output_kind": "view",
         "if_exists": "replace",
-    }  # fmt: skip
+    }
 
     def widen(width: str) -> None:
         # The source is a view, too: PostgreSQL has it dropped before its column is altered.
