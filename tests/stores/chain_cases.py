@@ -108,7 +108,9 @@ class Chained:
 
     @classmethod
     def create(cls, database: Database, directory: Path, **rules: Any) -> Chained:
-        """A new chain, with ``changes: show``, that lets all in, where nothing else is said."""
+        """A new chain with ``changes: show`` that admits everyone unless the rules say
+        otherwise.
+        """
         key = directory / "chain.key"
         options: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
         options |= {"min_newcomers": 0, "max_wait": 0}

@@ -22,7 +22,7 @@ NAME = "people"
 MORE, KEPT_COLUMNS = "others", ("kept", "noted")
 # More rows than any person of a world has.
 MANY = 99
-# What a report has of its run, and of nothing else.
+# Columns of the ledger that belong to the run.
 OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
 
 # And the ledger: when releases took one another's place, and the relations that they are.
@@ -95,7 +95,7 @@ class ChainRun:
                 self.database.execute(*inserts(table, rows))
 
     def _rows_of(self, row: Row) -> tuple[tuple[int, Any], ...]:
-        """What a person's rows keep, each with the number of its table."""
+        """The kept values of a person's rows, each with the number of its table."""
         kept_values: tuple[tuple[int, Any], ...] = row.kept if self.world.rules.several else ()
         return kept_values or ((0, row.kept),)
 
@@ -151,7 +151,7 @@ class ChainRun:
         return rows
 
     def recorded_state(self) -> list[Any]:
-        """What the ledger says of the releases, and the chain of its own."""
+        """The ledger's record of the releases and of this chain."""
         columns = [name for name, *_ in RELEASE_COLUMNS if name not in OF_THE_RUN | OF_THE_LEDGER]
         of_chain = f"SELECT counts FROM {self._table('chain_release')} ORDER BY sequence"
         return [
@@ -203,7 +203,7 @@ def combined(rows: list[Row]) -> tuple[Any, ...]:
 
 
 def published_counts(report: dbanon.Report) -> dict[str, Any]:
-    """What a report says of the data."""
+    """The figures of a report that depend on the data."""
     return {name: value for name, value in report.to_dict().items() if name not in OF_THE_RUN}
 
 

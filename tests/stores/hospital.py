@@ -59,7 +59,7 @@ class Patient:
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """What no released byte may hold; the last name alone is no identifier of one person."""
+        """Texts that no released byte may contain; a last name alone identifies no person."""
         return (str(self.number), self.name, self.insurance)
 
 
@@ -112,7 +112,7 @@ class Hospital:
         return FIRST_DAY.replace(month=self.month) + timedelta(days=self.random.randrange(28))
 
     def _cost(self) -> Decimal:
-        """Euros with cents; from the second month on one in ten is of four digits."""
+        """Euros with cents; from the second month on, one in ten amounts has four digits."""
         if self.month > 1 and self.random.random() < 0.1:
             return Decimal(LATER_COST).scaleb(-2)
         return Decimal(self.random.randrange(*FIRST_COSTS)).scaleb(-2)
@@ -162,7 +162,7 @@ class Hospital:
         admitted = [*self.present, *self.present[::4]]
         rows = [self._row(patient) for patient in admitted]
         costs = [cost for cost, _ in rows]
-        # As writers do that take the narrowest type.
+        # Like writers that choose the narrowest type.
         widest = max(len(cost.as_tuple().digits) for cost in costs)
         table = pa.table(
             {

@@ -25,7 +25,7 @@ from tests.conftest import CAMPAIGN
 from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
-# What a killed client leaves on the server is looked for.
+# The test looks for anything a killed client leaves on the server.
 pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 K = 3
@@ -152,7 +152,7 @@ def campaign(clinic: Clinic, target: Database, kills: int = KILLS) -> None:
     clinic.require_one_chain()
 
 
-# What a killed run leaves on each of them, test_chain_kill.py compares.
+# test_chain_kill.py compares what a killed run leaves on each database.
 @pytest.mark.parametrize("name", NAMES if FULL or CAMPAIGN else ["sqlite"])
 def test_a_killed_release_in_the_same_database_is_whole_or_never_was(
     make_database: Any, name: str, tmp_path: Path

@@ -21,7 +21,7 @@ from tests.stores.job_lines import job, write
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-# Ids that stand nowhere by chance.
+# Person identifiers that cannot occur by chance.
 FIRST_ID = 7_310_000
 RELEASED = (
     "--table",
@@ -42,7 +42,7 @@ RELEASED = (
 
 
 class Clerk:
-    """Whoever gives commands, and all that these ever said."""
+    """An operator of the commands, with all output so far."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self.database, self.key, self.said = database, folder / "patients.key", ""
@@ -109,7 +109,7 @@ class Clerk:
         )
 
     def state(self) -> Any:
-        """What the chains are, and their releases; runs that failed are noted beside them."""
+        """Lists the chains and their releases; failed runs are recorded with them."""
         tables = ("chain", "chain_cell", "chain_member", "chain_release", "release")
         return [sorted(map(str, self.database.ledger_rows(table))) for table in tables]
 
@@ -154,7 +154,7 @@ def world() -> Months:
 
 
 def result_of(done: Result, code: int = 0) -> Any:
-    """What a command printed, after it ended as it should."""
+    """The output of a command that ended with the expected exit code."""
     assert done.exit_code == code, done.output
     return json.loads(done.stdout) if code == 0 else None
 
@@ -209,7 +209,7 @@ def test_what_models_hold_back_and_the_next_chain_say(
         assert clerk.create("--max-wait", "0").exit_code == 0
         assert clerk.release(*model_words).exit_code == 0
     months.pass_on()
-    # With one value for all, cells would break the model, and so would the newcomers.
+    # With a single value for everyone, both cells and newcomers would violate the model.
     load(clerk.database, {person: (*v[:3], "flu", v[4]) for person, v in months.now.items()})
     with clerk.logged_by(server):
         assert result_of(clerk.plan(*model_words))["chain"]["coming"]["came"] == 6

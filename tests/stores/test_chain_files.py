@@ -107,7 +107,7 @@ def test_a_release_that_arrived_is_confirmed_by_the_next_one(
     load(database, Months(n=30).now)
     chained, other = Chained.create(database, tmp_path), SqliteDatabase(tmp_path / "other.db")
     chained.release(target=other.url)
-    # As a run leaves it that was killed before it confirmed.
+    # The state after a run that was killed before it confirmed.
     database.execute(f"UPDATE {database.ledger('chain_release')} SET confirmed_at = NULL")
     chained.release(target=other.url)
     assert [release["confirmed"] for release in chained.show().releases] == [True, True]

@@ -16,7 +16,7 @@ from tests.stores.chain_cases import OPTIONS, Chained, Months, load, released
 from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
-# What a killed client leaves on the server is looked for.
+# The test looks for anything a killed client leaves on the server.
 pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 MOMENTS = 10
@@ -93,7 +93,7 @@ def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path
     chained = Chained.create(database, tmp_path)
     options = given_of(chained) | {"target": other.url}
     dbanon.anonymize(**options)
-    # Of the same again, so that no run of a month that passed has fewer.
+    # Each combination is repeated, so a run of an earlier month never has fewer.
     total = count_moments(options)
     releases_read = [released(other)]
     sequences = []

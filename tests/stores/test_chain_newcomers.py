@@ -48,7 +48,7 @@ def test_they_are_let_in_at_once_where_that_is_asked_for(
 def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Path) -> None:
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
-    # Where nothing is said: 5 k = 15, for six releases at most.
+    # The default: 5 k = 15, for at most six releases.
     chained = Chained.create(database, tmp_path, min_newcomers=None, max_wait=6)
     chained.release()
     # k - 1 accounts of an attacker's, and one person.

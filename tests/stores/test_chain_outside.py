@@ -86,7 +86,7 @@ def test_a_chain_whose_source_is_gone_is_told(database: Database, tmp_path: Path
 
 
 def test_a_table_of_another_name_follows_a_chain(database: Database, tmp_path: Path) -> None:
-    """So that what both expose together is counted."""
+    """This counts what both expose together."""
     load(database, Months(n=40).now)
     first = Chained.create(database, tmp_path)
     first.release()

@@ -58,7 +58,7 @@ class Clinic:
             self.months.now[person] = (*self.months.now[person][:4], self.fresh)
 
     def are_current(self, *persons: int) -> list[bool]:
-        """Whether the rows of these persons are released as they are now."""
+        """Whether the current rows of these persons are the released ones."""
         costs = {int(row[2]) for row in released(self.database, COLUMNS)}
         return [self.months.now[person][4] in costs for person in persons]
 
@@ -75,7 +75,7 @@ def test_a_row_that_alone_stands_as_before_is_not_shown(
     assert clinic.release() == clinic.first
     counted = clinic.chained.show().releases[-1]
     assert (counted["held"], counted["back"]) == (1, 1)
-    # Nor a month later: it is her row that was shown, and few can have changed since.
+    # Nor a month later: her row was released, and few rows can have changed since.
     assert clinic.release() == clinic.first
     assert clinic.chained.smallest() >= 6
 
@@ -188,7 +188,7 @@ def test_who_is_out_several_times_is_not_found_by_what_changed_each_time(
     clinic.change(*some)
     released = clinic.release()
     assert all(clinic.are_current(*some))
-    # Shown as it is, with everybody in: readers do not forget what they saw.
+    # Released as it is, with everybody in: readers remember what they saw.
     assert clinic.release() == released
     clinic.misses(who)
     clinic.change(*others)
@@ -238,7 +238,7 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
     if database.name != "duckdb":
         version = database.ledger("alembic_version")
         database.execute(f"UPDATE {version} SET version_num = '0013'")
-    # With everybody in all the time it goes on.
+    # As long as everyone stays in, releases continue as usual.
     clinic.change(*others[:2])
     released = clinic.release()
     assert all(clinic.are_current(*others[:2]))

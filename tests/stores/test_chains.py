@@ -40,7 +40,7 @@ def run_months(chained: Chained, months: Months, n: int, **more: Any) -> list[Co
     releases = []
     for _ in range(n):
         load(chained.database, months.now)
-        # So few persons that a month may well look as if ids were written otherwise.
+        # So few persons that a month may look as if the spelling of identifiers had changed.
         chained.release(**{"chain": chained.chain(accept_turnover=True)} | more)
         releases.append(released(chained.database))
         months.pass_on()
@@ -310,7 +310,7 @@ def test_few_wait(database: Database, tmp_path: Path) -> None:
     run_months(chained, months, 2)
     load(database, {person: v for person, v in months.now.items() if person < 12})
     report = chained.release()
-    # As exact as the rows that came and went are: one would tell the other.
+    # The count is as coarse as the counts of rows that came and went; one would reveal the other.
     assert report.arguments["chain"]["waiting"] == report.rows_in - report.rows_out == 2
     assert "2 wait" in report.earlier_releases
     assert report.rows_out == 9
@@ -360,7 +360,7 @@ def test_the_release_goes_elsewhere(
     [(sequence,)] = other.rows(f"SELECT max(chain_sequence) FROM {other.ledger()}")
     assert sequence == 3
     assert not [name for _, name in other.relations() if "chain_row" in name]
-    # What the target refuses afterwards was published all the same.
+    # The release counts as published even if the target rejects it afterwards.
     load(database, months.now)
     with pytest.raises(OutputExists):
         chained.release(target=other.url, keep=["cost"], if_exists="error")
@@ -406,7 +406,9 @@ def test_a_chain_needs_a_database_and_an_entity(
 
 
 def test_more_rows_than_duckdb_keeps_together(tmp_path: Path) -> None:
-    """Of a table that was made empty and then filled with as many, DuckDB 2.0 ordered none."""
+    """DuckDB 2.0 did not order the rows of a table that was emptied and refilled to the same
+    size.
+    """
     database = DuckdbDatabase(tmp_path / "many.duckdb")
     database.execute(
         "CREATE TABLE people AS SELECT g AS id, g % 977 AS age, g % 1009 AS income,"

@@ -241,7 +241,7 @@ def test_other_writes_are_settled_too(pg_server: Server, people: PostgresqlDatab
 def test_an_interrupt_while_it_is_committed(
     people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C when COMMIT is on its way: the release is there, and that is said."""
+    """Ctrl-C during COMMIT: the release exists, and the message says so."""
     commit = sqlalchemy.Connection.commit
 
     def interrupted(self: sqlalchemy.Connection) -> None:

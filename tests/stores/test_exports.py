@@ -202,7 +202,7 @@ FORMULAS = {
     "\t=1": "'\t'=1",
     "a;'=1": "a;''=1",
 }
-# A number with its sign is none, wherever it stands.
+# A signed number is no formula, wherever it appears.
 HARMLESS = ["[-10, -5]", "a;-1.5", "a,+2)", "a;b=1", "1 - 2; 3 = 3", "a\n-7\nb"]
 
 

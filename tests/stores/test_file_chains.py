@@ -262,7 +262,7 @@ def test_a_file_of_another_account_is_refused(
 def test_a_file_that_changes_meanwhile_is_read_once(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
-    """The staged rows are those that were checked: the release is of the file as it was then."""
+    """The staged rows are the checked ones: the release shows the file as of that moment."""
     chained = FileChained.of(database, month, tmp_path)
     chained.release_file(month)
     rows = of_file(database)
@@ -519,7 +519,7 @@ def test_mariadb_keeps_no_chain_of_a_file(
 def test_files_that_others_see_before_the_commit(
     database: Database, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in an object store: the state is committed first, and the rows are staged once more."""
+    """As with an object store, the state is committed before the rows are staged once more."""
     monkeypatch.setattr(chain_run, "_writes_own_files", lambda job: False)
     chained, export_path = FileChained.of(database, month, tmp_path), tmp_path / "out" / "p.parquet"
     for sequence in (1, 2):

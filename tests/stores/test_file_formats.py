@@ -132,7 +132,7 @@ def test_a_file_without_a_header_is_refused_until_somebody_says_so(tmp_path: Pat
         "r.t",
     )
     assert done.exit_code == 0, done.stderr
-    # Of a file without a header, too, a bad value has its line.
+    # Errors in a file without a header name the line, too.
     path.write_text("7,30\n" + "1,2\n" * 40 + "x,2\n")
     store = open_store(f"file:{path}", reading=Reading(header=False), table="t")
     with store.session(write=False) as session:
@@ -267,7 +267,7 @@ def test_a_spreadsheet_is_read_in_its_types(tmp_path: Path) -> None:
     }
     assert rows[0] == (1, date(1999, 3, 4), Decimal("1.234"), "01234", "a, b", True)
     assert rows[2][1] is None
-    # A number is no text in which a point could be another mark; encodings are of other files.
+    # JSON numbers have a fixed decimal mark, and the encoding option applies to other formats.
     assert loaded(path, encoding="latin-1")[1] == rows
     assert (
         dbanon.plan(f"file:{path}", table="t", quasi_identifiers=["cost"], k=2, output="r.t").rows

@@ -1,4 +1,4 @@
-"""Whoever may write into a folder gets no private file of the account that reads it released."""
+"""Writers of a folder cannot get private files of the reading account released."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_files_of_other_accounts_are_taken_where_that_is_said(
         ages_of(f"file:{drop}/", tmp_path)
     assert "foreign_files" in str(refused.value)
     assert ages_of(f"file:{drop}/", tmp_path, foreign_files="allow") == {20, 30}
-    # Who named the file itself meant it.
+    # A file that the user names explicitly is intended.
     assert ages_of(f"file:{drop}/b.{ending}", tmp_path) == {30}
 
 

@@ -1,4 +1,4 @@
-"""What the ledger says of the runs of a job, done and failed; older ledgers know of none."""
+"""The ledger's record of job runs, done and failed; older ledgers have none."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def job_file(source: Path, folder: Path) -> Path:
 
 
 def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
-    """At each door that takes a limit; what to do is said."""
+    """Each interface with a limit refuses and says what to do."""
     url, target = f"file:{constant}", f"duckdb:///{tmp_path / 'a.duckdb'}"
     options: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5}
     calls: dict[str, Callable[[], Any]] = {

@@ -13,7 +13,7 @@ from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
 from tests.stores.test_written_from_arrays import CREATE_PEOPLE, HISTORIES, STAGED, classes_of
 
-# Columns that are kept, of a row g: of every kind that is written in a way of its own.
+# Kept columns of row g, one for each kind with its own wire format.
 KEPT_TYPES = {
     "whole": ("integer", "g"),
     "small": ("smallint", "CASE WHEN g % 3 > 0 THEN g END"),

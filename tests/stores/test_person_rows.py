@@ -1,4 +1,4 @@
-"""Rows of one person in different classes: k persons in each, and what can be joined is said."""
+"""Rows of one person in different classes: k persons in each, and a report of joinable rows."""
 
 from __future__ import annotations
 

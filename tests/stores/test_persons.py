@@ -39,7 +39,7 @@ TYPES = {
     "zip": "integer",
     "cost": "integer",
 }
-# What every row of a run reads: both do not vary within a patient.
+# The values in every row of a patient: neither varies within a patient.
 OPTIONS: dict[str, Any] = {"quasi_identifiers": ["born", "zip"], "k": K}
 
 
@@ -171,7 +171,7 @@ def test_rows_that_a_condition_chooses(database: Database) -> None:
 
 
 def test_classes_that_are_released_alike_are_one(database: Database) -> None:
-    """As readers see them: five classes of one person each with one value are a class of five."""
+    """Readers see five single-person classes with equal values as one class of five."""
     rows = [(5 * p + i, f"p{p}", p // 5) for p in range(25) for i in range(5)]
     kinds = {"n": "integer", "patient": "text", "zip": "integer"}
     database.load("people", {n: database.types[kind] for n, kind in kinds.items()}, rows)
@@ -260,7 +260,7 @@ def test_advise_counts_persons_and_proposes_their_number_for_nothing(database: D
     entity_text = dict(advice.recommended())["entity"]
     assert "k counts its values" in entity_text
     assert "classes of one person each" in entity_text
-    # What it says to start from is a release that counts persons, as all that were tried did.
+    # The suggested start counts persons, like all releases that were tried.
     report = dbanon.anonymize(database.url, **advice.start)
     assert (report.entity, report.few_persons) == ("patient_id", ())
     assert report.k_achieved >= advice.recommendation.point.k
@@ -289,7 +289,7 @@ def test_advise_of_a_frame_and_of_what_is_named(duckdb_file: DuckdbDatabase) -> 
 
 @pytest.mark.filterwarnings("error::dbanon.errors.PersonsBelowK")
 def test_init_proposes_the_entity(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
-    """Its job runs as it is: k counts patients, and no number of one is released."""
+    """Its job runs unchanged: k counts patients, and no patient number is released."""
     monkeypatch.setenv("DBANON_URL", database.url)
     nulls = [(*row[:5], None, row[6]) if row[0] % 40 == 0 else row for row in stays()]
     load(database, nulls)

@@ -1,4 +1,4 @@
-"""Spellings of one person: warned of, and compared alike where that is asked, in every store."""
+"""Spellings of one person: a warning in every store, and equal with normalization."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_spellings_are_warned_of(database: Database) -> None:
     messages = [str(warning.message) for warning in caught if warning.category is EntitySpellings]
     assert messages == [f"Column {EXPECTED.describe(K)}."]
     assert "P000" not in messages[0]
-    # What it warns of: five persons were counted where there is one.
+    # The warning is justified: one person was counted as five.
     assert fewest_patients(database) == 1
     assert report.few_persons == (EXPECTED,)
     assert [text for label, text in report.rows() if label == "PERSONS"] == [EXPECTED.describe(K)]
@@ -95,7 +95,7 @@ def test_casefold_counts_patients(database: Database) -> None:
     # Made again of its entry, it counts in the same way.
     if database.name != "mariadb":
         assert dbanon.refresh(database.url, "release.people").persons == 20
-    # Of four patients there is no class of five.
+    # Four patients cannot form a class of five.
     database.execute(f"DELETE FROM {database.relation('people')} WHERE age > 23")
     with pytest.raises(TooFewRecords):
         database.anonymize(**OPTIONS, entity_normalize="casefold", output="release.few")

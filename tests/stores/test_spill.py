@@ -1,4 +1,4 @@
-"""Values that wait on a disk: the same release in every bit, and nothing of them left anywhere."""
+"""Values spilled to disk: an identical release, and no trace of the values anywhere."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ def test_after_kill_9_no_value_is_on_the_disk_and_it_is_cleared(
         run.wait(60)
     [left] = folder.iterdir()
     assert [path for path in left.rglob("*") if path.is_file() and path.stat().st_size] == []
-    # As DuckDB leaves it.
+    # The state that DuckDB leaves behind.
     (left / "duckdb_temp_block-1.block").write_text(str(SECRET))
     if cleanup == "the next run":
         dbanon.anonymize(people, **OPTIONS, spill=str(folder))

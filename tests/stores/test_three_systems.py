@@ -134,7 +134,7 @@ class System(ABC):
         return done
 
     def run_as_cron_does(self) -> None:
-        """By the line of examples/schedule/crontab, which prints nothing."""
+        """Runs the line of examples/schedule/crontab, which prints nothing."""
         line = (EXAMPLES / "crontab").read_text(encoding="utf-8").splitlines()[-1]
         command = line.split(maxsplit=5)[5].replace("/srv/dbanon", str(self.folder))
         if self.chained:
@@ -229,7 +229,7 @@ class Admissions(System):
         yield "file_malformed", 2
         self.file.write_bytes(half[: half.rindex(b"\r\n") + 2])
         yield "unexpected_counts", 6
-        # As after an update of the system that writes it.
+        # Like an update of the system that writes the file.
         self.file.write_bytes(self.rows.decode("latin-1").encode())
         yield "file_malformed", 2
         self.file.write_bytes(self.rows)
@@ -457,7 +457,7 @@ def metric(system: System, name: str) -> float:
 
 
 def nothing_is_left(system: System, tmp_path: Path) -> bool:
-    """Whether no file of a run stands anywhere that has not got its name."""
+    """Whether a run left a temporary file anywhere."""
     assert [name for name in system.exports() if name.startswith(".")] == []
     assert list(tmp_path.rglob(".dbanon-*")) == []
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -490,7 +490,7 @@ def count_persons(system: System, hospital: Hospital) -> None:
     if system.chained:
         assert below == 0
     elif system.counts_histories:
-        # What the last report says. Without a chain it is nearly everybody.
+        # The figures of the last report. Without a chain nearly all persons are affected.
         report = " ".join((system.folder / "report.txt").read_text(encoding="utf-8").split())
         assert f"JOINT HISTORIES {below} of {len(seen)} persons" in report
         assert f"over {len(files)} releases that fewer than {K} persons share" in report

@@ -119,7 +119,7 @@ def test_a_duckdb_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
     connection.commit()
     assert connection.execute("SELECT count(*) FROM people").fetchall() == [(21,)]
     assert len(connection.execute("SELECT * FROM duckdb_tables()").fetchall()) == len(before)
-    # From then on dbanon takes it: a release costs several times what this does.
+    # Larger relations are accepted: a release costs several times as much as this check.
     assert dbanon.releases(connection) == []
     if door == "anonymize":
         assert dbanon.anonymize(connection, **JOB).rows_out == 21
@@ -132,7 +132,7 @@ def test_a_duckdb_transaction_is_refused_before_the_first_statement() -> None:
         dbanon.anonymize(connection, **JOB, on_sql=seen.append)
     assert seen == []
     connection.rollback()
-    # What runs for itself is no open transaction, a result that is still read neither.
+    # An autocommitted statement or an unread result is no open transaction.
     connection.execute("SELECT * FROM people")
     assert dbanon.anonymize(connection, **JOB, on_sql=seen.append).rows_out == 20
     assert seen

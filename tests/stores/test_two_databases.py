@@ -1,4 +1,4 @@
-"""From one database into another: kept columns travel, the source is only read."""
+"""From one database into another: kept columns are copied, and the source is only read."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CREATE_PEOPLE = (
     f" 'row ' || g, 0 FROM generate_series(1, {ROWS}) AS g",
 )
 
-# What becomes of the table before it is released.
+# Changes to the table before it is released.
 HISTORIES = {
     "as it was made": [],
     "gaps": ["DELETE FROM people WHERE id % 3 = 0"],
