@@ -192,7 +192,7 @@ def test_all_recodings_are_asked() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("holes", [False, True])
-def test_a_class_is_released_alike_whoever_is_beside_it(
+def test_the_release_of_a_class_does_not_depend_on_other_classes(
     monkeypatch: pytest.MonkeyPatch, setting: str, holes: bool
 ) -> None:
     options = SETTINGS[setting]

@@ -230,7 +230,7 @@ def test_the_unit_of_a_column_changes_nothing(case, exponent):
 
 @given(cases(), st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_classes_that_are_released_alike_are_one(case, seed):
+def test_classes_with_equal_released_values_count_as_one(case, seed):
     """A class cut in two, with the same values: what rows tell is what it was."""
     rng = np.random.default_rng(seed)
     case.strata = None

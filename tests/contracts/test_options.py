@@ -280,7 +280,7 @@ def test_null_in_sql_is_a_wish_only_where_it_is_the_default(name: str) -> None:
     assert parse(sql_call(entity=None, refine=None), writes=True)["refine"] is None
 
 
-def test_the_own_parameters_of_methods_are_told_alike() -> None:
+def test_the_parameters_of_methods_are_documented_in_the_same_way() -> None:
     method_options = [
         (method, method_option) for method in METHODS.values() for method_option in method.options
     ]
@@ -337,7 +337,7 @@ def test_the_rows_in_docs_are_those_of_the_fields(page: str) -> None:
     [parameter for parameter in OPTIONS if parameter.option.see],
     ids=lambda parameter: parameter.name,
 )
-def test_more_is_told_where_an_option_says_so(parameter: Parameter) -> None:
+def test_the_page_named_by_an_option_exists(parameter: Parameter) -> None:
     page, _, anchor = parameter.option.see.partition("#")
     text = (pages.DOCS / page).read_text(encoding="utf-8")
     headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]

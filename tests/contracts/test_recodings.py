@@ -87,7 +87,7 @@ def test_contract(recoding, table):
 
 
 @each_recoding
-def test_records_that_are_alike_lose_nothing(recoding):
+def test_equal_records_lose_nothing(recoding):
     frame = pd.DataFrame({"count": [7] * 9, "size": [0.1] * 9})
     released_frame, report = released(frame, 3, recoding)
     assert report.internal.information_loss == 0.0

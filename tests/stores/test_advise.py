@@ -195,7 +195,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("name", CALLS)
-def test_no_value_is_told(database: Database, name: str) -> None:
+def test_no_value_is_revealed(database: Database, name: str) -> None:
     load(database, FEW)
     options = {"k": [3, 4], **CALLS[name]}
     trees = options.get("hierarchies", {})
@@ -336,7 +336,7 @@ def test_a_sample_has_whole_persons() -> None:
         assert point.loss == pytest.approx(other.loss, abs=0.1)
 
 
-def test_a_sample_is_drawn_by_the_seed_and_said(database: Database) -> None:
+def test_a_sample_depends_on_the_seed_and_is_reported(database: Database) -> None:
     load(database)
     options = {"quasi_identifiers": ["weight", "income"], "sample": 120, **ONE_CURVE}
     first, same, other = (

@@ -158,7 +158,7 @@ def test_ids_that_are_equal_without_being_so(database: Database, tmp_path: Path)
     assert not (tmp_path / "chain.key").exists()
 
 
-def test_nothing_of_a_person_is_told(
+def test_nothing_about_a_person_is_revealed(
     database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No entity, tag or key in SQL text, ledger, reports or displayed chains."""

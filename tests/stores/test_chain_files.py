@@ -77,7 +77,7 @@ def test_a_kill_at_any_moment_leaves_state_release_and_file_together(
     assert report.arguments["chain"]["sequence"] == sequences(database)[1] == state + 1
 
 
-def test_files_are_nobodys_before_the_state_is_committed(
+def test_files_are_private_before_the_state_is_committed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files written earlier have no name that readers know, and only their owner can read them."""

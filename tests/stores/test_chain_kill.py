@@ -85,7 +85,7 @@ def test_a_killed_run_leaves_state_and_release_as_they_were(
 
 # Where the last one that was killed had committed its state.
 @pytest.mark.filterwarnings("ignore::dbanon.errors.ReleaseNotPublished")
-def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path) -> None:
+def test_a_killed_copy_is_never_forgotten(database: Database, tmp_path: Path) -> None:
     """State that was committed counts as published, whether its release arrived or not."""
     other = SqliteDatabase(tmp_path / "elsewhere.db")
     months = Months(n=30)

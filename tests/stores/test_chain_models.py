@@ -161,9 +161,7 @@ def test_a_first_release_that_models_refuse_keeps_nothing(
     assert sum(left == 1 for _, left in chained.cells().values()) == 4
 
 
-def test_nobody_leaves_a_class_in_a_group_where_a_model_is_kept(
-    database: Database, tmp_path: Path
-) -> None:
+def test_no_group_leaves_a_class_under_a_model(database: Database, tmp_path: Path) -> None:
     """Otherwise the missing values would be those of the persons who left, and they may all be
     equal.
     """

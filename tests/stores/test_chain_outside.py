@@ -72,7 +72,7 @@ def test_another_chain_over_the_same_persons_is_found(database: Database, tmp_pa
         assert all(text.startswith(prefix) for text in messages)
 
 
-def test_a_chain_whose_source_is_gone_is_told(database: Database, tmp_path: Path) -> None:
+def test_a_chain_whose_source_was_dropped_is_reported(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=20).now)
     first = Chained.create(database, tmp_path)
     first.release()

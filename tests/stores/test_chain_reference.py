@@ -76,7 +76,7 @@ def test_the_table_does_not_go_along(database: Database, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("model", MODELS, ids=by_name)
-def test_every_class_keeps_to_the_model_beside_the_first_release(
+def test_every_class_satisfies_the_model_against_the_first_release(
     database: Database, tmp_path: Path, model: Model
 ) -> None:
     months = Months(n=50, join=9, change=0.15, come_back=0.2)

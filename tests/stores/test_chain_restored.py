@@ -28,7 +28,7 @@ def set_back(database: Database, sequence: int) -> None:
     )
 
 
-def test_a_backup_is_noticed_beside_the_key(database: Database, tmp_path: Path) -> None:
+def test_the_key_reveals_a_restored_backup(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=12).now)
     chained = Chained.create(database, tmp_path)
     for _ in range(2):

@@ -93,9 +93,7 @@ def test_a_class_is_shown_anew_where_enough_rows_stood(database: Database, tmp_p
     assert clinic.release() == released
 
 
-def test_the_one_who_never_was_out_is_not_told_by_a_change(
-    database: Database, tmp_path: Path
-) -> None:
+def test_a_change_does_not_reveal_who_was_never_out(database: Database, tmp_path: Path) -> None:
     """All others were out once, so the changed row can only be this person's."""
     clinic = Clinic(database, tmp_path)
     *some, last = clinic.cell
@@ -119,7 +117,7 @@ def test_what_was_held_for_a_return_is_free_when_rows_are_as_shown(
     assert all(clinic.are_current(who, *others))
 
 
-def test_nobody_leaves_a_class_apart_in_which_somebody_was_back(
+def test_no_one_leaves_a_class_separately_after_a_return(
     database: Database, tmp_path: Path
 ) -> None:
     clinic = Clinic(database, tmp_path)

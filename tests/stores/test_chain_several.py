@@ -235,7 +235,7 @@ def test_what_would_be_refused_is_said_when_a_chain_is_made(
         dbanon.anonymize(database.url, **OPTIONS, chain=chain)
 
 
-def test_nothing_is_said_where_nothing_would_be_held_back(
+def test_nothing_is_reported_if_nothing_would_be_held_back(
     database: Database, tmp_path: Path
 ) -> None:
     load(database, persons())

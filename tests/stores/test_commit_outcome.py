@@ -93,7 +93,7 @@ def test_its_answer_did_not_arrive(
     assert people.rows("SELECT count(*) FROM release.second") == [(report.rows_out,)]
 
 
-def test_a_server_that_still_waits_is_told_to_end(
+def test_a_server_that_still_waits_is_cancelled(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may wait hours for a disconnected client, and the outcome would stay unknown for hours."""

@@ -136,7 +136,7 @@ def test_a_second_run_to_one_output_is_refused_at_once(
     assert current == [(report.release_id,)]
 
 
-def test_a_lock_of_a_role_that_may_not_publish_keeps_nobody_out(
+def test_a_lock_of_a_role_that_may_not_publish_blocks_no_run(
     postgresql: PostgresqlDatabase,
 ) -> None:
     load_people(postgresql)

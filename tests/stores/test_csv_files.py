@@ -99,7 +99,7 @@ def test_each_encoding_is_read_as_it_is_written(tmp_path: Path, encoding: str) -
 @pytest.mark.parametrize(
     "text", ["Ort\nOst\n", "Ort\nKöln\n" + "x" * 2**20 + "\n", "Ort\n" + "x" * 2**20 + "\nÃ"]
 )
-def test_what_is_no_utf_8_is_read_in_the_encoding_that_was_said(tmp_path: Path, text: str) -> None:
+def test_other_encodings_are_read_with_the_option(tmp_path: Path, text: str) -> None:
     """ASCII is the same in both; the last text ends in the middle of a UTF-8 character."""
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("latin-1"))

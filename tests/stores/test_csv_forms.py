@@ -247,7 +247,7 @@ def test_blanks_around_fields_are_no_part_of_them(
             assert {kind for _, kind in session.columns_of(parse_relation("t"))} >= {"VARCHAR"}
 
 
-def test_a_column_whose_type_is_stated_is_there(tmp_path: Path) -> None:
+def test_a_column_with_a_declared_type_exists(tmp_path: Path) -> None:
     path = write(tmp_path, ["1"], "")
     with (
         pytest.raises(InvalidParameter, match='no column "aa"') as refused,

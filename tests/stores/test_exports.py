@@ -326,7 +326,9 @@ def test_a_file_that_is_there_stays_unless_it_is_of_a_release(
         assert path.read_bytes() != first
 
 
-def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path) -> None:
+def test_files_of_earlier_releases_are_removed_as_requested(
+    database: Database, tmp_path: Path
+) -> None:
     load_people(database)
     export = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 2}
     file_names = []

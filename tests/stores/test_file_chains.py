@@ -377,7 +377,7 @@ def test_exports_go_to_a_place_of_their_own(
 
 
 @pytest.mark.in_turn
-def test_a_release_outside_of_the_chain_is_refused_and_told(
+def test_a_release_outside_of_the_chain_is_refused_and_reported(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
     """Either way round: the ledger knows the rows of files by what the job calls them."""

@@ -106,7 +106,7 @@ def test_a_note_in_a_folder_is_no_file_of_rows(tmp_path: Path) -> None:
         assert session.rows("SELECT * FROM t") == ROWS
 
 
-def test_a_file_without_a_header_is_refused_until_somebody_says_so(tmp_path: Path) -> None:
+def test_a_file_without_a_header_needs_the_option(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("4711,30\n4712,31\n4713,33\n")
     error = refused(path)
@@ -160,7 +160,7 @@ def test_lines_before_the_header_are_skipped_when_told(
     assert "has quotes" in refused(path, skip_lines=2).message
 
 
-def test_columns_of_one_name_are_renamed_when_told(tmp_path: Path) -> None:
+def test_columns_with_equal_names_are_renamed_on_request(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("age,id,Age,age,age_2\n1,2,3,4,5\n")
     error = refused(path)

@@ -266,7 +266,7 @@ def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
         assert session.rows("SELECT current_setting('temp_directory')") == [("",)]
 
 
-def test_phases_are_told_from_their_beginning(tmp_path: Path) -> None:
+def test_phases_are_reported_from_their_start(tmp_path: Path) -> None:
     first_shares: dict[str, float] = {}
     dbanon.anonymize(
         f"file:{write(tmp_path, 'parquet')}",

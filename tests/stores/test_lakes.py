@@ -129,7 +129,7 @@ def test_the_command(lake: str, target: str) -> None:
     assert "60 left their database" in done.output
 
 
-def test_what_is_not_there_is_said(
+def test_a_missing_table_is_reported(
     lake: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ColumnNotFound, match="weight"):

@@ -95,7 +95,7 @@ def test_groups_that_are_alone_with_their_profiles(database: Database) -> None:
     assert share > 0.5
 
 
-def test_frames_are_counted_alike() -> None:
+def test_frames_count_like_databases() -> None:
     frame = pd.DataFrame({name: values for name, (_, values) in COLUMNS.items()})
     for name in (*CODINGS, "household"):
         with pytest.warns(KeptColumnLinks):

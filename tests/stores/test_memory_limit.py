@@ -130,7 +130,7 @@ def test_every_database_that_is_opened_keeps_to_it(limit: int, tmp_path: Path) -
         assert 1 <= threads <= max(1, expected // (64 * MIB))
 
 
-def test_a_database_in_memory_has_a_limit_where_nobody_says_one() -> None:
+def test_a_database_in_memory_has_a_default_limit() -> None:
     with in_memory() as connection:
         limit_set, _ = settings_of(connection)
     assert limit_set <= half_of_memory() * 1.01

@@ -161,7 +161,7 @@ def test_withheld_records_with_nulls_are_not_expected_among_the_written(
     assert report.null_rows == holes < 14
 
 
-def test_a_plan_counts_rows_that_are_different_and_takes_nulls_for_alike(
+def test_a_plan_counts_distinct_rows_and_treats_nulls_as_equal(
     database: Database,
 ) -> None:
     # 12 of 40 rows have unique values; the other 28 are equal, including NULLs.

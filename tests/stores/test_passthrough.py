@@ -171,7 +171,7 @@ def test_no_kept_columns(postgresql: PostgresqlDatabase) -> None:
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, *STAGED])
-def test_values_stand_beside_their_own_rows(postgresql: PostgresqlDatabase, history: str) -> None:
+def test_values_belong_to_their_rows(postgresql: PostgresqlDatabase, history: str) -> None:
     postgresql.execute(*CREATE_PEOPLE)
     for statement in (HISTORIES | STAGED)[history]:
         postgresql.execute(statement)

@@ -288,7 +288,7 @@ def test_types_of_fixed_length_join_wherever_they_are_hashed(
         assert sorted(name for (name,) in names) == expected
 
 
-def test_half_a_character_is_refused_and_not_told() -> None:
+def test_half_a_character_is_refused_and_not_revealed() -> None:
     names = pd.Series(["secret \ud800", *(f"n{i}" for i in range(9))], dtype=object)
     frame = pd.DataFrame({"name": names, "age": [30] * 10})
     with pytest.raises(UnsupportedType, match='Column "name"') as refused:

@@ -157,7 +157,7 @@ def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
     assert report.k_achieved >= K
 
 
-def test_frames_are_compared_alike() -> None:
+def test_frames_compare_spellings_like_databases() -> None:
     frame = pd.DataFrame(visits(), columns=list(TYPES))
     options = {name: value for name, value in OPTIONS.items() if name != "releases"}
     with pytest.warns(EntitySpellings):

@@ -271,7 +271,7 @@ def test_what_needs_all_values_is_refused(
     assert not (tmp_path / "spill").exists()
 
 
-def test_too_little_memory_is_said_before_it_is_taken(people: str, tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_before_it_is_used(people: str, tmp_path: Path) -> None:
     folder = tmp_path / "spill"
     # Of the blocks, and of the database, which is opened with half of it.
     for limit in (2 * 400 * chunks.bytes_per_record(3) * (os.cpu_count() or 1) + 10**5, 10**5):

@@ -301,7 +301,7 @@ def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, stage: 
     assert not published(people)
 
 
-def test_what_sockets_are_told(pg_server: Server, people: PostgresqlDatabase) -> None:
+def test_socket_options(pg_server: Server, people: PostgresqlDatabase) -> None:
     """Only if no setting exists yet; inside a transaction, on the server side as well."""
     local = make_url(people.url)
     customized = local.update_query_dict({"keepalives_idle": "77"})

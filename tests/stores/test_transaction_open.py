@@ -221,7 +221,7 @@ def test_an_engine_whose_one_connection_has_a_transaction_open_is_refused(
 
 @pytest.mark.parametrize("pool", [StaticPool, SingletonThreadPool])
 @pytest.mark.parametrize("door", ["anonymize", "from a file to it", "plan", "releases", "verify"])
-def test_an_engine_of_postgresql_with_one_connection_is_refused_alike(
+def test_an_engine_of_postgresql_with_one_connection_is_refused_too(
     pool: type[Pool], door: str, postgresql: Any, tmp_path: Path
 ) -> None:
     postgresql.clear()

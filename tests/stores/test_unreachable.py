@@ -76,7 +76,7 @@ DRIVER_MESSAGES = {
 
 
 @pytest.mark.parametrize("driver_message", DRIVER_MESSAGES)
-def test_what_the_client_library_says(driver_message: str) -> None:
+def test_messages_of_the_client_library(driver_message: str) -> None:
     text, code, why = DRIVER_MESSAGES[driver_message]
     error = unreachable_error(Exception(text), URL)
     assert error.exit_code == code
@@ -105,7 +105,7 @@ def install_alone(url: str) -> None:
     install.install(url, sql_only=True)
 
 
-def test_by_both_ways_to_a_server(pg_server: Server, silent: int) -> None:
+def test_both_ways_to_connect_to_a_server(pg_server: Server, silent: int) -> None:
     """Sessions and ``dbanon install`` connect in different ways."""
     server_url = make_url(pg_server.url("no_such_database"))
     cases = {

@@ -263,7 +263,7 @@ def random_life(seed: int, **rules: Any) -> Life:
 
 
 @pytest.mark.slow
-def test_nor_in_longer_lives() -> None:
+def test_no_longer_life_has_fewer_rows_than_k() -> None:
     anew = parted = 0
     for seed in range(40_000 if FULL else 250):
         life = random_life(seed)

@@ -149,7 +149,7 @@ def test_rare_histories_are_counted() -> None:
 
 
 @pytest.mark.slow
-def test_a_class_merged_for_a_model_is_told_apart() -> None:
+def test_a_class_merged_for_a_model_can_be_distinguished() -> None:
     """What the documentation says is not covered: the theorem holds inside the class before."""
     visible = merged = 0
     for world, _ in worlds(600, models=MODELS[0], class_size=None):

@@ -93,7 +93,9 @@ columns = st.builds(
 
 
 @given(st.lists(columns, min_size=1, max_size=6, unique_by=lambda column: column.name))
-def test_every_column_has_one_role_whatever_stands_beside_it(profile_columns: list[Column]) -> None:
+def test_the_role_of_a_column_does_not_depend_on_other_columns(
+    profile_columns: list[Column],
+) -> None:
     together = propose(Profile(200, tuple(profile_columns)))
     assert list(together) == [column.name for column in profile_columns]
     for column in profile_columns:

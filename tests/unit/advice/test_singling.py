@@ -86,7 +86,7 @@ def test_distinction_and_separation() -> None:
     assert describe_set(["a"], {1: 1}, 3).separation == 0.0
 
 
-def test_a_budget_of_sets_is_kept_and_said() -> None:
+def test_the_limit_on_sets_is_obeyed_and_reported() -> None:
     rows = [tuple(np.random.default_rng(at).integers(0, 3, 5).tolist()) for at in range(30)]
     names = [f"c{at}" for at in range(5)]
     result = singling(names, sizes_of(microdata(rows)), small=3, most_sets=7)
@@ -109,7 +109,9 @@ def test_a_budget_of_sets_is_kept_and_said() -> None:
         (0, 0, "0", 0.0),
     ],
 )
-def test_few_rows_are_told_as_a_range(count: int, of: int, words: str, share: float | None) -> None:
+def test_few_rows_are_reported_as_a_range(
+    count: int, of: int, words: str, share: float | None
+) -> None:
     counted = Count(count, of)
     assert (str(counted), counted.share) == (words, share)
     assert counted.to_dict() == {"rows": words, "share": share}

@@ -56,7 +56,7 @@ def test_an_error_of_one_is_raised_and_others_do_not_begin() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8])
-def test_arrays_in_pieces_are_copied_and_measured_alike(dtype, small) -> None:
+def test_arrays_in_pieces_have_the_same_copies_and_measures(dtype, small) -> None:
     rng = np.random.default_rng(2)
     original = (rng.normal(size=(60, 3)) * 50 + 100).astype(dtype)
     for data in (original, original.T.copy().T, original[::-2]):

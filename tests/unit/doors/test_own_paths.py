@@ -121,7 +121,7 @@ class _WithoutPython:
         return self.found
 
 
-def test_a_server_without_plpython_is_told_its_package() -> None:
+def test_a_server_without_plpython_gets_a_hint_with_its_package() -> None:
     with pytest.raises(InstallRefused, match="plpython3u") as refused:
         server_python.require_python(_WithoutPython(), ["/usr/local/lib/dbanon"], [])
     assert "postgresql-plpython3-17" in str(refused.value.hint)

@@ -167,7 +167,7 @@ def test_regions_of_a_larger_table_never_lose_more() -> None:
     assert losses[-1] <= sum(best) * (1 + 1e-9)
 
 
-def test_points_of_which_distances_overflow() -> None:
+def test_points_whose_distances_overflow() -> None:
     rng = np.random.default_rng(3)
     points = rng.normal(size=(36, 2)) * 1e200
     partitions = [random_partition(rng, 36, 3) for _ in range(5)]

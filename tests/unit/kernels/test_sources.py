@@ -53,7 +53,7 @@ def test_the_core_that_runs_is_of_these_sources() -> None:
 @pytest.mark.parametrize(
     "change", ["changed", "added", "removed", "renamed", "moved", "older core"]
 )
-def test_other_sources_are_told(checkout: Path, change: str) -> None:
+def test_other_sources_are_reported(checkout: Path, change: str) -> None:
     file = checkout / "points" / "mdav.cpp"
     if change == "changed":
         file.write_text(file.read_text().replace("a", "b", 1))

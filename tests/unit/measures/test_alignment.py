@@ -39,7 +39,7 @@ def test_mean_deviation_and_least_sum_are_those_of_all_pairings() -> None:
     assert rate[1] == pytest.approx((sums.mean() - own_rows) / (sums.mean() - least))
 
 
-def test_pairings_that_are_all_alike_are_not_refused() -> None:
+def test_pairings_that_are_all_equal_are_not_refused() -> None:
     x = np.arange(40.0).reshape(-1, 1)
     assert compare_with_chance(paired(x, np.full((40, 1), 19.5))) is None
     assert compare_with_chance(paired(x[:1], x[:1])) is None

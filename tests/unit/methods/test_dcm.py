@@ -124,7 +124,7 @@ def test_a_report_says_what_dbscan_found_and_that_it_was_repaired():
     assert "Found by the method" not in page(plain)
 
 
-def test_much_noise_is_a_class_and_nobody_dense_makes_one_class():
+def test_much_noise_forms_a_class_and_no_dense_records_form_one_class():
     values = np.array([[0.0], [0.1], [0.2], [5.0], [7.0], [9.0]])
     partition = dbanon.partition(values, 3, method="dcm", radius=0.5, standardize="none")
     assert partition.labels.tolist() == [0, 0, 0, 1, 1, 1]

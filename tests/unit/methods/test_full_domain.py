@@ -138,7 +138,7 @@ def test_suppression_is_of_the_whole_table():
         }
 
 
-def test_merged_classes_are_told_above_their_levels():
+def test_merged_classes_have_labels_above_their_levels():
     frame = persons(60, 3)
     frame["ill"] = frame["row"] % 2
     plain = release(frame, 2, sensitive=["ill"])[1]

@@ -76,7 +76,7 @@ def test_cuts_found_on_all_cores_are_those_found_one_by_one(cloud, apart) -> Non
 
 @given(clouds(least=2), st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
-def test_a_record_goes_there_whoever_comes_with_it(cloud, seed) -> None:
+def test_the_block_of_a_record_does_not_depend_on_other_records(cloud, seed) -> None:
     points, keys, parts, direction = cloud
     rng = np.random.default_rng(seed)
     sample = rng.permutation(len(points))[: max(parts, len(points) // 2)]
@@ -186,7 +186,7 @@ def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
 
 @given(clouds(), st.integers(0, 60), st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
-def test_small_blocks_join_the_smallest_beside_them(cloud, least, seed) -> None:
+def test_small_blocks_join_the_smallest_neighbour(cloud, least, seed) -> None:
     points, keys, parts, direction = cloud
     cuts = Cuts.fit(points, parts, direction, keys)
     counts = np.random.default_rng(seed).integers(0, 30, parts)

@@ -125,7 +125,7 @@ def test_every_class_holds_k_persons(method, seed, persons, k):
 
 @given(seed=st.integers(0, 10**6), how=st.sampled_from(["refine", "blocks", "by", "models"]))
 @settings(max_examples=40, deadline=None)
-def test_whatever_else_is_asked_for(seed, how):
+def test_persons_stay_together_with_other_options(seed, how):
     frame = people(seed, 150, 60)
     more = {
         "refine": {"refine": "fast", "refine_iterations": 200},

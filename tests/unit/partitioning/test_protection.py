@@ -291,7 +291,7 @@ def test_refinement_keeps_to_models_and_loses_less(name):
     assert refined.models[0].model == MODELS[name].describe()
 
 
-def test_the_share_that_is_told_is_enough():
+def test_the_reported_share_is_sufficient():
     frame = homogeneous(0.13)
     options = {"by": ["site"], "withhold_failing": True}
     with pytest.raises(ModelInfeasible, match=r"max_suppression=0\.13 or more"):

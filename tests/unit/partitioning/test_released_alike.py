@@ -120,7 +120,7 @@ def test_classes_need_not_hold_every_value() -> None:
     assert report.models[0].achieved == pytest.approx(worst_class.worst("delta_disclosure", counts))
 
 
-def test_strata_that_are_told_are_not_one() -> None:
+def test_classes_of_different_released_strata_stay_separate() -> None:
     frame = people(5, 160).assign(site=["a", "b"] * 80)
     out, report = release(frame, by=["site"])
     levels = deltas(out, ["age", "sex", "site"])

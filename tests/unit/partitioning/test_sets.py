@@ -155,7 +155,7 @@ def test_nulls_stay_within_their_pattern() -> None:
         assert smallest(out, recorded["columns"]) >= recorded["k"]
 
 
-def test_models_hold_beside_sets() -> None:
+def test_models_hold_together_with_sets() -> None:
     model = dbanon.Model("distinct_l", "ill", 2)
     out, report = release(
         people(6),

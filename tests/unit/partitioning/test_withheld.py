@@ -187,7 +187,7 @@ def released_beside_plain(case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "individual_ranking"])
-def test_labels_alone_neither(method):
+def test_labels_do_not_depend_on_withheld_rows(method):
     names = columns_for(method)
     frames = [
         people([{**PLAIN, names[0]: np.nan, **more}])[names]

@@ -115,7 +115,7 @@ def test_an_outlier_is_in_a_bin_of_many() -> None:
     assert not any(edge.startswith("1,000") for edge in distribution.edges[1:2])
 
 
-def test_labels_of_few_rows_are_told_together() -> None:
+def test_labels_of_few_rows_are_reported_together() -> None:
     shared = [("flu", 12), ("none", 31)]
     distribution = of_labels("illness", "sensitive", 5, shared, 3, 4)
     assert [(bar.label, bar.rows) for bar in distribution.bars] == [("none", 30), ("flu", 10)]
