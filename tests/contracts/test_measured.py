@@ -230,7 +230,7 @@ def test_the_release_of_a_class_does_not_depend_on_other_classes(
         if half.losses is not None:
             assert all_of_it.losses is not None
             np.testing.assert_allclose(half.losses, all_of_it.losses[: part.n_classes], rtol=1e-12)
-    # By itself the half has another spread, and so it loses another share.
+    # Measured separately, the half has another spread, and so loses another share.
     assert half_release.loss != pytest.approx(of_half.loss, rel=0.05)
     assert of_half.loss < half_release.loss
 
@@ -252,7 +252,7 @@ def test_models_compare_a_part_with_the_table(
     policy = Policy(k=K, method="gaa_cp", models=(model,))
     measures = Measures.of(complete)
     half = take_records(complete, HALF)
-    # A part has a dictionary of its own.
+    # A part has its own dictionary.
     half = replace(half, sensitive={"ill": Coded(codes[HALF], values[:4])})
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
     by_itself = partition_for(half, policy, sensitive=attributes)

@@ -1,4 +1,4 @@
-"""What every measure of a release promises, over the whole catalogue."""
+"""Guarantees of every measure of a release, over the entire catalogue."""
 
 import importlib
 from dataclasses import replace
@@ -110,7 +110,7 @@ def test_a_figure_is_a_finite_number_or_none_with_a_reason(case):
 @given(cases())
 @settings(max_examples=60)
 def test_the_same_values_lose_nothing(case):
-    """Every record is released as it is."""
+    """Every record is released unchanged."""
     columns = []
     for column in case.columns:
         interval = column["kind"].endswith("interval")
@@ -191,7 +191,7 @@ def test_the_order_of_rows_and_the_numbers_of_classes_change_nothing(case, seed)
     def of(values):
         return None if values is None else [values[i] for i in rows]
 
-    # A class is of the stratum of its first record: that must not change.
+    # A class belongs to the stratum of its first record, which must not change.
     assume(
         case.strata is None
         or len(set(zip(case.labels, case.strata, strict=True))) == len(set(case.labels))

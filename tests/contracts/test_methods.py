@@ -1,4 +1,4 @@
-"""What every method promises, over the whole registry: house rules, section 3."""
+"""Guarantees of every method, over the entire registry: house rules, section 3."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_contract(method, table, seed):
         if n < 2 * k:
             assert partition.n_classes == 1
     first = np.array([partition.labels for partition in found_partitions])
-    # The input is as it was, and the same seed gives the same classes.
+    # The input is unchanged, and the same seed gives the same classes.
     np.testing.assert_array_equal(numbers, before)
     np.testing.assert_array_equal(labels(numbers, k, method, seed=seed), first)
     # Powers of two change no bit after standardization.
@@ -149,7 +149,7 @@ def test_no_bounds_on_magnitude(method):
 
 @each_method
 def test_refused_when_ticked_off(method):
-    """What tick raises ends the run."""
+    """An exception raised by tick ends the run."""
 
     def stop(share):
         raise Cancelled

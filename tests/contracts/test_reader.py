@@ -117,14 +117,14 @@ def twins(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
         values = frame["income"].to_numpy().copy()
         sign = 1 if values.max() == RICHEST else -1
         order = np.argsort(sign * values)
-        # What one has less the others of the class have more: the mean stays.
+        # The others of the class gain what one loses, so the mean stays.
         values[order[-1]] -= sign * less
         values[order[-5:-1]] += sign * more
         yield pd.DataFrame({"income": values})
 
 
 def require_no_trace(frame: pd.DataFrame, **policy) -> None:
-    """Check that all that can be read is the same of two tables with the same released rows."""
+    """Check that all readable figures are equal for two tables with the same released rows."""
     released_frame, report = released(frame, **policy)
     assert report.evaluation_failed is None
     for table in twins(frame):

@@ -1,4 +1,4 @@
-"""What every recoding promises, over the whole registry."""
+"""Guarantees of every recoding, over the entire registry."""
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def frames(draw):
         }
     )
     if draw(st.booleans()):
-        # Enough of them for a class of their own.
+        # Enough of them to form a class.
         frame.loc[: max(k, n // 3) - 1, "size"] = np.nan
         frame = frame.iloc[: n if n >= 2 * k else k]
     return frame, k

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 Person = int
 Value = Hashable
-# What a reader sees of a class: stratum and released values; None where nothing was known.
+# A reader's view of a class: stratum and released values; None where nothing was known.
 Combination = tuple[Any, ...]
 State = Literal["live", "held", "gone", "withdrawn", "refused"]
 ModelKind = Literal[
@@ -149,17 +149,17 @@ def _entropy(counts: list[int]) -> float:
     return math.exp(-sum(share * math.log(share) for share in shares))
 
 
-# Of a class by how often its values occur, the most frequent first.
+# The counts of a class's values, the most frequent first.
 _MODELS: dict[str, Callable[[list[int], float], bool]] = {
     "distinct_l": lambda counts, l: len(counts) >= l,  # noqa: E741
     "entropy_l": lambda counts, l: _entropy(counts) > l - 1e-6,  # noqa: E741
-    # Of l = 2.
+    # For l = 2.
     "recursive_cl": lambda counts, c: len(counts) > 1 and counts[0] < c * sum(counts[1:]),
     "alpha_k": lambda counts, alpha: counts[0] < alpha * sum(counts) + 1e-6,
 }
 
-# The shares of each value of a class: in it, and in the table. A value that the table lacks gains
-# without end.
+# The shares of each value in the class and in the table. A value that the table lacks has infinite
+# gain.
 Shares = Sequence[tuple[float, float]]
 
 

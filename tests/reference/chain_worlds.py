@@ -129,7 +129,7 @@ def run_chain(world: World, watch: Callable[[Chain, Source], None] | None = None
 
 
 def _values_by_cell(chain: Chain) -> list[dict[Person, Value]]:
-    """By cell whose row each value is."""
+    """By cell, the released value of each person."""
     return [
         dict(zip(sorted(cell.released_persons), cell.released_values, strict=True))
         for cell in chain.cells

@@ -55,16 +55,16 @@ class Chain:
         self.cluster, self.combine = cluster, combine
         self.merge: Merge = lambda classes: classes
         self.cells: list[Cell] = []
-        # Who left, and at which release it was published: they stay out for good.
+        # Persons who left, and the release at which this was published: they stay out for good.
         self.left: dict[Person, int] = {}
         self.sequence = 0
-        # Who waits, and since which release; what the first release's classes lost, by the median
-        # and the mean, and the deviations of its columns.
+        # Waiting persons, and since which release; the loss of the first release's classes, by the
+        # median and the mean, and the deviations of its columns.
         self.waiting: dict[Person, int] = {}
         self.typical: float | None = None
         self.deviations: list[float] = []
         self.returned: set[Person] = set()
-        # What classes are compared with: the kept values of the first release.
+        # The reference distribution of classes: the kept values of the first release.
         self.table: Counter[Value] = Counter()
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
@@ -99,7 +99,7 @@ class Chain:
             return Counter((cell.combination, value) for cell, value in shown_rows)
         rows = [(cell.combination, row) for cell, retained in shown_rows for row in retained]
         if "tables together" in self.rules.without:
-            # Those of the first are as they were shown, those of the others as they are now.
+            # Rows of the first are those released, rows of the others are the current ones.
             rows = [(combination, row) for combination, row in rows if row[0] == 0]
             rows += [
                 (cell.combination, row)
@@ -165,7 +165,7 @@ class Chain:
             return False
         rows = [source[person] for person in members]
         if "quality by quasi-identifiers" in rules.without:
-            # Of bytes: Python's own hash of texts is another one in each process.
+            # Hashes bytes, because Python's own hash of strings differs between processes.
             return sum(zlib.crc32(repr(row.kept).encode()) for row in rows) % 2 == 0
         loss = self._deviation(rows)
         return loss <= 4 * self.typical * (1 + 1e-9) + 1e-12
@@ -206,7 +206,7 @@ class Chain:
         }
 
     def _keep_up(self, cell: Cell, source: Source) -> None:
-        """What becomes of a cell, after who is in the source now."""
+        """Update a cell after a change of the source."""
         if cell.state not in ("live", "held"):
             return
         rules = self.rules
@@ -244,7 +244,7 @@ class Chain:
     def _show(
         self, cell: Cell, stay: set[Person], source: Source, *, frozen: bool, parted: bool = False
     ) -> None:
-        """The rows of a cell as they are now, or as they were shown, word for word."""
+        """Release the current rows of a cell, or repeat the released ones exactly."""
         rules = self.rules
         if "frozen values" in rules.without:
             cell.combination = self.combine([source[person] for person in sorted(stay)])
@@ -278,7 +278,7 @@ class Chain:
 
     def _is_hidden(self, members: int, loose: Counter[Person]) -> bool:
         """Whether k rows can be each person's, and k persons can have each row."""
-        # Of a part of a cell, which no defended chain parts, no row need be ruled out.
+        # For a part of a cell, which no defended chain splits, no row needs to be ruled out.
         most, free = max(loose.values(), default=0), members - len(+loose)
         enough = free > most or "more free than loose" in self.rules.without
         return members - most >= self.rules.k and free >= self.rules.k and enough

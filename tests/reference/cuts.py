@@ -101,7 +101,7 @@ def blocks(points, keys, size, least, direction=0):
 
 
 def blocks_of_classes(points, labels, keys, size, least, direction):
-    """The same of whole classes, which stand at their means under their first keys."""
+    """The same for entire classes, represented by their means and first keys."""
     classes = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
     means = np.array([points[members].sum(axis=0) / len(members) for members in classes])
     firsts = np.array([keys[members[0]] for members in classes])
@@ -134,7 +134,7 @@ def fit(points, parts, direction, keys):
         middle = len(records) * (n_blocks // 2) // n_blocks
         chosen = principal(points[records], direction)
         along = sum(points[records, a] * chosen[a] for a in range(points.shape[1]))
-        # In the order that numpy leaves records in: sums of them depend on it, in their last bits.
+        # In the order that numpy leaves records in: the last bits of sums depend on it.
         order = np.argpartition(along, middle)
         border = along[order[middle]]
         tied = np.flatnonzero(along[order] == border)

@@ -39,7 +39,9 @@ def _keeps(model, row, total, persons):
 
 
 def lack(models, counts, table_counts):
-    """What each class lacks to keep to all models, float64 (m,); arguments as for ``kept``."""
+    """The deficit of each class against all models, float64 (m,); arguments as for
+    ``satisfied``.
+    """
     persons = counts.get(None)
     deficits = np.zeros(len(next(iter(counts.values()))))
     for model in models:
@@ -69,7 +71,7 @@ def _lack(model, counts, table_row, persons):
     total = 0.0
     for count, share in zip(counts, table_row, strict=True):
         if share <= 0:
-            # Of a value that the table lacks, any is too many.
+            # Any record with a value that the table lacks is too many.
             total += count
             continue
         if model.kind == "beta_likeness":

@@ -145,7 +145,7 @@ def width_by_labels(low: Floats, high: Floats, loss: float, unit: float = 1.0) -
 
 
 def squares_of(pairs: Pairs) -> PublicSums:
-    """What the published loss of a world's column is made of."""
+    """The parts of the published loss of a world's column."""
     [column] = pairs.columns
     assert isinstance(column, Numbers)
     return sums_of(

@@ -1,7 +1,7 @@
-"""Pairs of two tables whose records stand in the same order, wherever the second comes from.
+"""Pairs of two tables whose records correspond, wherever the second comes from.
 
-Other tools keep the order of the records, and so does whoever asks about a perturbation: noise,
-swapping, recoding by hand.
+Other tools keep the order of the records, and so do perturbations such as noise, swapping and
+manual recoding.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What two neighbouring tables answer to the same questions, and how much that tells, exactly."""
+"""The answers that two neighbouring tables give to the same queries, and the exact privacy loss."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Transcript:
 
     @property
     def shape(self) -> list[tuple[str, int, float]]:
-        """Of each question its kind, its size and its scale."""
+        """The kind, size and scale of each query."""
         return [(kind, len(values), scale) for kind, values, scale in self.queries]
 
     def _integer_noise(self, draw: Callable[..., Any], values: Ints, scale: float) -> Ints:

@@ -1,4 +1,4 @@
-"""What the benchmarks measure with, on small tables."""
+"""The measures that benchmarks use, on small tables."""
 
 import importlib
 import inspect
@@ -102,7 +102,7 @@ def test_figures_are_the_same_every_time(tmp_path):
 
 
 def test_entropy_of_labels():
-    """Of a, a, b, c: x covers three rows, * all; one of 20, 20, 30, 40 in [20, 31) is one of 3."""
+    """For a, a, b, c: x covers three rows, * all; one of 20, 20, 30, 40 in [20, 31) is one of 3."""
     rows = [[20, "a"], [20, "a"], [30, "b"], [40, "c"]]
     released = [["[20, 31)", "x"]] * 3 + [["40", "*"]]
     lost_bits = 2 * (2 * math.log2(3 / 2) + math.log2(3)) + 2

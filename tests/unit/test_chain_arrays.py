@@ -1,4 +1,4 @@
-"""Persons of chains as arrays: the same as of tags that are looked up one by one."""
+"""Persons of chains as arrays: the same results as looking up tags one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbanon.chain.arrays import MatchedPersons, find_tags, order_of, sums
 
 
 def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:
-    """So many different tags whose first halves are one of a few."""
+    """Distinct tags whose first halves have few values."""
     halves = rng.integers(0, 2**64, (4 * n, 2), np.uint64)
     halves[:, 0] %= np.uint64(leading)
     unique_tags = np.unique(halves, axis=0)

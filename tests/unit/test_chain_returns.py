@@ -24,8 +24,8 @@ from tests.reference.chains import Chain
 
 FULL = os.environ.get("CHAINS") == "full"
 Labels = tuple[int, ...]
-# What a class shows, whenever it is another: the release that shows it first, the last one at which
-# it is known to be what the source says, the rows, and the persons of it.
+# Each distinct display of a class: the first release with it, the last one at which it matches the
+# source, its rows, and its persons.
 Displays = list[tuple[int, int, frozenset[int], frozenset[Person]]]
 
 
@@ -59,7 +59,7 @@ def rows_of(present: Any, changing: Any) -> tuple[Labels, ...]:
 
 
 def displays(life: Life) -> Displays:
-    """What the class shows, whenever it is another."""
+    """The distinct displays of the class, in order."""
     chain, intervals = Chain(life.rules), []
     for now, (present, rows) in enumerate(zip(life.present, life.rows, strict=True)):
         chain.release({person: Row(0, (0,), rows[person]) for person in present})
@@ -118,9 +118,10 @@ def fewest(life: Life, intervals: Displays) -> int:
 
 
 def life(rules: Rules, *releases: tuple[str, str]) -> Life:
-    """A class by release: who is out, and whose rows would change, a letter each.
+    """A class by release: the persons who are out, and those whose rows would change, a letter
+    each.
 
-    All are in, with rows of their own, at a release before these.
+    All are in, with distinct rows, at a release before these.
     """
     people = range(rules.size)
     of = [

@@ -150,7 +150,7 @@ def test_rare_histories_are_counted() -> None:
 
 @pytest.mark.slow
 def test_a_class_merged_for_a_model_can_be_distinguished() -> None:
-    """What the documentation says is not covered: the theorem holds inside the class before."""
+    """Not covered, according to the documentation: the theorem holds within the original class."""
     visible = merged = 0
     for world, _ in worlds(600, models=MODELS[0], class_size=None):
         result = run_chain(world)
@@ -314,7 +314,7 @@ def test_all_small_worlds_beside_the_first_release(kind: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("models", BESIDE_TABLE, ids=str)
 def test_a_table_that_changes_tells_who_is_exchanged(models: Any) -> None:
-    """Where classes are compared with the source as it is now, and one of two persons is out."""
+    """Classes are compared with the current source, and one of two persons is out."""
     models_of_table = ((models[0][0], 0.3),)
     visible = (
         visible_exchanges(run_chain(world))

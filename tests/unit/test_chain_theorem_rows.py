@@ -51,7 +51,7 @@ def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
         ("limit by rows alone", {"max_rows": 1}),
         ("fixed limit", {"max_rows": 1}),
         ("tables together", {}),
-        # Of whom a table has no row, its quasi-identifiers are NULL; pools follow these.
+        # If a table has no row of a person, the quasi-identifiers are NULL; pools follow these.
         ("quasi-identifiers of the first table", {"max_wait": 0, "class_size": None}),
         ("quality by quasi-identifiers", {"max_wait": 3, "admit_every": 1, "min_newcomers": 0}),
     ],

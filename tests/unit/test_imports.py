@@ -105,7 +105,7 @@ def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple
     assert {"pyarrow.compute", "pyarrow.parquet", "rich.progress", "numpy.random"}.isdisjoint(
         loaded
     )
-    # What a release is planned, evaluated and exported by.
+    # Modules that plan, evaluate and export a release.
     assert {"dbanon.run.outlook", "dbanon.release.evaluation", "dbanon.run.export"}.isdisjoint(
         loaded
     )
@@ -132,7 +132,8 @@ def test_advice_on_duckdb_loads_no_other_client(tmp_path: Path) -> None:
 def test_a_backend_loads_what_a_release_needs() -> None:
     loaded = loaded_by("import dbanon.doors.plpython")
     assert HEAVY.isdisjoint(packages(loaded))
-    # Of other calls, of evaluations, and what only large tables, clients and errors need.
+    # Modules for other calls and evaluations, and those only needed by large tables, clients and
+    # errors.
     others = {"dbanon.run.advise", "dbanon.advice.request", "dbanon.release.evaluation"}
     libraries = {"numpy.random", "concurrent.futures", "socket", "difflib", "html"}
     assert (others | libraries).isdisjoint(loaded)

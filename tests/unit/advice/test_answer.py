@@ -1,6 +1,4 @@
-"""What an answer reveals about columns: a few rows without a value are given as a range, and stay
-one.
-"""
+"""What an answer reveals about columns: few rows without a value are reported as a range."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_examples_have_their_form(name: str) -> None:
 def test_check_digits(text: str) -> None:
     numbers = [form for form in forms() if form.checks]
     assert any(form.fits(text) for form in numbers)
-    # Another digit breaks it; of registers where ten stands as a nought, all but one.
+    # A changed digit breaks it; in registers that write ten as zero, all changes but one do.
     at = max(index for index, character in enumerate(text[:-1]) if character.isdigit())
     form = next(form for form in numbers if form.fits(text))
     others = [text[:at] + digit + text[at + 1 :] for digit in set("0123456789") - {text[at]}]
@@ -138,7 +138,7 @@ def luhn(number: str) -> bool:
 
 
 def test_few_values_need_a_form_that_chance_does_not_make() -> None:
-    # Of ten numbers of nine digits one passes; of two IBANs both do once in ten thousand times.
+    # One in ten numbers of nine digits passes; two IBANs both do once in ten thousand times.
     valid = [str(n) for n in range(130_692_500, 130_692_600) if luhn(str(n))][:5]
     assert form_of_texts(valid[:4]) == ""
     assert is_identifying(form_of_texts(valid))

@@ -152,7 +152,7 @@ def test_what_is_worth_looking_at() -> None:
     birth = [*columns, *table(born="date")]
     assert suspects(birth) == ("patient_id", "ward_no", "code")
     assert suspects([*birth, *table(sex="category")]) == ("patient_id", "ward_no", "code", "zip")
-    # Of types that frames and other databases have for numbers; ordered texts are none.
+    # Number types of frames and other databases; ordered texts do not count.
     assert suspects([Attribute("mrn", Kind.FLOAT)]) == ("mrn",)
     assert suspects([Attribute("mrn", Kind.DECIMAL, scale=2)]) == ()
     assert suspects([Attribute("mrn", Kind.OTHER, sql_type="uuid")]) == ("mrn",)
@@ -175,7 +175,7 @@ def test_as_many_values_as_persons() -> None:
     assert not many_values(column("member_no", 300, 9))
     assert not many_values(column("customer", 2_000, 20))
     assert not many_values(column("patient_id", 2_000, 2_000, key=True))
-    # Without such a name, twenty rows a value are the most.
+    # Without such a name, at most twenty rows may share a value.
     assert many_values(column("zip", 2_000, 100))
     assert not many_values(column("zip", 2_000, 99))
     assert many_values(column("zip", 100, 5))
@@ -205,7 +205,7 @@ def within_person(
         # First names tell the sex, ages the year of birth; both only a person does.
         ("x", [within_person(BIRTH, 30), within_person(SEX, 100)], ""),
         ("x", [within_person(BIRTH, 100), within_person(SEX, 97)], BY_VALUES),
-        # What nearly all rows agree in tells nothing, nor do four values, nor a few by chance.
+        # Near-constant columns carry no evidence, nor do four values, nor a few by chance.
         ("record_no", [within_person(SEX, 100, by_chance=80.0)], ""),
         ("record_no", [within_person(BIRTH, 4, 0.1, values=4)], ""),
         ("record_no", [within_person(BIRTH, 5, 0.1, values=5)], BY_VALUES),

@@ -78,7 +78,7 @@ def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:
 
 
 def test_the_runner_up_of_several_curves_is_the_bend_of_the_least_risk() -> None:
-    """Among equal risks the one of less loss; the order of the curves decides nothing."""
+    """Among equal risks the point of less loss is chosen; the order of the curves has no effect."""
     bends = {"b": (0.30, 0.20), "c": (0.40, 0.19), "d": (0.35, 0.19), "e": (0.35, 0.25)}
     expected = [point(5, 0.25, 0.15)]
     for names in permutations(bends):
@@ -218,7 +218,9 @@ def test_promising_ones_find_what_all_would(
     max_risk: float | None,
     max_loss: float | None,
 ) -> None:
-    """Of a refinement that changes loss and risk alike at each k, as few as needed are tried."""
+    """If a refinement changes loss and risk equally at each k, as few points as needed are
+    tried.
+    """
     losses = list(np.cumprod(steps[0][::-1])[::-1])
     risks = 0.5 * np.cumprod(steps[1])
     points = [point(*at) for at in zip(KS, losses, risks, strict=True)]

@@ -100,7 +100,7 @@ def test_the_role_of_a_column_does_not_depend_on_other_columns(
     assert list(together) == [column.name for column in profile_columns]
     for column in profile_columns:
         assert together[column.name] == propose(Profile(200, (column,)))[column.name]
-        # What strangers may know is never left unprotected because it is sensitive, too.
+        # A column that outsiders may know is protected even if it is sensitive, too.
         assert together[column.name].also in ("", "sensitive")
         if together[column.name].also:
             assert together[column.name].role == "quasi_identifier"

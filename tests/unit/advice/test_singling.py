@@ -1,4 +1,4 @@
-"""What singles rows out, against counting by hand."""
+"""Columns that make rows unique, compared with counts by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SQL decides about classes of a chain, at the very numbers where the answer changes."""
+"""Decisions of SQL about classes of a chain, at the exact numbers where they change."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def failing(session: Session, model: Model, classes: list[list[int]]) -> int:
 def test_recursive_diversity_fails_at_equality(
     session: Session, level: float, expected: int
 ) -> None:
-    """Of 3 and 1, of 6 and 2, and of 4 and 2: only the last has r_1 < 3 r_2."""
+    """For 3 and 1, 6 and 2, and 4 and 2: only the last has r_1 < 3 r_2."""
     model = Model("recursive_cl", "ill", level, l=2)
     assert failing(session, model, [[3, 1], [6, 2], [4, 2]]) == expected
 

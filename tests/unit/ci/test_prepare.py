@@ -1,4 +1,6 @@
-"""``.ci/prepare.sh`` on a Debian of its own: what apt-get is asked for, and what stays enabled."""
+"""``.ci/prepare.sh`` on a separate Debian: the packages requested from apt-get, and the sources
+left enabled.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
 
     @dataclass(frozen=True)
     class WithMethods:
-        """With methods of its own."""
+        """Defines its own methods."""
 
         a: int
         b: int = 1
@@ -68,7 +68,7 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
 
     @dataclass(frozen=True)
     class Compared:
-        """Has its own comparison, and so hashes by its fields all the same."""
+        """Has a custom comparison, but still hashes by its fields."""
 
         a: int
 

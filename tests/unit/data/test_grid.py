@@ -1,4 +1,4 @@
-"""What a label of an interval tells: in which cells a class begins and ends, and nothing else."""
+"""An interval label reveals the cells in which a class begins and ends, and nothing else."""
 
 from collections import defaultdict
 from functools import cache

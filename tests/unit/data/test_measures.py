@@ -147,7 +147,7 @@ def test_iloss_of_numbers_is_by_their_range(microdata: Microdata, size: int) -> 
     measures = Measures.of(microdata)
     for column, attribute in enumerate(microdata.numeric):
         valid = microdata.valid_column(attribute.name)
-        # No class is of both kinds.
+        # No class has both kinds.
         kinds = np.zeros(microdata.n_records, int) if valid is None else ~valid * 1000
         numbers = np.where(kinds, 0.0, microdata.numbers[:, column])
         labels = np.unique(np.arange(len(numbers)) // size + kinds, return_inverse=True)[1]
@@ -249,7 +249,7 @@ def test_measures_are_small_frozen_and_travel(many: Microdata) -> None:
 
 
 def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
-    """From moments gathered in pieces: no function asks how they came about."""
+    """From moments gathered in pieces: functions do not depend on their origin."""
     values = many.numbers[:, 0]
     count, mean = len(values), float(np.mean(values / 4))
     deviation = float(np.sqrt(np.sum(np.square(values / 4 - mean)) / (count - 1)))

@@ -47,7 +47,7 @@ def test_an_error_of_one_is_raised_and_others_do_not_begin() -> None:
         started.append(item)
         if item == 1:
             raise KeyError(item)
-        # Whoever waits sees the error long before all others could have begun.
+        # The waiting caller sees the error long before all others could have started.
         time.sleep(0.001)
 
     with pytest.raises(KeyError):
@@ -87,7 +87,7 @@ def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
     np.testing.assert_array_equal(combined.labels, expected)
     assert combined.told == {"turns": 12}
     assert combined.n_suppressed == int((expected < 0).sum())
-    # Of all records in their order there is nothing to put anywhere.
+    # For all records in order there is nothing to rearrange.
     single_part = combine([(np.arange(100), combined)], 100)
     assert single_part.labels is combined.labels
     turned = combine([(np.arange(100)[::-1], combined)], 100)

@@ -1,4 +1,4 @@
-"""Sums without rounding: the same of a column in whatever order and pieces it comes."""
+"""Exact sums: the same for a column in any order and any pieces."""
 
 from __future__ import annotations
 

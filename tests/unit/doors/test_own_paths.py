@@ -1,4 +1,4 @@
-"""What `dbanon install` tells a server to import from, without a `--python-path`."""
+"""The path that `dbanon install` gives a server to import from, without a `--python-path`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_editable_install_is_refused_before_anything_is_asked(
 
 
 def test_a_plain_interpreter_imports_from_them_or_they_are_refused() -> None:
-    """In the environment that the tests run in, whatever it is."""
+    """In the environment of the tests, whichever it is."""
     try:
         paths = install.own_paths()
     except PythonNotUsable:
@@ -79,7 +79,7 @@ def test_the_way_out_is_one_line_for_the_servers_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = "sudo python3.13 -m pip install --target /usr/local/lib/dbanon"
-    # As pip records it: PEP 610.
+    # As recorded by pip: PEP 610.
     record = tmp_path / "dbanon-0.dist-info" / "direct_url.json"
     record.parent.mkdir()
     (record.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: dbanon\nVersion: 0\n")

@@ -52,7 +52,7 @@ def test_questions() -> None:
 
 
 def test_sets_by_the_names_of_the_release() -> None:
-    """Bounds of a range stand for the quasi-identifier that was asked for, and for nothing else."""
+    """The bounds of a range replace only the requested quasi-identifier."""
     quasi_identifiers = ("age", "x_low", "x_high")
     released = ("age_low", "age_high", "x_low", "x_high")
     assert ColumnSet(("age", "ill"), 5).released(quasi_identifiers, released).columns == (

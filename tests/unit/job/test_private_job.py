@@ -1,4 +1,4 @@
-"""A differentially private release as it is asked for, and what of it is refused."""
+"""Requests for a differentially private release, and the options they refuse."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Labels = NDArray[np.int32]
 
 
 def cut(rng: np.random.Generator, records: NDArray[np.int64], k: int, labels: Labels) -> None:
-    """Classes of k to 2k - 1 of these records in a drawn order; labels are of no other class."""
+    """Classes of k to 2k - 1 of these records in random order; no other class has their labels."""
     order = rng.permutation(records)
     at = 0
     while at < len(order):
@@ -119,7 +119,7 @@ def test_given_classes_are_put_together_and_lose_no_more(seed: int, k: int, kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, kind: str) -> None:
     """Not always: regions leave out classes that cost more than all of a region does."""
-    # With a record that is far away it comes this near the best.
+    # With an outlier it comes this close to the optimum.
     rel = 1e-5 if kind == "far" else 1e-8
     best = 0
     for seed in range(5):

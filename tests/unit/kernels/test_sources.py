@@ -92,7 +92,7 @@ def test_a_wheel_without_sources_is_not_asked(checkout: Path) -> None:
 
 
 def test_sources_that_cannot_be_read_are_not_asked(checkout: Path) -> None:
-    """Such as those that a server's account has no right to."""
+    """Files that a server's account may not read."""
     file = checkout / "points" / "mdav.cpp"
     file.unlink()
     file.symlink_to("nowhere")

@@ -49,7 +49,7 @@ def test_pairings_that_are_all_equal_are_not_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 1500])
 def test_releases_pass_and_shuffled_ones_do_not(n: int) -> None:
-    """Of 240 and of 24 trials; 0.5 % of shuffled ones passed where the rates were measured."""
+    """For 240 and 24 trials; 0.5 % of shuffled releases passed when the rates were measured."""
     rng = np.random.default_rng(1)
     aligned = shuffled = 0
     for kind in KINDS:

@@ -60,7 +60,7 @@ def of_means(points, classes):
 
 @pytest.fixture(scope="module")
 def measured(casc):
-    """By table and k: the figures of all measures."""
+    """By table and k, the figures of all measures."""
     figures = {}
     for name, k in EXPECTED:
         points = casc(name).values

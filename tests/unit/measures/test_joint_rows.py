@@ -1,4 +1,4 @@
-"""Who shares the classes of a person's rows, against the rule in plain Python."""
+"""The persons who share the classes of a person's rows, compared with the rule in plain Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 5)), min_size=1, max
 
 
 def plainly(rows: list[tuple[int, int]], k: int, seed: int) -> JointRows:
-    """Every set is looked at by itself: who has a row in each of its classes."""
+    """Check every set of rows separately for persons with a row in each of its classes."""
     order = list(dict.fromkeys(person for person, _ in rows))
     person_of_row = np.array([order.index(person) for person, _ in rows], np.int64)
     classes_of = {p: {c for q, c in rows if q == p} for p in order}

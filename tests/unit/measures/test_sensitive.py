@@ -233,7 +233,7 @@ DISTANCES = ("equal", "ordered", "flat", "even", "uneven", "deep")
 @given(st.integers(0, 2**32), st.sampled_from(DISTANCES), st.integers(1, 4), st.floats(0.05, 1))
 @settings(max_examples=60)
 def test_levels_are_those_of_plain_loops(kind, persons, seed, distance, most, level):
-    """Of classes beside their own table and beside another; of values that either may lack."""
+    """Classes against their own table and another, with values that either may lack."""
     rng = np.random.default_rng(seed)
     n, width = int(rng.integers(1, 6)), int(rng.integers(2, 7))
     if distance not in ("equal", "ordered"):

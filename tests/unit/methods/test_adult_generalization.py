@@ -53,7 +53,7 @@ def test_losses(adult, k, refine, most):
     [(5, 8_900, 8_238), pytest.param(10, 14_700, 13_856, marks=pytest.mark.campaign)],
 )
 def test_published_losses(adult, k, published, our_loss):
-    """By default labels, and on the classes' own ranges."""
+    """By default labels, computed from the classes' own ranges."""
     frame, files, rows, paths = adult
     row_numbers = np.arange(len(frame))
     with pytest.warns(KeptColumnTells, match="place"):
@@ -128,7 +128,7 @@ def test_released_losses_of_a_small_table(small, k):
 
 
 def least_iloss(rows, k, paths):
-    """By trying all partitions into classes of k or more."""
+    """Try all partitions into classes of k or more."""
 
     def partitions(remaining):
         if not remaining:

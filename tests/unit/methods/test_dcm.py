@@ -1,4 +1,6 @@
-"""DCM: scikit-learn's labels before the repair, the source's data, and what the repair is for."""
+"""DCM: scikit-learn's labels before the repair, the source's data, and the reason for the
+repair.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ PUBLISHED = {
 
 
 def dbscan(points, k, radius):
-    """The labels of scikit-learn, which takes a second to import: where it is asked alone."""
+    """scikit-learn's labels; imported only here because the import takes a second."""
     from sklearn.cluster import DBSCAN
 
     return DBSCAN(eps=radius, min_samples=k, algorithm="kd_tree").fit(points).labels_
@@ -160,7 +162,7 @@ def test_the_source_s_data():
 
 @pytest.mark.parametrize("k", [2, 8, 20, 200])
 def test_classes_and_loss_of_a_table_like_the_source_s(k):
-    """By a plain DBSCAN; the loss is what the squares between classes leave of all squares."""
+    """A plain DBSCAN; the loss is the share of squares that remains within classes."""
     values = magic_like(400, 4)
     low, high = values.min(axis=0), values.max(axis=0)
     points = np.ascontiguousarray((values - low) / (high - low))

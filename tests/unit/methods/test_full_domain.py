@@ -86,7 +86,7 @@ def test_a_class_of_one_value_is_not_told_below_the_level():
         {"place": ["Kiel", "Kiel", "Celle", "Celle", "Ulm", "Hof"], "row": range(6)}
     )
     out, report = release(frame, 2, ["place"])
-    # As leaves Ulm and Hof are alone; one step up the south is one, as coast and plain are.
+    # As leaves Ulm and Hof are unique; one step up the south is a class, like coast and plain.
     assert report.levels == {"place": 1}
     assert out["place"].value_counts().to_dict() == {"coast": 2, "plain": 2, "south": 2}
     out, contracted = release(frame, 2, ["place"], options={"contract": True})
@@ -100,7 +100,7 @@ def test_numbers_of_one_part_are_told_alike(more):
     frame = persons(200, 5)
     out, report = release(frame, 5, ("place", "age"), **more)
     joined = out.merge(frame, on="row", suffixes=("", "_own"))
-    # As many labels as the level has parts at most, and they are in the order of ages.
+    # At most as many labels as the level has parts, in the order of ages.
     parts = [200, 16, 8, 4, 2, 1][report.levels["age"]]
     ends = joined.groupby("age").age_own.agg(["min", "max"]).sort_values("min")
     assert len(ends) <= parts

@@ -1,4 +1,4 @@
-"""What every method of generalization keeps to, through the door that users take."""
+"""Properties of every generalization method, tested through the public interface."""
 
 from fractions import Fraction
 

@@ -12,7 +12,7 @@ from dbanon.recoding.secure import choose_sides, secure_value, security_ratio
 
 
 def test_security_ratio():
-    """Of 0 4 5 6, 5 and both its neighbours are nearer than 2 to 5."""
+    """Among 0 4 5 6, 5 and its two neighbours are closer than 2 to 5."""
     assert security_ratio(np.array([0.0, 4.0, 5.0, 6.0]), 5.0, 2.0) == 0.25
 
 
@@ -25,7 +25,7 @@ def test_secure_values_worked_example():
     assert secure_value(values, 7.0, 4.0, 1.0, 0.0, 1) == 15.0
     # Two of three are enough at 7 already when 0.6 must be safe from epsilon 3.5: 0 and 11.
     assert security_ratio(values, 7.0, 3.5) == pytest.approx(2 / 3)
-    # In steps of 4 values are rounded away from the mean.
+    # In steps of 4, values are rounded away from the mean.
     assert secure_value(values, 7.0, 4.0, 1.0, 4.0, -1) == 4.0
     assert secure_value(values, 7.0, 4.0, 1.0, 4.0, 1) == 16.0
 

@@ -141,7 +141,7 @@ def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch
     assert (partitions[0].labels == partitions[1].labels).all()
     assert partitions[0].sizes.min() >= 5
     before, after = (dbanon.generalization_loss(frame, p) for p in (plain, partitions[0]))
-    # Without rounds, by swaps alone.
+    # Without rounds, by swaps only.
     assert after < before
 
 
@@ -254,7 +254,7 @@ def test_each_block_is_refined_with_its_own_seed():
 
     with mock.patch.dict(refine._REFINEMENTS, {"points": record}):
         once, again, other = (seeds_of(seed) for seed in (7, 7, 8))
-    # In each of two turns.
+    # For each of two turns.
     assert len(once) == len(set(once)) >= 8
     assert once == again
     assert not set(once) & set(other)

@@ -149,7 +149,7 @@ def test_hashes_are_those_of_splitmix64(first, n) -> None:
     keys = np.arange(n) + np.int64(first // 2)
     hashes = hash_keys(np.concatenate([keys, -keys]))
     assert hashes.tolist() == [reference.hashed(key) for key in [*keys.tolist(), *(-keys).tolist()]]
-    # What the paper's generator gives first, seeded with 1234567.
+    # The first outputs of the paper's generator, seeded with 1234567.
     assert int(hash_keys(np.array([1234567]))[0]) == 6457827717110365317
 
 

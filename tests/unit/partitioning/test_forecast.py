@@ -96,7 +96,7 @@ def test_refinement_of_points_is_foreseen_of_mixed_data_too() -> None:
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
-    # Of numbers alone, with categories beside them, and with options that change the work.
+    # Only numbers, with categories, and with options that change the work.
     assert forecast(Policy(k=5, method="mdav"), 1000, Shape(4)) is not None
     assert forecast(Policy(k=5, method="genetic"), 1000, Shape(4)) is None
     vmdav = Policy(k=5, method="vmdav", options={"lambda_": 0.7})
@@ -133,7 +133,7 @@ def test_a_method_that_takes_longer_is_not_the_first() -> None:
     assert seconds[0] is not None
     assert seconds[1] is not None
     assert seconds[0].seconds < seconds[1].seconds
-    # Of methods that see text as points none is proposed, however quick it is.
+    # Methods that treat text as points are never proposed, however fast they are.
     assert quickest((), 10**8, MIXED, 600.0) in ("gaa_cp", "kmember")
 
 

@@ -15,7 +15,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import REFINEMENTS
 
 N, K = 420, 4
-# Of dcm one class is left here; the others take seconds, and see points alone.
+# dcm forms a single class here; the others take seconds, and only use points.
 LEFT_OUT = ("dcm", "genetic", "two_step")
 CURVES = [
     (method.name, refine)

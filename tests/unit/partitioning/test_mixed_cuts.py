@@ -24,7 +24,7 @@ TREES = (UNEVEN, flat(("v", "w", "x")), flat(("y", "z")), None)
 
 @st.composite
 def tables(draw):
-    """Coordinates of all sorts of columns, what they stand for, and a number of blocks."""
+    """Coordinates of all sorts of columns, their attributes, and a number of blocks."""
     n, seed = draw(st.integers(2, 80)), draw(st.integers(0, 2**32))
     rng = np.random.default_rng(seed)
     chosen = draw(st.lists(st.sampled_from(range(4)), min_size=1, max_size=4))

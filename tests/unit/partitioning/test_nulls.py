@@ -93,9 +93,9 @@ def test_of_patterns_as_near_the_larger_then_the_first_is_joined() -> None:
 
     # The nearest, though another is larger.
     assert joined(("", 4), ("a", 1), ("ab", 3), ("abc", 9)) == {"": 4, "ab": 4, "abc": 9}
-    # Of two as near the larger one.
+    # Of two equally near patterns, the larger one.
     assert joined(("", 4), ("a", 1), ("ab", 3), ("ac", 4)) == {"": 4, "ab": 3, "ac": 5}
-    # Of two as large the one whose NULLs come first in the order of columns.
+    # Of two equally large patterns, the one whose NULLs come first in column order.
     assert joined(("", 4), ("a", 1), ("ab", 3), ("ac", 3)) == {"": 4, "ab": 4, "ac": 3}
     # One with which it has k, though another is nearer.
     assert joined(("", 4), ("a", 1), ("ab", 1), ("abc", 3)) == {"": 4, "abc": 5}
@@ -191,7 +191,7 @@ def test_rare_strata_are_withheld_within_the_budget() -> None:
         dbanon.anonymize_frame(table, max_suppression=2 / n, **options)
     released, report = dbanon.anonymize_frame(table, max_suppression=3 / n, **options)
     assert (report.suppressed, len(released)) == (3, n - 3)
-    # As if there were no such rows.
+    # The result equals that of a table without such rows.
     without_rare, _ = dbanon.anonymize_frame(table[3:].reset_index(drop=True), **options)
     order = list(released.columns)
     assert released.sort_values(order, ignore_index=True).equals(

@@ -42,7 +42,7 @@ def loss(points, partition):
 
 
 def least_loss(points, k):
-    """By trying all partitions into classes of k to 2k-1."""
+    """Try all partitions into classes of k to 2k-1."""
     n = len(points)
 
     def best(remaining):
@@ -276,7 +276,7 @@ def test_fast_on_reference_tables(casc, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_thorough_puts_classes_together_anew(casc, seed):
-    """Without that these iterations end at 4.736 or more."""
+    """Without this step the iterations end at 4.736 or more."""
     values = casc("census").values
     partition = dbanon.partition(values, 3, refine="thorough", refine_iterations=300_000, seed=seed)
     assert 100 * dbanon.information_loss(values, partition) <= 4.73

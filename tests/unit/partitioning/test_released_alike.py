@@ -44,7 +44,7 @@ def people(seed: int, n: int = 80) -> pd.DataFrame:
 def release(
     frame: pd.DataFrame, *more_models: dbanon.Model, **more: object
 ) -> tuple[pd.DataFrame, dbanon.Report]:
-    """By decades, so that many classes are released alike."""
+    """Release ages by decade, so that many classes have equal released values."""
     options: dict[str, object] = {"steps": {"age": 10}, **more}
     return dbanon.anonymize_frame(
         frame,

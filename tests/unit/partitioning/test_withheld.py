@@ -96,7 +96,7 @@ def released(frame, **options):
     for name, column in out.items():
         dtype = column.dtype
         by_place[name] = list(dtype.categories) if hasattr(dtype, "categories") else str(dtype)
-    # As text: NaN is not NaN.
+    # As text, because NaN differs from NaN.
     rows = sorted(map(repr, out.astype(object).itertuples(index=False, name=None)))
     report_json = report.to_dict()
     for name in ("release_id", "created_at", "seconds"):
@@ -154,7 +154,7 @@ def columns_for(case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-# As many as make a class.
+# Enough to form a class.
 @given(rows=st.lists(missing(), min_size=3, max_size=3))
 @settings(max_examples=3, deadline=None, derandomize=True)
 def test_a_withheld_record_changes_nothing(case, rows):

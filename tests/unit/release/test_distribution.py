@@ -1,4 +1,4 @@
-"""What a picture may show: bins on a round grid, none of few rows, counts as multiples."""
+"""Rules for histograms: bins on a round grid, none with few rows, counts as multiples."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_numbers(policy):
     release, pairs, evaluation = evaluated(frame(), NUMBERS, k=4, **policy)
     assert [type(column) for column in pairs.columns] == [Numbers] * 3
     assert pairs.all_numbers
-    # Of the values that are written, rounded to the columns' types.
+    # The loss of the written values, rounded to the columns' types.
     assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
     for column in release.losses:
         assert evaluation.columns[column.name]["sse_loss"] == pytest.approx(column.released)
@@ -122,7 +122,7 @@ def test_labels(how, local):
     age, born, city, colour, size = pairs.columns
     assert isinstance(city, Nodes)
     assert isinstance(colour, Nodes)
-    # A label covers what it stands for.
+    # A label covers all its leaves.
     for column in (city, colour):
         assert evaluation.columns[column.name]["direct_loss"] == 0
     if how == "midpoint":

@@ -72,7 +72,7 @@ def test_labels_of_a_hierarchy():
     released = {"colour": texts("warm", "warm", "cold", "blue")}
     evaluation = evaluation_of(pairs_of_tables(table, released, {"colour": tree}))
     assert evaluation.columns["colour"]["label_loss"] == pytest.approx(1.5 / 4)
-    # From red to blue one climbs to the root, two edges above blue.
+    # From red to blue the path climbs to the root, two edges above blue.
     assert evaluation.columns["colour"]["direct_loss"] == pytest.approx(1 / 4)
 
 
@@ -140,7 +140,7 @@ PLAIN = {
 
 @pytest.fixture(scope="module")
 def plainly():
-    """By method and k: the rows of a plain program, and their evaluation."""
+    """By method and k, the rows of a plain program, and their evaluation."""
     original = census_like(180, 3)
     points, names = standardized(original), ("expend", "income", "savings")
     table = microdata(**dict(zip(names, original.T, strict=True)))
@@ -217,7 +217,7 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def evaluated():
-    """By method and k: the evaluation of sdcMicro's release of its own test data."""
+    """By method and k, the evaluation of sdcMicro's release of its own test data."""
     releases = [f"testdata_{method}_k{k}.csv.gz" for method in METHODS for k in (3, 5, 10)]
     files = [f"sdcmicro/{name}" for name in ("testdata.csv", *releases)]
     folder = require_reference(*files) / "sdcmicro"

@@ -1,4 +1,4 @@
-"""What a column that is released as it is tells: the rule on arrays, against counting by hand."""
+"""What a kept column discloses: the rule on arrays, compared with counts by hand."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_groups_are_those_counted_by_hand() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_column_that_tells_nothing_is_not_warned_of(seed: int) -> None:
-    """Neither small groups nor a quasi-identifier that is nearly always the same are findings."""
+    """Neither small groups nor a nearly constant quasi-identifier are findings."""
     rng = np.random.default_rng(seed)
     n = 2000
     for width in (2, 3, 10, 100):
@@ -118,7 +118,7 @@ def test_shares_tell_no_count_below_k(n: int) -> None:
 
 @pytest.mark.slow
 def test_a_sample_is_believed_within_its_bound() -> None:
-    """Of columns just above what a sample may leave open, none is taken for different values."""
+    """Columns just above the tolerance of a sample are never treated as all different."""
     assert sample_size(50_000) == 0
     for n in (60_000, 1_000_000):
         size = sample_size(n)

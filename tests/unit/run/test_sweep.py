@@ -1,4 +1,4 @@
-"""What a sweep tries: what may be recommended, and nothing that would take too long."""
+"""The releases that a sweep tries: candidates for a recommendation that do not take too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbanon.errors import TimeLimit
 from dbanon.run import sweep
 
 CURVES = ["gaa_cp", "gaa_cp+fast"]
-# As much time as it takes on a machine that does much else.
+# Enough time even on a busy machine.
 USUAL: dict[str, Any] = {"k": [3, 4, 6, 8, 10], "time_limit": 3600.0}
 
 
@@ -54,7 +54,7 @@ def test_the_others_are_tried_where_there_is_time(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_would_take_too_long_is_not_tried() -> None:
-    # Of 200 rows the refinement is foreseen to take more than the method.
+    # For 200 rows the forecast of the refinement exceeds that of the method.
     advice = dbanon.advise(people(), k=[3, 4, 5], max_seconds=0.01, time_limit=3600.0)
     assert {point.curve for point in advice.sweep.points} == {"gaa_cp"}
     assert all(point.forecast is not None for point in advice.sweep.points)

@@ -205,7 +205,7 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
             np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(2600)])
             for of in (first, other)
         ]
-        # What happens is said before: no draw is needed to choose it.
+        # The event is fixed in advance: no draw is needed to choose it.
         return bound(*choices, wrong=NEVER)
 
     scale = account.choice_scale(share, sensitivity)
@@ -326,7 +326,7 @@ def test_dependence_is_released(more):
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
-    """Nearly all values are in a hundredth of the range: their deciles are met all the same."""
+    """Nearly all values lie in a hundredth of the range, and their deciles are still matched."""
     n, rng = 20_000, np.random.default_rng(0)
     heavy = np.minimum(rng.exponential(GRID / 400, n), GRID).astype(np.int64)
     table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])
