@@ -131,7 +131,7 @@ def test_without_leave_or_place_nothing_is_drawn(
     # Other doors draw nothing.
     with pytest.raises(InvalidParameter, match="no store for warehouse"):
         dbanon.verify(url, "people", quasi_identifiers=["age"], k=2)
-    # The store applies its own rules to values it has loaded.
+    # A source with a store of its own follows that store's rules.
     FRAME.to_csv(tmp_path / "people.csv", index=False)
     with pytest.raises(InvalidParameter, match="travel through the client"):
         dbanon.anonymize(f"file:{tmp_path}/people.csv", **CLIENT_OPTIONS, target=target)

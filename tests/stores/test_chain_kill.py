@@ -93,7 +93,7 @@ def test_a_killed_copy_is_never_forgotten(database: Database, tmp_path: Path) ->
     chained = Chained.create(database, tmp_path)
     options = given_of(chained) | {"target": other.url}
     dbanon.anonymize(**options)
-    # Each combination is repeated, so a run of an earlier month never has fewer.
+    # Count the steps of a repeated run: no run after a month has fewer.
     total = count_moments(options)
     releases_read = [released(other)]
     sequences = []

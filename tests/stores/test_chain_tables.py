@@ -177,9 +177,7 @@ def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
 
 
 def test_newcomers_wait_for_a_row_in_the_first_table(database: Database, tmp_path: Path) -> None:
-    """A row in a further table has no effect on the number of persons, their classes or their
-    waiting.
-    """
+    """Rows in a further table affect neither the newcomers' number, classes nor waiting."""
     both = Both(database, tmp_path, max_wait=0)
     labs = [(i, i % 2, "X") for i in range(12, 24)]
     load_labs(database, [*LABS, *labs])

@@ -233,7 +233,7 @@ def require_no_visible_exchange(
         return chain
     exchanged = world.exchanged(*random.Random(len(pairs)).choice(pairs))
     if world.rules.models:
-        # Rows that would have been released earlier are not released.
+        # Keep the rows of months whose release was refused: their exchange could allow a release.
         exchanged = replace(exchanged, rows=(*world.rows[:n_refused], *exchanged.rows[n_refused:]))
     again = ChainRun(kind(copy), exchanged, folder)
     with monkeypatch.context() as patch:

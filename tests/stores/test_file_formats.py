@@ -267,7 +267,7 @@ def test_a_spreadsheet_is_read_in_its_types(tmp_path: Path) -> None:
     }
     assert rows[0] == (1, date(1999, 3, 4), Decimal("1.234"), "01234", "a, b", True)
     assert rows[2][1] is None
-    # JSON numbers have a fixed decimal mark, and the encoding option applies to other formats.
+    # Typed numbers need no decimal mark, and the encoding option applies to other formats.
     assert loaded(path, encoding="latin-1")[1] == rows
     assert (
         dbanon.plan(f"file:{path}", table="t", quasi_identifiers=["cost"], k=2, output="r.t").rows

@@ -24,7 +24,6 @@ def run_what_init_writes(database: Database, folder: Path, seed: int) -> str:
     types = {name: database.types[kind] for name, kind in table.columns.items()}
     database.load("people", types, table.rows)
     runner = CliRunner()
-    # Reads the URL from a variable as the file does, so it contains no secret.
     written = runner.invoke(main, ["init", database.url, "--table", "people"])
     if written.exit_code:
         return written.stderr.partition("[")[2].partition("]")[0]

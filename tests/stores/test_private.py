@@ -227,7 +227,7 @@ def test_a_total_is_raised_by_another_budget(budgeted: Database) -> None:
     release(budgeted, output="release.more", budget="magic2")
     with pytest.raises(BudgetExhausted, match="only be raised"):
         dbanon.create_budget(budgeted.url, "m3", source="magic", epsilon=4, raises="magic2")
-    # Otherwise a restored ledger would not contain the second release's spending.
+    # A budget that raised the first one again would forget the spending of its successor.
     with pytest.raises(BudgetNotFound, match="no open budget magic of"):
         dbanon.create_budget(budgeted.url, "m3", source="magic", epsilon=9, raises="magic")
     budgeted.execute("CREATE TABLE other AS SELECT * FROM magic")

@@ -364,7 +364,7 @@ def test_after_kill_9_no_value_is_on_the_disk_and_it_is_cleared(
         run.wait(60)
     [left] = folder.iterdir()
     assert [path for path in left.rglob("*") if path.is_file() and path.stat().st_size] == []
-    # The state that DuckDB leaves behind.
+    # A file like those that DuckDB leaves behind.
     (left / "duckdb_temp_block-1.block").write_text(str(SECRET))
     if cleanup == "the next run":
         dbanon.anonymize(people, **OPTIONS, spill=str(folder))
