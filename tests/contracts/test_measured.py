@@ -48,29 +48,29 @@ def table(numeric: bool, holes: bool) -> Microdata:
     day[1::2] *= 40
     grade = rng.integers(0, 2, N).astype(np.int32)
     grade[1::2] = rng.integers(0, 4, N // 2)
-    place = rng.integers(0, 3, N).astype(np.int32)
-    place[1::2] = rng.integers(0, 9, N // 2)
+    town = rng.integers(0, 3, N).astype(np.int32)
+    town[1::2] = rng.integers(0, 9, N // 2)
     valid = np.ones((N, 5), bool)
     if holes:
         valid[: N // 3, 1] = False
-    codes, kept = np.column_stack([grade, place]), 5
+    codes, n_attributes = np.column_stack([grade, town]), 5
     categories = [sorted(GRADES), [f"place {i}" for i in range(9)]]
     if numeric:
-        codes, kept, categories = codes[:, :1], 4, categories[:1]
+        codes, n_attributes, categories = codes[:, :1], 4, categories[:1]
     chunk = Chunk(
         np.arange(N, dtype=np.int64).reshape(-1, 1),
         np.column_stack([age, size, day]),
         codes.astype(np.int32),
-        valid[:, :kept],
+        valid[:, :n_attributes],
     )
-    return microdata_from_chunks(attributes[:kept], [chunk], categories=categories)
+    return microdata_from_chunks(attributes[:n_attributes], [chunk], categories=categories)
 
 
 def columns(microdata: Microdata, places: list[int]) -> Microdata:
     """Some of the numeric attributes."""
     return replace(
         microdata,
-        attributes=tuple(microdata.attributes[place] for place in places),
+        attributes=tuple(microdata.attributes[position] for position in places),
         numbers=np.ascontiguousarray(microdata.numbers[:, places]),
         codes=microdata.codes[:, :0],
         categories=(),
@@ -125,31 +125,31 @@ def test_methods_see_a_part_as_they_see_the_table(
     monkeypatch: pytest.MonkeyPatch, name: str, how: str, holes: bool, mixed: bool
 ) -> None:
     method = METHODS[name]
-    whole = table(not (method.takes_categories or mixed), holes)
+    complete = table(not (method.takes_categories or mixed), holes)
     if method.max_attributes == 1:
-        whole = columns(whole, [0])
+        complete = columns(complete, [0])
     recoding = "representative" if mixed else method.recoding
     if not RECODINGS[recoding].takes_ranks:
-        whole = columns(whole, [0, 1, 3])
+        complete = columns(complete, [0, 1, 3])
     options = {"generations": 2} if "generations" in {o.name for o in method.options} else {}
     policy = Policy(
         k=K, method=name, standardize=how, nulls="category", options=options, recoding=recoding
     )
     find = find_attribute_classes if method.gives is AttributePartition else find_classes
-    measures = Measures.of(whole, covariance=how == "mahalanobis")
+    measures = Measures.of(complete, covariance=how == "mahalanobis")
     seen = spied(monkeypatch, name)
-    find(whole, policy)
+    find(complete, policy)
     of_whole = set().union(*map(rows, seen))
     seen.clear()
     no_measuring(monkeypatch)
-    find(take_records(whole, HALF), policy, measures=measures)
+    find(take_records(complete, HALF), policy, measures=measures)
     of_half = set().union(*map(rows, seen))
     assert of_half < of_whole
     assert len(of_half) > N // 8
     # The half is another table by itself, so that this could fail.
     monkeypatch.undo()
     seen = spied(monkeypatch, name)
-    find(take_records(whole, HALF), policy)
+    find(take_records(complete, HALF), policy)
     if how != "none":
         assert not set().union(*map(rows, seen)) <= of_whole
 
@@ -159,15 +159,15 @@ def test_methods_see_a_part_as_they_see_the_table(
 def test_blocks_are_measured_by_the_table(
     monkeypatch: pytest.MonkeyPatch, name: str, refine: str | None
 ) -> None:
-    whole = table(not METHODS[name].takes_categories, False)
+    complete = table(not METHODS[name].takes_categories, False)
     seen = spied(monkeypatch, name)
-    find_classes(whole, Policy(k=K, method=name))
+    find_classes(complete, Policy(k=K, method=name))
     [at_once] = seen
     seen.clear()
-    found = find_classes(whole, Policy(k=K, method=name, block_size=60, refine=refine))
+    partition = find_classes(complete, Policy(k=K, method=name, block_size=60, refine=refine))
     assert len(seen) == 4
     assert set().union(*map(rows, seen)) == rows(at_once)
-    assert found.sizes.min() >= K
+    assert partition.sizes.min() >= K
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -187,57 +187,59 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def test_all_recodings_are_asked() -> None:
-    assert {given["recoding"] for given in SETTINGS.values()} == set(RECODINGS)
+    assert {options["recoding"] for options in SETTINGS.values()} == set(RECODINGS)
 
 
-@pytest.mark.parametrize("what", SETTINGS)
+@pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("holes", [False, True])
-def test_a_class_is_released_alike_whoever_is_beside_it(
-    monkeypatch: pytest.MonkeyPatch, what: str, holes: bool
+def test_the_release_of_a_class_does_not_depend_on_other_classes(
+    monkeypatch: pytest.MonkeyPatch, setting: str, holes: bool
 ) -> None:
-    given = SETTINGS[what]
-    whole = table(not RECODINGS[given["recoding"]].takes_categories, holes)
-    if not RECODINGS[given["recoding"]].takes_ranks:
-        whole = columns(whole, [0, 1, 3])
-    policy = Policy(k=K, **{"nulls": "category", **given})
+    options = SETTINGS[setting]
+    complete = table(not RECODINGS[options["recoding"]].takes_categories, holes)
+    if not RECODINGS[options["recoding"]].takes_ranks:
+        complete = columns(complete, [0, 1, 3])
+    policy = Policy(k=K, **{"nulls": "category", **options})
     # Classes of the even records first, which are narrower in every way.
-    patterns = np.zeros(N, int) if whole.valid is None else ~whole.valid[:, 1]
+    patterns = np.zeros(N, int) if complete.valid is None else ~complete.valid[:, 1]
     kind = (np.arange(N) % 2) * 2 + patterns
-    order = np.lexsort((whole.numbers[:, 0], kind))
+    order = np.lexsort((complete.numbers[:, 0], kind))
     labels = np.empty(N, int)
     labels[order] = np.unique(
         np.column_stack([kind[order], np.arange(N) // (2 * K)]), axis=0, return_inverse=True
     )[1].reshape(-1)
     part = Partition(labels[HALF])
-    of_whole = recode(whole, Found(Partition(labels)), policy, lambda *_: {})
-    measures = Measures.of(whole)
-    alone = recode(take_records(whole, HALF), Found(part), policy, lambda *_: {})
+    of_whole = recode(complete, Found(Partition(labels)), policy, lambda *_: {})
+    measures = Measures.of(complete)
+    half_release = recode(take_records(complete, HALF), Found(part), policy, lambda *_: {})
     no_measuring(monkeypatch)
-    of_half = recode(take_records(whole, HALF), Found(part, None, measures), policy, lambda *_: {})
+    of_half = recode(
+        take_records(complete, HALF), Found(part, None, measures), policy, lambda *_: {}
+    )
     for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
-        own = all_of_it.take(np.arange(part.n_classes))
-        assert half.attribute == own.attribute
+        expected_column = all_of_it.take(np.arange(part.n_classes))
+        assert half.attribute == expected_column.attribute
         for name in ("values", "upper", "missing", "unrounded"):
-            found, expected = getattr(half, name), getattr(own, name)
-            assert (found is None) is (expected is None)
-            if found is not None and found.dtype == float:
-                np.testing.assert_allclose(found, expected, rtol=1e-12)
-            elif found is not None:
+            actual, expected = getattr(half, name), getattr(expected_column, name)
+            assert (actual is None) is (expected is None)
+            if actual is not None and actual.dtype == float:
+                np.testing.assert_allclose(actual, expected, rtol=1e-12)
+            elif actual is not None:
                 present = slice(None) if half.missing is None else ~half.missing
-                assert found[present].tolist() == expected[present].tolist()
+                assert actual[present].tolist() == expected[present].tolist()
         if half.losses is not None:
             assert all_of_it.losses is not None
             np.testing.assert_allclose(half.losses, all_of_it.losses[: part.n_classes], rtol=1e-12)
-    # By itself the half has another spread, and so it loses another share.
-    assert alone.loss != pytest.approx(of_half.loss, rel=0.05)
-    assert of_half.loss < alone.loss
+    # Measured separately, the half has another spread, and so loses another share.
+    assert half_release.loss != pytest.approx(of_half.loss, rel=0.05)
+    assert of_half.loss < half_release.loss
 
 
 @pytest.mark.parametrize("distance", ["equal", "ordered"])
 def test_models_compare_a_part_with_the_table(
     monkeypatch: pytest.MonkeyPatch, distance: str
 ) -> None:
-    whole = table(False, False)
+    complete = table(False, False)
     rng = np.random.default_rng(2)
     codes = rng.choice(5, N, p=[0.3, 0.3, 0.2, 0.1, 0.1]).astype(np.int32)
     # The half has low values, the others high ones.
@@ -245,33 +247,33 @@ def test_models_compare_a_part_with_the_table(
     codes[1::2] = np.maximum(codes[1::2], 1)
     codes[HALF] = np.minimum(codes[HALF], 3)
     values = tuple("abcde")
-    whole = replace(whole, sensitive={"ill": Coded(codes, values)})
+    complete = replace(complete, sensitive={"ill": Coded(codes, values)})
     model = Model("t_closeness", "ill", 0.25, distance=distance)
     policy = Policy(k=K, method="gaa_cp", models=(model,))
-    measures = Measures.of(whole)
-    half = take_records(whole, HALF)
-    # A part has a dictionary of its own.
+    measures = Measures.of(complete)
+    half = take_records(complete, HALF)
+    # A part has its own dictionary.
     half = replace(half, sensitive={"ill": Coded(codes[HALF], values[:4])})
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
     by_itself = partition_for(half, policy, sensitive=attributes)
     no_measuring(monkeypatch)
-    found = partition_for(half, policy, sensitive=attributes, measures=measures)
-    assert found.measures is measures
-    assert isinstance(found.classes, Partition)
+    result = partition_for(half, policy, sensitive=attributes, measures=measures)
+    assert result.measures is measures
+    assert isinstance(result.classes, Partition)
     assert isinstance(by_itself.classes, Partition)
-    counts = sensitive_counts(found.classes, codes[HALF], 5)
+    counts = sensitive_counts(result.classes, codes[HALF], 5)
     assert model.satisfied(counts, np.bincount(codes) / N).all()
-    assert found.classes.n_classes > 3
-    # By its own shares the half makes other classes, which the table's refuse.
-    own = sensitive_counts(by_itself.classes, codes[HALF], 5)
-    assert not model.satisfied(own, np.bincount(codes) / N).all()
+    assert result.classes.n_classes > 3
+    # By its own shares the half forms other classes, but the table's shares refuse them.
+    half_counts = sensitive_counts(by_itself.classes, codes[HALF], 5)
+    assert not model.satisfied(half_counts, np.bincount(codes) / N).all()
 
 
 def test_a_run_measures_its_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = table(False, False)
+    complete = table(False, False)
     rng = np.random.default_rng(2)
-    whole = replace(
-        whole, sensitive={"ill": Coded(rng.integers(0, 5, N).astype(np.int32), tuple("abcde"))}
+    complete = replace(
+        complete, sensitive={"ill": Coded(rng.integers(0, 5, N).astype(np.int32), tuple("abcde"))}
     )
     policy = Policy(k=K, method="gaa_cp", models=(Model("distinct_l", "ill", 2),), refine="fast")
     measured, of = [], Measures.of
@@ -282,20 +284,22 @@ def test_a_run_measures_its_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Measures, "of", counting)
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
-    found = partition_for(whole, policy, sensitive=attributes)
-    recode(whole, found, policy, lambda *_: {})
+    result = partition_for(complete, policy, sensitive=attributes)
+    recode(complete, result, policy, lambda *_: {})
     assert len(measured) == 1
 
 
 def test_levels_that_withhold_are_measured_again() -> None:
-    """What is withheld shapes no scale: the rest is a table of its own."""
-    whole = table(False, False)
+    """Withheld rows influence no scale: the others are measured like a table of their own."""
+    complete = table(False, False)
     policy = Policy(
         k=8, method="full_domain", options={"suppression": 0.2}, max_suppression=0.2, nulls="error"
     )
-    found = find_classes(whole, policy)
-    assert isinstance(found, Levels)
-    assert found.n_suppressed
-    records = np.flatnonzero(found.labels >= 0)
-    rest = find_classes(take_records(whole, records), replace(policy, options={"suppression": 0.0}))
-    assert found.labels[records].tolist() == rest.labels.tolist()
+    levels = find_classes(complete, policy)
+    assert isinstance(levels, Levels)
+    assert levels.n_suppressed
+    records = np.flatnonzero(levels.labels >= 0)
+    remaining = find_classes(
+        take_records(complete, records), replace(policy, options={"suppression": 0.0})
+    )
+    assert levels.labels[records].tolist() == remaining.labels.tolist()

@@ -1,4 +1,4 @@
-"""What every measure of a release promises, over the whole catalogue."""
+"""Guarantees of every measure of a release, over the entire catalogue."""
 
 import importlib
 from dataclasses import replace
@@ -26,15 +26,15 @@ def figures(case, **parameters):
     return evaluate(EvaluationTask(pairs(case), Parameters(**parameters)))
 
 
-def same(one: dict[str, Figure], other: dict[str, Figure], rel=1e-9):
-    for name, figure in one.items():
-        found = other[name]
-        assert (figure.value is None) == (found.value is None), name
-        assert figure.note == found.note, name
+def same(figures: dict[str, Figure], other: dict[str, Figure], rel=1e-9):
+    for name, figure in figures.items():
+        counterpart = other[name]
+        assert (figure.value is None) == (counterpart.value is None), name
+        assert figure.note == counterpart.note, name
         for mine, theirs in (
-            ({"": figure.value or 0.0}, {"": found.value or 0.0}),
-            (figure.columns, found.columns),
-            (figure.parts, found.parts),
+            ({"": figure.value or 0.0}, {"": counterpart.value or 0.0}),
+            (figure.columns, counterpart.columns),
+            (figure.parts, counterpart.parts),
         ):
             assert mine == pytest.approx(theirs, rel=rel, abs=1e-10 if rel else 0.0), name
 
@@ -45,8 +45,8 @@ def same(one: dict[str, Figure], other: dict[str, Figure], rel=1e-9):
 @each_measure
 def test_an_entry_is_complete(name):
     measure = MEASURES[name]
-    place = "risk." if name in RISKS else ""
-    module = importlib.import_module(f"dbanon.measures.{place}{name}")
+    prefix = "risk." if name in RISKS else ""
+    module = importlib.import_module(f"dbanon.measures.{prefix}{name}")
     assert module.MEASURE is measure
     assert module.__doc__.startswith(name)
     assert measure.needs in ("counts", "columns", "pairs")
@@ -77,10 +77,10 @@ def test_parts_come_first(name):
 def test_asked_alone_it_says_the_same(name):
     case = make(np.random.default_rng(5), 20, ("number", "number"))
     task = EvaluationTask(pairs(case))
-    alone = evaluate(task, [name])
-    assert {name, *MEASURES[name].of} <= set(alone)
-    assert len(alone) < len(MEASURES)
-    same(alone, evaluate(task))
+    single = evaluate(task, [name])
+    assert {name, *MEASURES[name].of} <= set(single)
+    assert len(single) < len(MEASURES)
+    same(single, evaluate(task))
 
 
 def test_an_unknown_name_is_refused():
@@ -110,7 +110,7 @@ def test_a_figure_is_a_finite_number_or_none_with_a_reason(case):
 @given(cases())
 @settings(max_examples=60)
 def test_the_same_values_lose_nothing(case):
-    """Every record is released as it is."""
+    """Every record is released unchanged."""
     columns = []
     for column in case.columns:
         interval = column["kind"].endswith("interval")
@@ -118,17 +118,19 @@ def test_the_same_values_lose_nothing(case):
         columns.append({**column, "y": y})
     strata = case.strata
     identity = Case(columns, list(range(case.n)), strata)
-    found = figures(identity)
+    figures_found = figures(identity)
     for name in LOSSES:
-        assert found[name].value is None or found[name].value == pytest.approx(0, abs=1e-12), name
-    # Whoever looks finds the row, but for others that are equal.
+        assert figures_found[name].value is None or figures_found[name].value == pytest.approx(
+            0, abs=1e-12
+        ), name
+    # An attacker finds the row, except among others that are equal.
     distinct = len(sizes(identity))
-    assert found["linkage_risk"].parts["class_linkage"] == 1
-    assert found["linkage_risk"].value == pytest.approx(distinct / case.n)
-    assert found["nearest_linkage_risk"].value == 1
-    assert found["nearest_linkage_risk"].parts["nearest"] == 1
-    if found["interval_risk"].value is not None:
-        assert found["interval_risk"].value == 1
+    assert figures_found["linkage_risk"].parts["class_linkage"] == 1
+    assert figures_found["linkage_risk"].value == pytest.approx(distinct / case.n)
+    assert figures_found["nearest_linkage_risk"].value == 1
+    assert figures_found["nearest_linkage_risk"].parts["nearest"] == 1
+    if figures_found["interval_risk"].value is not None:
+        assert figures_found["interval_risk"].value == 1
 
 
 @given(st.integers(2, 40), st.integers(1, 4), st.integers(0, 2**32))
@@ -139,20 +141,20 @@ def test_one_class_of_means_loses_everything_and_tells_nothing(n, p, seed):
         {"name": f"a{j}", "kind": "number", "x": x.tolist(), "y": [float(np.mean(x))]}
         for j, x in enumerate(points.T)
     ]
-    found = figures(Case(columns, [0] * n))
-    assert found["sse_loss"].value == pytest.approx(1)
-    assert found["distance_loss"].value == pytest.approx(1)
-    assert found["linkage_risk"].value == pytest.approx(1 / n)
-    assert found["class_risk"].value == pytest.approx(1 / n)
-    assert found["linkage_risk"].parts["class_linkage"] == 1
+    figures_found = figures(Case(columns, [0] * n))
+    assert figures_found["sse_loss"].value == pytest.approx(1)
+    assert figures_found["distance_loss"].value == pytest.approx(1)
+    assert figures_found["linkage_risk"].value == pytest.approx(1 / n)
+    assert figures_found["class_risk"].value == pytest.approx(1 / n)
+    assert figures_found["linkage_risk"].parts["class_linkage"] == 1
 
 
 @given(cases())
 @settings(max_examples=60)
 def test_guesses_are_no_better_than_the_classes_are_small(case):
     """At most 1 / size of the smallest class, where rows of a class are released alike."""
-    found = figures(case)
-    assert found["linkage_risk"].value <= found["class_risk"].value * (1 + 1e-12)
+    figures_found = figures(case)
+    assert figures_found["linkage_risk"].value <= figures_found["class_risk"].value * (1 + 1e-12)
 
 
 @given(cases(("number",)), st.integers(2, 4))
@@ -169,8 +171,10 @@ def test_moments_of_means_are_half_of_the_loss(case, k):
         columns[-1] = {key: columns[-1][key] for key in ("name", "kind", "x", "y")}
     assume(all(varies(column) and abs(np.mean(column["x"])) > 0.01 for column in columns))
     assume(all(deviation(column) > 1e-6 for column in columns))
-    found = figures(Case(columns, labels.tolist()))
-    assert found["moment_loss"].value == pytest.approx(found["sse_loss"].value / 2, abs=1e-9)
+    figures_found = figures(Case(columns, labels.tolist()))
+    assert figures_found["moment_loss"].value == pytest.approx(
+        figures_found["sse_loss"].value / 2, abs=1e-9
+    )
 
 
 # --- what must change nothing --------------------------------------------------------------------
@@ -187,7 +191,7 @@ def test_the_order_of_rows_and_the_numbers_of_classes_change_nothing(case, seed)
     def of(values):
         return None if values is None else [values[i] for i in rows]
 
-    # A class is of the stratum of its first record: that must not change.
+    # A class belongs to the stratum of its first record, which must not change.
     assume(
         case.strata is None
         or len(set(zip(case.labels, case.strata, strict=True))) == len(set(case.labels))
@@ -226,7 +230,7 @@ def test_the_unit_of_a_column_changes_nothing(case, exponent):
 
 @given(cases(), st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_classes_that_are_released_alike_are_one(case, seed):
+def test_classes_with_equal_released_values_count_as_one(case, seed):
     """A class cut in two, with the same values: what rows tell is what it was."""
     rng = np.random.default_rng(seed)
     case.strata = None
@@ -237,11 +241,11 @@ def test_classes_that_are_released_alike_are_one(case, seed):
     moved = set(rng.permutation(members)[: int(rng.integers(1, len(members)))].tolist())
     labels = [max(case.labels) + 1 if i in moved else case.labels[i] for i in range(case.n)]
     columns = [{**c, "y": [*c["y"], c["y"][label]]} for c in case.columns]
-    found = figures(Case(columns, labels, None, case.entities))
+    figures_found = figures(Case(columns, labels, None, case.entities))
     expected = figures(case)
-    for figure in (found, expected):
+    for figure in (figures_found, expected):
         figure.pop("security_ratio")  # of classes
-    same(expected, found)
+    same(expected, figures_found)
 
 
 # --- parameters ----------------------------------------------------------------------------------
@@ -249,10 +253,10 @@ def test_classes_that_are_released_alike_are_one(case, seed):
 
 def test_weights_are_the_callers():
     case = make(np.random.default_rng(8), 30, ("number", "number"))
-    found = figures(case, lambdas=(1.0, 0.0, 0.0), taus=(0.0, 1.0), gammas=(1.0, 0.0))
-    assert found["statistics_loss"].value == found["deviation_loss"].value
-    assert found["disclosure_risk"].value == found["interval_risk"].value
-    assert found["score"].value == found["overall_loss"].value
+    figures_found = figures(case, lambdas=(1.0, 0.0, 0.0), taus=(0.0, 1.0), gammas=(1.0, 0.0))
+    assert figures_found["statistics_loss"].value == figures_found["deviation_loss"].value
+    assert figures_found["disclosure_risk"].value == figures_found["interval_risk"].value
+    assert figures_found["score"].value == figures_found["overall_loss"].value
 
 
 @pytest.mark.parametrize(
@@ -281,10 +285,10 @@ def test_wrong_parameters_are_refused(wrong):
 def test_a_part_without_weight_may_have_no_value():
     points = np.array([[-1.0], [1.0], [-2.0], [2.0]])
     columns = [{"name": "a", "kind": "number", "x": points[:, 0].tolist(), "y": [0.0, 0.0]}]
-    found = figures(Case(columns, [0, 0, 1, 1]))
-    assert found["moment_loss"].value is None
-    assert found["moment_loss"].note == "all means are 0"
-    assert found["statistics_loss"].value is not None
+    figures_found = figures(Case(columns, [0, 0, 1, 1]))
+    assert figures_found["moment_loss"].value is None
+    assert figures_found["moment_loss"].note == "all means are 0"
+    assert figures_found["statistics_loss"].value is not None
     assert (
         figures(Case(columns, [0, 0, 1, 1]), lambdas=(0.4, 0.3, 0.3))["statistics_loss"].value
         is None
@@ -294,27 +298,27 @@ def test_a_part_without_weight_may_have_no_value():
 @pytest.mark.parametrize("kinds", [("number", "number"), ("number", "nominal")])
 def test_a_sample_is_near_the_whole_and_says_how_near(kinds):
     case = make(np.random.default_rng(11), 400, kinds)
-    whole, part = figures(case), figures(case, sample=200)
+    complete, part = figures(case), figures(case, sample=200)
     for name in ("linkage_risk", "nearest_linkage_risk"):
         error = part[name].parts["standard_error"]
         assert 0 < error < 0.05
-        assert abs(part[name].value - whole[name].value) < 4 * error
+        assert abs(part[name].value - complete[name].value) < 4 * error
         assert part[name].note == "of a sample of 200 records"
-        assert "standard_error" not in whole[name].parts
+        assert "standard_error" not in complete[name].parts
         assert figures(case, sample=200)[name] == part[name]
         assert figures(case, sample=200, seed=1)[name] != part[name]
-        assert figures(case, sample=400)[name] == whole[name]
+        assert figures(case, sample=400)[name] == complete[name]
 
 
 def test_too_much_to_compare_makes_a_sample(monkeypatch):
     monkeypatch.setattr("dbanon.measures.risk.links.MOST_CELLS", 1000)
     monkeypatch.setattr("dbanon.measures.risk.links.SAMPLE", 50)
-    # Only what an attacker compares counts: records of 200 strata have nobody to be compared with.
-    alone = make(np.random.default_rng(11), 200, ("number", "nominal"))
-    alone.labels, alone.strata = list(range(200)), list(range(200))
-    for column in alone.columns:
+    # Only records an attacker compares count: with 200 strata no record has another to compare.
+    case = make(np.random.default_rng(11), 200, ("number", "nominal"))
+    case.labels, case.strata = list(range(200)), list(range(200))
+    for column in case.columns:
         column["y"] = column["x"]
-    assert figures(alone)["linkage_risk"].note == ""
+    assert figures(case)["linkage_risk"].note == ""
     mixed = figures(make(np.random.default_rng(11), 200, ("number", "nominal")))
     numbers = figures(make(np.random.default_rng(11), 200, ("number", "number")))
     for name in ("linkage_risk", "nearest_linkage_risk"):
@@ -331,18 +335,18 @@ def test_a_tick_that_raises_ends_it():
         ),
         Partition(np.arange(60_000)),
     )
-    told = []
+    shares = []
 
     def tick(share):
-        told.append(share)
-        if len(told) == 5:
+        shares.append(share)
+        if len(shares) == 5:
             raise Cancelled("enough")
 
     for name in ("linkage_risk", "nearest_linkage_risk"):
-        told.clear()
+        shares.clear()
         with pytest.raises(Cancelled):
             evaluate(EvaluationTask(table, tick=tick), [name])
-        assert all(0 <= share <= 1 for share in told)
+        assert all(0 <= share <= 1 for share in shares)
 
 
 def test_pairs_are_of_released_records():

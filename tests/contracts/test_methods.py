@@ -1,4 +1,4 @@
-"""What every method promises, over the whole registry: house rules, section 3."""
+"""Guarantees of every method, over the entire registry: house rules, section 3."""
 
 import numpy as np
 import pytest
@@ -65,14 +65,14 @@ def microdata(numbers, method) -> Microdata:
 def partitions(numbers, k, method, **policy) -> list[Partition]:
     """The partition of the rows, or one for each attribute."""
     data = microdata(numbers, method)
-    wanted = Policy(k=k, method=method.name, **policy)
+    complete_policy = Policy(k=k, method=method.name, **policy)
     if method.gives is AttributePartition:
-        return list(find_attribute_classes(data, wanted).partitions)
-    return [find_classes(data, wanted)]
+        return list(find_attribute_classes(data, complete_policy).partitions)
+    return [find_classes(data, complete_policy)]
 
 
 def labels(numbers, k, method, **policy):
-    return np.array([found.labels for found in partitions(numbers, k, method, **policy)])
+    return np.array([partition.labels for partition in partitions(numbers, k, method, **policy)])
 
 
 @each_method
@@ -83,8 +83,8 @@ def test_contract(method, table, seed):
     numbers.flags.writeable = False
     before = numbers.copy()
     n = len(numbers)
-    found = partitions(numbers, k, method, seed=seed)
-    for partition in found:
+    found_partitions = partitions(numbers, k, method, seed=seed)
+    for partition in found_partitions:
         # Every record once, k or more to a class, the declared maximum kept.
         assert len(partition.labels) == n
         assert partition.n_suppressed == 0
@@ -93,8 +93,8 @@ def test_contract(method, table, seed):
             assert partition.sizes.max() <= method.max_size(k)
         if n < 2 * k:
             assert partition.n_classes == 1
-    first = np.array([partition.labels for partition in found])
-    # The input is as it was, and the same seed gives the same classes.
+    first = np.array([partition.labels for partition in found_partitions])
+    # The input is unchanged, and the same seed gives the same classes.
     np.testing.assert_array_equal(numbers, before)
     np.testing.assert_array_equal(labels(numbers, k, method, seed=seed), first)
     # Powers of two change no bit after standardization.
@@ -149,7 +149,7 @@ def test_no_bounds_on_magnitude(method):
 
 @each_method
 def test_refused_when_ticked_off(method):
-    """What tick raises ends the run."""
+    """An exception raised by tick ends the run."""
 
     def stop(share):
         raise Cancelled
@@ -220,18 +220,18 @@ def test_contract_of_mixed_data(name, table, seed, refine):
         refine=refine,
         options=options,
     )
-    found = find_classes(data, policy)
-    assert found.n_suppressed == 0
-    assert found.sizes.min() >= k
+    partition = find_classes(data, policy)
+    assert partition.n_suppressed == 0
+    assert partition.sizes.min() >= k
     if refine is not None:
-        assert found.sizes.max() <= 2 * k - 1
+        assert partition.sizes.max() <= 2 * k - 1
     elif method.max_size is not None:
-        assert found.sizes.max() <= method.max_size(k)
+        assert partition.sizes.max() <= method.max_size(k)
     if data.valid is not None:
         # No class crosses a pattern of NULLs.
         missing = ~data.valid[:, 2]
-        assert not set(found.labels[missing]) & set(found.labels[~missing])
-    np.testing.assert_array_equal(find_classes(data, policy).labels, found.labels)
+        assert not set(partition.labels[missing]) & set(partition.labels[~missing])
+    np.testing.assert_array_equal(find_classes(data, policy).labels, partition.labels)
 
 
 @pytest.mark.parametrize("name", [name for name in NUMERIC if name not in POINTS])

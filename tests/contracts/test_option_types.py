@@ -26,35 +26,35 @@ from tests.docs import option_types
 
 
 def test_the_typed_options_are_the_fields() -> None:
-    """What mypy checks, and what is checked when it runs."""
+    """The types that mypy checks, and those checked at run time."""
     job, policy = get_type_hints(JobOptions), get_type_hints(PolicyOptions)
-    assert set(policy) == {one.name for one in parameters(Policy)} - {"k"}
+    assert set(policy) == {option.name for option in parameters(Policy)} - {"k"}
     named = {
         name
-        for name, one in inspect.signature(dbanon.anonymize).parameters.items()
-        if isinstance(one.annotation, str)
+        for name, parameter in inspect.signature(dbanon.anonymize).parameters.items()
+        if isinstance(parameter.annotation, str)
     }
-    assert set(job) == {one.name for one in OPTIONS} - named
-    for one in OPTIONS:
-        if one.name not in job:
+    assert set(job) == {option.name for option in OPTIONS} - named
+    for option in OPTIONS:
+        if option.name not in job:
             continue
-        wanted = one.type
-        if one.item is Model:
-            wanted = Sequence[Model | Mapping[str, Any]]
-        elif one.item is ColumnSet:
-            wanted = Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
-        elif one.item is Export:
-            wanted = Sequence[Export | str | Mapping[str, Any]]
-        elif one.kind is tuple:
-            wanted = Sequence[one.item]  # type: ignore[name-defined]
-        elif one.kind is Mapping or one.name == "chunk_rows":
-            wanted = wanted | None
-        words = METHODS if one.name == "method" else one.option.choices
-        if words and one.kind is str:
-            assert words_of(job[one.name]) == {*words}, one.name
-            assert (NoneType in get_args(job[one.name])) == one.nullable, one.name
+        expected = option.type
+        if option.item is Model:
+            expected = Sequence[Model | Mapping[str, Any]]
+        elif option.item is ColumnSet:
+            expected = Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
+        elif option.item is Export:
+            expected = Sequence[Export | str | Mapping[str, Any]]
+        elif option.kind is tuple:
+            expected = Sequence[option.item]  # type: ignore[name-defined]
+        elif option.kind is Mapping or option.name == "chunk_rows":
+            expected = expected | None
+        words = METHODS if option.name == "method" else option.option.choices
+        if words and option.kind is str:
+            assert words_of(job[option.name]) == {*words}, option.name
+            assert (NoneType in get_args(job[option.name])) == option.nullable, option.name
         else:
-            assert job[one.name] == wanted, one.name
+            assert job[option.name] == expected, option.name
 
 
 def words_of(kind: Any) -> set[str]:
@@ -73,9 +73,11 @@ def test_the_types_are_written_anew_where_options_change() -> None:
 
 def test_the_types_of_classes_are_the_options_of_partition() -> None:
     listed = inspect.signature(dbanon.partition).parameters
-    own = {one.name for method in METHODS.values() for one in method.options}
+    option_names = {
+        method_option.name for method in METHODS.values() for method_option in method.options
+    }
     named = {"data", "k", "hierarchies", "method", "options"}
-    assert set(get_type_hints(ClassOptions)) == {*listed} - named | own
+    assert set(get_type_hints(ClassOptions)) == {*listed} - named | option_names
     by_rows = {name for name, method in METHODS.items() if method.gives.of_rows}
     assert words_of(RowMethod) == by_rows
     assert words_of(AttributeMethod) == {*METHODS} - by_rows

@@ -46,7 +46,7 @@ JOB: dict[str, Any] = {
 }
 FRAME = pd.DataFrame({"age": range(12)})
 NOWHERE = "duckdb:////nowhere/at/all.duckdb"
-each_option = pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
+each_option = pytest.mark.parametrize("parameter", OPTIONS, ids=lambda parameter: parameter.name)
 
 
 def sql_call(**more: Any) -> dict[str, Any]:
@@ -68,149 +68,176 @@ def sql_call(**more: Any) -> dict[str, Any]:
     return call | {name: more[name] for name in more if name in call} | {"options": options}
 
 
-def wrong(one: Parameter) -> Iterator[Any]:
+def wrong(parameter: Parameter) -> Iterator[Any]:
     """Values that the option must refuse, with one message."""
-    low, high = one.option.minimum, one.option.maximum
-    if one.kind is tuple:
+    low, high = parameter.option.minimum, parameter.option.maximum
+    if parameter.kind is tuple:
         yield from ("age", {"age": 1}, 7, [1])
-    elif one.kind is Mapping:
+    elif parameter.kind is Mapping:
         yield from (["age"], 7, "age")
-        if one.item is float:
+        if parameter.item is float:
             yield from ({"age": bad} for bad in ("1", True, None, np.nan, -1.0))
-        elif get_origin(one.item) is Sequence:
+        elif get_origin(parameter.item) is Sequence:
             yield from ({"age": bad} for bad in ("low", [1], 7))
-    elif one.kind in (int, float):
+    elif parameter.kind in (int, float):
         yield from ("1", True, [1], np.inf, np.nan, 10**400)
-        yield from ([1.5] if one.kind is int else [])
+        yield from ([1.5] if parameter.kind is int else [])
         yield from ([low - 1] if low is not None else [])
-        yield from ([low] if one.option.above else [])
+        yield from ([low] if parameter.option.above else [])
         yield from ([high + 0.5] if high is not None else [])
-    elif one.kind is bool:
+    elif parameter.kind is bool:
         yield from ("true", 1, [])
     else:
         yield from (7, True, ["x"])
-        yield from (["no such word"] if one.option.choices else [])
-    if not one.nullable and one.kind is not Mapping:
+        yield from (["no such word"] if parameter.option.choices else [])
+    if not parameter.nullable and parameter.kind is not Mapping:
         yield None
 
 
 @each_option
-def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(one: Parameter) -> None:
-    said = f"{one.name} must be {one.expected}."
+def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(parameter: Parameter) -> None:
+    message = f"{parameter.name} must be {parameter.expected}."
     tried = 0
-    for value in wrong(one):
+    for value in wrong(parameter):
         calls = [
-            lambda value=value: make(Job, {**JOB, one.name: value}),
-            lambda value=value: dbanon.anonymize(NOWHERE, **{**JOB, one.name: value}),
-            lambda value=value: dbanon.plan(NOWHERE, **{**JOB, one.name: value}),
+            lambda value=value: make(Job, {**JOB, parameter.name: value}),
+            lambda value=value: dbanon.anonymize(NOWHERE, **{**JOB, parameter.name: value}),
+            lambda value=value: dbanon.plan(NOWHERE, **{**JOB, parameter.name: value}),
         ]
-        if one.name in inspect.signature(frames.anonymize_frame).parameters:
+        if parameter.name in inspect.signature(frames.anonymize_frame).parameters:
             calls.append(
                 lambda value=value: frames.anonymize_frame(
-                    FRAME, **{"quasi_identifiers": ["age"], "k": 3, one.name: value}
+                    FRAME, **{"quasi_identifiers": ["age"], "k": 3, parameter.name: value}
                 )
             )
-        if one in parameters(Policy) and not one.option.release and one.name != "options":
-            calls.append(lambda value=value: dbanon.partition(FRAME, **{"k": 3, one.name: value}))
-        of_rules = value is None and one.name == "quasi_identifiers"
-        if one.option.sql and one.item is not Model and not of_rules:
-            calls.append(lambda value=value: parse(sql_call(**{one.name: value}), writes=True))
-        if one.name == "hierarchies":
-            # What is in them, the door looks at that may read files, or may not.
+        if (
+            parameter in parameters(Policy)
+            and not parameter.option.release
+            and parameter.name != "options"
+        ):
+            calls.append(
+                lambda value=value: dbanon.partition(FRAME, **{"k": 3, parameter.name: value})
+            )
+        of_rules = value is None and parameter.name == "quasi_identifiers"
+        if parameter.option.sql and parameter.item is not Model and not of_rules:
+            calls.append(
+                lambda value=value: parse(sql_call(**{parameter.name: value}), writes=True)
+            )
+        if parameter.name == "hierarchies":
+            # Their items; only doors that may read files check them.
             calls = calls[1:]
         for call in calls:
-            if value is None and one.name == "chunk_rows" and call in calls[1:3]:
+            if value is None and parameter.name == "chunk_rows" and call in calls[1:3]:
                 continue
             with pytest.raises(InvalidParameter) as refused:
                 call()
-            if one.name in ("quasi_identifiers", "sensitive", "keep", "by") and value == [1]:
-                assert "no text" in refused.value.message or refused.value.message == said
+            if parameter.name in ("quasi_identifiers", "sensitive", "keep", "by") and value == [1]:
+                assert "no text" in refused.value.message or refused.value.message == message
             else:
-                assert refused.value.message == said, value
+                assert refused.value.message == message, value
             tried += 1
     assert tried >= 6
 
 
 @each_option
-def test_a_wrong_text_on_the_command_line_ends_with_code_2(one: Parameter) -> None:
-    given = {"table": "people", "output": "release.people", "quasi_identifiers": "age", "k": "3"}
+def test_a_wrong_text_on_the_command_line_ends_with_code_2(parameter: Parameter) -> None:
+    values_by_name = {
+        "table": "people",
+        "output": "release.people",
+        "quasi_identifiers": "age",
+        "k": "3",
+    }
     line = [
         part
-        for name, text in given.items()
-        if name != one.name
+        for name, text in values_by_name.items()
+        if name != parameter.name
         for part in (flag(parameter_of(name)), text)
     ]
-    low = one.option.minimum
-    if one.kind in (int, float):
+    low = parameter.option.minimum
+    if parameter.kind in (int, float):
         texts = ["one", *([str(int(low) - 1)] if low is not None else [])]
-    elif one.option.choices:
+    elif parameter.option.choices:
         texts = ["no such word"]
-    elif one.kind is Mapping or one.item is Model:
+    elif parameter.kind is Mapping or parameter.item is Model:
         texts = ["age", "=1"]
     else:
         return
     for text in texts:
-        done = CliRunner().invoke(main, ["anonymize", NOWHERE, *line, flag(one), text])
+        done = CliRunner().invoke(main, ["anonymize", NOWHERE, *line, flag(parameter), text])
         assert done.exit_code == 2, done.output
-        assert flag(one) in done.stderr or one.name in done.stderr or "Write" in done.stderr
+        assert (
+            flag(parameter) in done.stderr
+            or parameter.name in done.stderr
+            or "Write" in done.stderr
+        )
 
 
 def parameter_of(name: str) -> Parameter:
-    [found] = [one for one in OPTIONS if one.name == name]
-    return found
+    [matching] = [parameter for parameter in OPTIONS if parameter.name == name]
+    return matching
 
 
 @pytest.mark.parametrize("door", ["anonymize", "plan"])
 @each_option
-def test_the_default_is_the_same_at_all_doors(one: Parameter, door: str) -> None:
-    listed = inspect.signature(getattr(dbanon, door)).parameters[one.name]
-    [option] = [found for found in main.commands[door].params if found.name == one.name]
-    if (one.name, door) == ("k", "anonymize"):
+def test_the_default_is_the_same_at_all_doors(parameter: Parameter, door: str) -> None:
+    listed = inspect.signature(getattr(dbanon, door)).parameters[parameter.name]
+    [option] = [
+        click_option
+        for click_option in main.commands[door].params
+        if click_option.name == parameter.name
+    ]
+    if (parameter.name, door) == ("k", "anonymize"):
         # Asked for once the method is known: dp_ranks has none.
         assert listed.default is None
         assert not option.required
         return
-    if one.name == "quasi_identifiers":
+    if parameter.name == "quasi_identifiers":
         # Rules of the table may say them; a call that has neither is refused.
         assert listed.default == ()
         return
-    if one.default is REQUIRED:
+    if parameter.default is REQUIRED:
         assert listed.default is inspect.Parameter.empty
-        assert option.required or one.kind is tuple
+        assert option.required or parameter.kind is tuple
         return
-    empty = one.default in ((), {})
-    assert listed.default == (None if one.default == {} else one.default)
+    empty = parameter.default in ((), {})
+    assert listed.default == (None if parameter.default == {} else parameter.default)
     default = option.to_info_dict()["default"]
-    assert not default if empty or one.default in (None, False) else default == one.default
-    made = make(Job, JOB)
+    assert (
+        not default if empty or parameter.default in (None, False) else default == parameter.default
+    )
+    job = make(Job, JOB)
     at_rest = next(
-        getattr(part, one.name)
-        for part in (made.policy, made.reading, made.pseudonymized, made)
-        if one.name in {field.name for field in fields(part)}
+        getattr(part, parameter.name)
+        for part in (job.policy, job.reading, job.pseudonymized, job)
+        if parameter.name in {field.name for field in fields(part)}
     )
     # The method says what its own recoding is, and how its columns are made comparable.
-    assert at_rest == one.default or one.name in ("recoding", "standardize")
+    assert at_rest == parameter.default or parameter.name in ("recoding", "standardize")
 
 
 @pytest.mark.parametrize("door", ["anonymize", "plan"])
 @each_option
-def test_the_type_is_the_same_at_all_doors(one: Parameter, door: str) -> None:
-    [option] = [found for found in main.commands[door].params if found.name == one.name]
+def test_the_type_is_the_same_at_all_doors(parameter: Parameter, door: str) -> None:
+    [option] = [
+        click_option
+        for click_option in main.commands[door].params
+        if click_option.name == parameter.name
+    ]
     assert isinstance(option, click.Option)
-    assert option.opts == [flag(one)]
-    assert option.is_flag == (one.kind is bool)
-    assert option.multiple == (bool(one.option.flag) and one.kind in (tuple, Mapping))
-    if one.option.choices and one.kind is not Mapping:
+    assert option.opts == [flag(parameter)]
+    assert option.is_flag == (parameter.kind is bool)
+    assert option.multiple == (bool(parameter.option.flag) and parameter.kind in (tuple, Mapping))
+    if parameter.option.choices and parameter.kind is not Mapping:
         assert isinstance(option.type, click.Choice)
-        assert tuple(option.type.choices) == one.option.choices
-    elif one.kind in (int, float) and not one.option.unit:
-        assert option.type is {int: click.INT, float: click.FLOAT}[one.kind]
-    assert one.option.help.endswith(".")
+        assert tuple(option.type.choices) == parameter.option.choices
+    elif parameter.kind in (int, float) and not parameter.option.unit:
+        assert option.type is {int: click.INT, float: click.FLOAT}[parameter.kind]
+    assert parameter.option.help.endswith(".")
     assert "`" not in (option.help or "")
 
 
 def test_fields_without_a_description_are_no_options() -> None:
-    described = {one.name for one in OPTIONS}
+    described = {parameter.name for parameter in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
     assert {field.name for field in fields(Job)} - described == {
         "policy",
@@ -227,14 +254,18 @@ def test_fields_without_a_description_are_no_options() -> None:
         "fingerprint_key",
         "declared",
     }
-    assert "hierarchies" not in {one.name for one in parameters(Policy)}
+    assert "hierarchies" not in {parameter.name for parameter in parameters(Policy)}
 
 
 def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
-    known = {one.name for one in OPTIONS if one.option.sql}
-    assert known <= set(arguments()) | set(keys("mdav", arguments(), writes=True))
+    sql_names = {parameter.name for parameter in OPTIONS if parameter.option.sql}
+    assert sql_names <= set(arguments()) | set(keys("mdav", arguments(), writes=True))
     reading = keys("mdav", ["source", "method", "quasi_identifiers", "k", "options"], writes=False)
-    assert {one.name for one in OPTIONS if one.option.sql and not one.option.release} == {
+    assert {
+        parameter.name
+        for parameter in OPTIONS
+        if parameter.option.sql and not parameter.option.release
+    } == {
         *(set(reading) - {"progress"}),
         *("quasi_identifiers", "k"),
     }
@@ -249,24 +280,26 @@ def test_null_in_sql_is_a_wish_only_where_it_is_the_default(name: str) -> None:
     assert parse(sql_call(entity=None, refine=None), writes=True)["refine"] is None
 
 
-def test_the_own_parameters_of_methods_are_told_alike() -> None:
-    own = [(method, one) for method in METHODS.values() for one in method.options]
-    assert len(own) > 10
-    policy_names = {one.name for one in OPTIONS}
-    for method, one in own:
+def test_the_parameters_of_methods_are_documented_in_the_same_way() -> None:
+    method_options = [
+        (method, method_option) for method in METHODS.values() for method_option in method.options
+    ]
+    assert len(method_options) > 10
+    policy_names = {parameter.name for parameter in OPTIONS}
+    for method, method_option in method_options:
         # dbanon.partition takes both by name.
-        assert one.name not in policy_names
-        assert one.check(one.default) == one.default
-        assert f"  {one.name}: {describe_option(one)}" in manual(method)
-        for value in wrong(one):
+        assert method_option.name not in policy_names
+        assert method_option.check(method_option.default) == method_option.default
+        assert f"  {method_option.name}: {describe_option(method_option)}" in manual(method)
+        for value in wrong(method_option):
             with pytest.raises(InvalidParameter) as refused:
-                Policy(k=3, method=method.name, options={one.name: value})
-            assert one.expected in refused.value.message
-            assert refused.value.hint == one.help
+                Policy(k=3, method=method.name, options={method_option.name: value})
+            assert method_option.expected in refused.value.message
+            assert refused.value.hint == method_option.help
 
 
 def test_values_are_kept_in_plain_types() -> None:
-    given = {
+    options = {
         "k": np.int64(3),
         "seed": 4.0,
         "weights": {"age": np.float64(2)},
@@ -275,14 +308,14 @@ def test_values_are_kept_in_plain_types() -> None:
         "max_suppression": None,
         "steps": None,
     }
-    made = make(Job, {**JOB, **given})
-    assert (made.policy.k, made.policy.seed, made.by) == (3, 4, ("sex",))
-    assert [type(made.policy.k), type(made.policy.seed)] == [int, int]
-    assert made.policy.orders == {"age": ("a", "b")}
-    assert made.policy.max_suppression is None
-    json.dumps(made.policy.arguments())
+    job = make(Job, {**JOB, **options})
+    assert (job.policy.k, job.policy.seed, job.by) == (3, 4, ("sex",))
+    assert [type(job.policy.k), type(job.policy.seed)] == [int, int]
+    assert job.policy.orders == {"age": ("a", "b")}
+    assert job.policy.max_suppression is None
+    json.dumps(job.policy.arguments())
     with pytest.raises(TypeError):
-        made.policy.weights["age"] = 3.0  # type: ignore[index]
+        job.policy.weights["age"] = 3.0  # type: ignore[index]
 
 
 def test_an_unknown_name_is_an_error_of_the_call() -> None:
@@ -300,16 +333,18 @@ def test_the_rows_in_docs_are_those_of_the_fields(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "one", [one for one in OPTIONS if one.option.see], ids=lambda one: one.name
+    "parameter",
+    [parameter for parameter in OPTIONS if parameter.option.see],
+    ids=lambda parameter: parameter.name,
 )
-def test_more_is_told_where_an_option_says_so(one: Parameter) -> None:
-    page, _, anchor = one.option.see.partition("#")
+def test_the_page_named_by_an_option_exists(parameter: Parameter) -> None:
+    page, _, anchor = parameter.option.see.partition("#")
     text = (pages.DOCS / page).read_text(encoding="utf-8")
     headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
     assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
 
 
-# One line makes an option. What follows has no other word of it.
+# A single line defines an option. Nothing below mentions it otherwise.
 @dataclass(frozen=True)
 class _FuzzyPolicy(Policy):
     fuzz: Annotated[int | None, Option("Much fuzz, drawn by `seed`.", minimum=3)] = None
@@ -328,8 +363,8 @@ def test_a_new_field_is_a_flag() -> None:
 
     @click.command()
     @with_options(_FUZZY)
-    def command(**given: Any) -> None:
-        read.append(values(_FUZZY, given))
+    def command(**options: Any) -> None:
+        read.append(values(_FUZZY, options))
 
     line = ["--table", "people", "--output", "o.people", "--k", "3", "--fuzz", "5"]
     done = CliRunner().invoke(command, line)

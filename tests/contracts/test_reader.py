@@ -61,15 +61,15 @@ def ends(labels: pd.Series) -> np.ndarray:
     )[:, [0, -1]]
 
 
-def errors(frame: pd.DataFrame, found: pd.DataFrame, plain: dict) -> tuple[float, dict]:
+def errors(frame: pd.DataFrame, released_frame: pd.DataFrame, plain: dict) -> tuple[float, dict]:
     """How far the reader is from the truth by the rows alone, and by each figure."""
     figures = reader.flat(plain["evaluation"] or {}) | {
         "information_loss": plain["information_loss"],
         "before_rounding": plain["information_loss_before_rounding"],
     }
     values = frame["income"].to_numpy(np.float64)
-    if not pd.api.types.is_numeric_dtype(found["income"]):
-        low, high = ends(found["income"]).T
+    if not pd.api.types.is_numeric_dtype(released_frame["income"]):
+        low, high = ends(released_frame["income"]).T
         width, hull = np.ptp(values), high.max() - low.min() - 1
         guesses = {
             name: reader.width_by_labels(low, high, value)
@@ -80,28 +80,31 @@ def errors(frame: pd.DataFrame, found: pd.DataFrame, plain: dict) -> tuple[float
             name: abs(guess - width) / width for name, guess in guesses.items() if guess is not None
         }
     sign = 1 if values.max() == RICHEST else -1
-    rows = sign * found["income"].to_numpy(np.float64)
-    alone = min(abs(end - RICHEST) for end in reader.range_of_rows(rows)) / RICHEST
+    rows = sign * released_frame["income"].to_numpy(np.float64)
+    from_range = min(abs(end - RICHEST) for end in reader.range_of_rows(rows)) / RICHEST
     by_figure = {
         name: max(abs(low - RICHEST), abs(high - RICHEST)) / RICHEST
         for name, (low, high) in reader.solve(figures, rows, points=30).items()
         if name.split(".")[0] not in ("risks",)
     }
-    own = plain["evaluation"]["columns"]["income"]
+    income_figures = plain["evaluation"]["columns"]["income"]
     guesses = {
-        "squares": reader.top_by_squares(rows, own["sse_loss"]),
+        "squares": reader.top_by_squares(rows, income_figures["sse_loss"]),
         "range": reader.top_by_deviations(
-            rows, own["sse_loss"], own["deviation_loss"], own["direct_loss"]
+            rows,
+            income_figures["sse_loss"],
+            income_figures["deviation_loss"],
+            income_figures["direct_loss"],
         ),
     }
     by_figure |= {
         name: abs(guess - RICHEST) / RICHEST for name, guess in guesses.items() if guess is not None
     }
-    return alone, by_figure
+    return from_range, by_figure
 
 
 def readable(report) -> dict:
-    """All numbers of a report, but for its times and seeds."""
+    """All numbers of a report, except its times and seeds."""
     plain = report.to_dict()
     for name in ("seconds", "release_id", "created_at"):
         del plain[name]
@@ -114,19 +117,19 @@ def twins(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
         values = frame["income"].to_numpy().copy()
         sign = 1 if values.max() == RICHEST else -1
         order = np.argsort(sign * values)
-        # What one has less the others of the class have more: the mean stays.
+        # The others of the class gain what one loses, so the mean stays.
         values[order[-1]] -= sign * less
         values[order[-5:-1]] += sign * more
         yield pd.DataFrame({"income": values})
 
 
 def require_no_trace(frame: pd.DataFrame, **policy) -> None:
-    """Check that all that can be read is the same of two tables with the same released rows."""
-    found, report = released(frame, **policy)
+    """Check that all readable figures are equal for two tables with the same released rows."""
+    released_frame, report = released(frame, **policy)
     assert report.evaluation_failed is None
     for table in twins(frame):
         other, of_other = released(table, **policy)
-        if Counter(other["income"]) == Counter(found["income"]):
+        if Counter(other["income"]) == Counter(released_frame["income"]):
             break
     else:
         pytest.fail("the classes are others for every other value of the extreme record")
@@ -136,9 +139,9 @@ def require_no_trace(frame: pd.DataFrame, **policy) -> None:
     first, second = readable(report), readable(of_other)
     differing = {name for name in first | second if first.get(name) != second.get(name)}
     assert not differing
-    if not pd.api.types.is_numeric_dtype(found["income"]):
-        alone, by_figure = errors(frame, found, report.to_dict())
-        assert min(by_figure.values(), default=alone) >= alone * (1 - 1e-9)
+    if not pd.api.types.is_numeric_dtype(released_frame["income"]):
+        from_range, by_figure = errors(frame, released_frame, report.to_dict())
+        assert min(by_figure.values(), default=from_range) >= from_range * (1 - 1e-9)
 
 
 @each_sign
@@ -161,7 +164,7 @@ def test_no_recoding_lets_readers_find_the_extreme(policy, sign):
 
 
 def shown_of(pairs) -> dict[str, float]:
-    """What is published of a world that a reader imagines."""
+    """The published figures of a world that a reader imagines."""
     exact = evaluate(EvaluationTask(pairs))
     sums = [reader.squares_of(pairs)]
     loss = published_loss(sums, "sse")
@@ -180,8 +183,8 @@ def test_a_reader_who_knows_the_rules_cannot_tell_worlds_apart(measure, worlds):
 
 @pytest.fixture(scope="module")
 def worlds():
-    found, _ = released(people(clumps=True))
-    rows = found["income"].to_numpy(np.float64)
+    released_frame, _ = released(people(clumps=True))
+    rows = released_frame["income"].to_numpy(np.float64)
     low, high = reader.range_of_rows(rows)
     return [shown_of(reader.world(rows, top)) for top in np.linspace(low, high, 12)[1:]]
 

@@ -1,4 +1,4 @@
-"""What every recoding promises, over the whole registry."""
+"""Guarantees of every recoding, over the entire registry."""
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def frames(draw):
         }
     )
     if draw(st.booleans()):
-        # Enough of them for a class of their own.
+        # Enough of them to form a class.
         frame.loc[: max(k, n // 3) - 1, "size"] = np.nan
         frame = frame.iloc[: n if n >= 2 * k else k]
     return frame, k
@@ -59,11 +59,11 @@ def test_contract(recoding, table):
     frame, k = table
     frame = frame.assign(row=np.arange(len(frame)))
     before = frame.copy()
-    found, report = released(frame, k, recoding, keep=["row"])
+    released_frame, report = released(frame, k, recoding, keep=["row"])
     pd.testing.assert_frame_equal(frame, before)
-    found = found.sort_values("row", ignore_index=True)
-    assert found["row"].tolist() == list(range(len(frame)))
-    values = found.drop(columns="row")
+    released_frame = released_frame.sort_values("row", ignore_index=True)
+    assert released_frame["row"].tolist() == list(range(len(frame)))
+    values = released_frame.drop(columns="row")
     # One value for all of a class, and NULL for none but those that were. 0.0 and -0.0 are two.
     sizes = values.astype(str).groupby(list(values.columns), dropna=False).size()
     assert sizes.min() == report.k_achieved >= k
@@ -75,22 +75,22 @@ def test_contract(recoding, table):
     # The same classes and values again.
     again, second = released(frame, k, recoding, keep=["row"])
     again = again.sort_values("row", ignore_index=True)
-    pd.testing.assert_frame_equal(again, found)
+    pd.testing.assert_frame_equal(again, released_frame)
     assert second.internal.information_loss == report.internal.information_loss
     if recoding.name not in ("secure", "generalization"):
         # A number of the column's own type, inside its range. (Secure moves means on purpose.)
         for name in ("count", "size", "day"):
             assert values[name].dtype == frame[name].dtype
-            known = values[name].dropna()
-            if len(known):
-                assert frame[name].min() <= known.min() <= known.max() <= frame[name].max()
+            non_null = values[name].dropna()
+            if len(non_null):
+                assert frame[name].min() <= non_null.min() <= non_null.max() <= frame[name].max()
 
 
 @each_recoding
-def test_records_that_are_alike_lose_nothing(recoding):
+def test_equal_records_lose_nothing(recoding):
     frame = pd.DataFrame({"count": [7] * 9, "size": [0.1] * 9})
-    found, report = released(frame, 3, recoding)
+    released_frame, report = released(frame, 3, recoding)
     assert report.internal.information_loss == 0.0
-    assert len(found.drop_duplicates()) == 1
+    assert len(released_frame.drop_duplicates()) == 1
     if recoding.name != "generalization":
-        pd.testing.assert_frame_equal(found, frame)
+        pd.testing.assert_frame_equal(released_frame, frame)

@@ -24,7 +24,7 @@ NO_TOLLS: Mapping[tuple[int, ...], Any] = MappingProxyType({})
 
 
 class Exact:
-    """Sums of squares about the mean, of the points as they are.
+    """Sums of squares about the mean, of the given points.
 
     All of them are integer multiples of one power of two: adding integers takes a tenth of the time
     of adding fractions.
@@ -48,7 +48,7 @@ class Exact:
 
 
 def exact_sse(points: Floats, members: tuple[int, ...]) -> Fraction:
-    """The sum of squares about the mean, of the points as they are."""
+    """The sum of squares about the mean, of the given points."""
     return Exact(points[list(members)]).sse(range(len(members)))
 
 
@@ -65,7 +65,7 @@ def require_prices(points: Floats, k: int, prices: Sequence[Fraction]) -> None:
 
 
 def toll_of(members: tuple[int, ...], tolls: Mapping[tuple[int, ...], Toll]) -> Toll | int:
-    """What a class pays: the tolls of all triples with two or three of its records."""
+    """The cost of a class: the dual values of all triples with two or three of its records."""
     records = set(members)
     return sum(toll for triple, toll in tolls.items() if len(records.intersection(triple)) >= 2)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 Person = int
 Value = Hashable
-# What a reader sees of a class: stratum and released values; None where nothing was known.
+# A reader's view of a class: stratum and released values; None where nothing was known.
 Combination = tuple[Any, ...]
 State = Literal["live", "held", "gone", "withdrawn", "refused"]
 ModelKind = Literal[
@@ -81,18 +81,31 @@ class Rules:
     """The options of a chain.
 
     Parameters
+
     ----------
+
     k : the smallest cell.
+
     changes : whether changed kept values are shown, held below k of them, or frozen.
+
     class_size : the size newcomers are clustered with; None for k.
+
     admit_every : newcomers are admitted at the first release and every n-th after it.
+
     max_wait : newcomers wait for a good class, for so many releases at most; 0: none waits.
+
     min_newcomers : fewer newcomers wait, as long.
-    departures : whether a cell that somebody left is held or withdrawn.
+
+    departures : whether a cell that a person left is held or withdrawn.
+
     withdraw_above : a held cell is withdrawn when more than this share of it has left.
+
     several : whether a person has several rows.
+
     max_rows : no more rows of a table and person are shown; None for all.
+
     models : privacy models, a kind and a level each, that the kept values of a class must keep to.
+
     without : the defences that are left out.
     """
 
@@ -136,17 +149,17 @@ def _entropy(counts: list[int]) -> float:
     return math.exp(-sum(share * math.log(share) for share in shares))
 
 
-# Of a class by how often its values occur, the most frequent first.
+# The counts of a class's values, the most frequent first.
 _MODELS: dict[str, Callable[[list[int], float], bool]] = {
     "distinct_l": lambda counts, l: len(counts) >= l,  # noqa: E741
     "entropy_l": lambda counts, l: _entropy(counts) > l - 1e-6,  # noqa: E741
-    # Of l = 2.
+    # For l = 2.
     "recursive_cl": lambda counts, c: len(counts) > 1 and counts[0] < c * sum(counts[1:]),
     "alpha_k": lambda counts, alpha: counts[0] < alpha * sum(counts) + 1e-6,
 }
 
-# The shares of each value of a class: in it, and in the table. A value that the table lacks gains
-# without end.
+# The shares of each value in the class and in the table. A value that the table lacks has infinite
+# gain.
 Shares = Sequence[tuple[float, float]]
 
 
@@ -175,7 +188,8 @@ class Cell:
     cores : the classes as they were before a model had them merged.
     admitted : at which release, from 1 on.
     state : what became of it.
-    shown, whose : the kept values as last released, and the persons whose rows they are.
+    released_values : the kept values as last released.
+    released_persons : the persons they belong to.
     missed : who was out since the cell was last shown as it was.
     loose : by person, how many rows changed at most, at all times at which theirs could not.
     """
@@ -185,8 +199,8 @@ class Cell:
     cores: list[frozenset[Person]]
     admitted: int
     state: State
-    shown: list[Value]
-    whose: set[Person]
+    released_values: list[Value]
+    released_persons: set[Person]
     missed: set[Person] = field(default_factory=set)
     loose: Counter[Person] = field(default_factory=Counter)
 

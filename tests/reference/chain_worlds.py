@@ -107,13 +107,13 @@ class ChainResult:
     broken: list[Any]
 
 
-def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> ChainResult:
+def run_chain(world: World, watch: Callable[[Chain, Source], None] | None = None) -> ChainResult:
     """Run the chain over a world; ``watch`` is shown it after each release, and the source."""
     chain = Chain(world.rules)
     releases, display, broken = [], [], []
     states: set[State] = set()
     for source, erased in zip_longest(world.sources(), world.erased, fillvalue=()):
-        before = _shown(chain) if world.rules.models else []
+        before = _values_by_cell(chain) if world.rules.models else []
         releases.append(chain.release(source, erased))
         display.append(chain.display())
         if world.rules.models:
@@ -128,17 +128,26 @@ def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> 
     return ChainResult(world, releases, display, exchangeable(chain), result, states, broken)
 
 
-def _shown(chain: Chain) -> list[dict[Person, Value]]:
-    """By cell whose row each value is."""
-    return [dict(zip(sorted(cell.whose), cell.shown, strict=True)) for cell in chain.cells]
+def _values_by_cell(chain: Chain) -> list[dict[Person, Value]]:
+    """By cell, the released value of each person."""
+    return [
+        dict(zip(sorted(cell.released_persons), cell.released_values, strict=True))
+        for cell in chain.cells
+    ]
 
 
 def _broken(chain: Chain, before: list[dict[Person, Value]]) -> list[Any]:
     """The values of a release that break a model, after those shown before it."""
     broken = []
-    for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
-        removed: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
-        broken += [values for values in (cell.shown, removed) if values and not chain.keeps(values)]
+    for cell, values in zip_longest(chain.cells, before, fillvalue={}):
+        removed: list[Value] = [
+            values[p] for p in values.keys() - cell.members if cell.released_persons
+        ]
+        broken += [
+            current
+            for current in (cell.released_values, removed)
+            if current and not chain.keeps(current)
+        ]
     return broken
 
 
@@ -194,7 +203,7 @@ def too_small(result: ChainResult) -> list[Any]:
     """Joint histories and differences of displays that fewer than k persons share."""
     k, display = result.world.rules.k, result.display
     ever = display[-1].keys()
-    joint = Counter(tuple(shown.get(person) for shown in display) for person in ever)
+    joint = Counter(tuple(classes.get(person) for classes in display) for person in ever)
     small: list[Any] = [history for history, count in joint.items() if count < k]
     for earlier, later in pairwise(display):
         moves = Counter(
@@ -231,10 +240,10 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         return chance.randrange(values)
 
     def qi() -> tuple[int | None, ...]:
-        drawn = chance.randrange(spread), chance.randrange(spread)
+        coordinates = chance.randrange(spread), chance.randrange(spread)
         if strata > 1 and chance.random() < 0.2:
-            return drawn[0], None
-        return drawn
+            return coordinates[0], None
+        return coordinates
 
     now = [Row(chance.randrange(strata), qi(), value()) for _ in range(n)]
     inside = {person for person in range(n) if chance.random() < chance.choice((0.5, 0.9))}

@@ -55,16 +55,16 @@ class Chain:
         self.cluster, self.combine = cluster, combine
         self.merge: Merge = lambda classes: classes
         self.cells: list[Cell] = []
-        # Who left, and at which release it was published: they stay out for good.
+        # Persons who left, and the release at which this was published: they stay out for good.
         self.left: dict[Person, int] = {}
         self.sequence = 0
-        # Who waits, and since which release; what the first release's classes lost, by the median
-        # and the mean, and the deviations of its columns.
+        # Waiting persons, and since which release; the loss of the first release's classes, by the
+        # median and the mean, and the deviations of its columns.
         self.waiting: dict[Person, int] = {}
         self.typical: float | None = None
         self.deviations: list[float] = []
         self.returned: set[Person] = set()
-        # What classes are compared with: the kept values of the first release.
+        # The reference distribution of classes: the kept values of the first release.
         self.table: Counter[Value] = Counter()
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
@@ -93,18 +93,18 @@ class Chain:
             (cell, value)
             for cell in self.cells
             if cell.state in ("live", "held")
-            for value in cell.shown
+            for value in cell.released_values
         ]
         if not self.rules.several:
             return Counter((cell.combination, value) for cell, value in shown_rows)
         rows = [(cell.combination, row) for cell, retained in shown_rows for row in retained]
         if "tables together" in self.rules.without:
-            # Those of the first are as they were shown, those of the others as they are now.
+            # Rows of the first are those released, rows of the others are the current ones.
             rows = [(combination, row) for combination, row in rows if row[0] == 0]
             rows += [
                 (cell.combination, row)
                 for cell in self.cells
-                for person in cell.whose & set(source)
+                for person in cell.released_persons & set(source)
                 for row in source[person].kept
                 if row[0] != 0
             ]
@@ -165,12 +165,12 @@ class Chain:
             return False
         rows = [source[person] for person in members]
         if "quality by quasi-identifiers" in rules.without:
-            # Of bytes: Python's own hash of texts is another one in each process.
+            # Hashes bytes, because Python's own hash of strings differs between processes.
             return sum(zlib.crc32(repr(row.kept).encode()) for row in rows) % 2 == 0
-        loss = self._lost(rows)
+        loss = self._deviation(rows)
         return loss <= 4 * self.typical * (1 + 1e-9) + 1e-12
 
-    def _lost(self, rows: Sequence[Row]) -> float:
+    def _deviation(self, rows: Sequence[Row]) -> float:
         """The mean squared deviation of a value from the class's mean, in units of its column."""
         squares: list[float] = []
         for column, deviation in zip(
@@ -199,14 +199,14 @@ class Chain:
     def display(self) -> dict[Person, Combination | None]:
         """For every admitted person, the combination under which a row of theirs appears now."""
         return {
-            person: cell.combination if person in cell.whose else None
+            person: cell.combination if person in cell.released_persons else None
             for cell in self.cells
             for core in cell.cores
             for person in core
         }
 
     def _keep_up(self, cell: Cell, source: Source) -> None:
-        """What becomes of a cell, after who is in the source now."""
+        """Update a cell after a change of the source."""
         if cell.state not in ("live", "held"):
             return
         rules = self.rules
@@ -220,7 +220,7 @@ class Chain:
         if not stay:
             self._end(cell, "gone")
         elif "holds" in rules.without:
-            self._show(cell, stay, source, held=False)
+            self._show(cell, stay, source, frozen=False)
         elif (
             batches
             and ("held after returns" in rules.without or not (back or +cell.loose))
@@ -229,11 +229,11 @@ class Chain:
             and not self._few_differ(cell, [source[person].kept for person in stay])
         ):
             self._leave(cell, leave)
-            self._show(cell, stay, source, held=False, parted=True)
+            self._show(cell, stay, source, frozen=False, parted=True)
         elif leave and len(leave) > self._most_out() * len(cell.members):
             self._end(cell, "withdrawn")
         else:
-            self._show(cell, stay, source, held=bool(leave))
+            self._show(cell, stay, source, frozen=bool(leave))
 
     def _most_out(self) -> float:
         """The share of a cell that may be out before it is withdrawn."""
@@ -242,28 +242,28 @@ class Chain:
         return 1 if self.rules.withdraw_above is None else self.rules.withdraw_above
 
     def _show(
-        self, cell: Cell, stay: set[Person], source: Source, *, held: bool, parted: bool = False
+        self, cell: Cell, stay: set[Person], source: Source, *, frozen: bool, parted: bool = False
     ) -> None:
-        """The rows of a cell as they are now, or as they were shown, word for word."""
+        """Release the current rows of a cell, or repeat the released ones exactly."""
         rules = self.rules
         if "frozen values" in rules.without:
             cell.combination = self.combine([source[person] for person in sorted(stay)])
         now = [source[person].kept for person in sorted(stay)]
         if rules.changes != "freeze" and "held by models" not in rules.without:
-            held = held or not self.keeps(now)
+            frozen = frozen or not self.keeps(now)
         loose = cell.loose
-        if not held and not parted and self._after_return(cell, now):
-            differ = len(now) - sum((Counter(now) & Counter(cell.shown)).values())
+        if not frozen and not parted and self._after_return(cell, now):
+            differ = len(now) - sum((Counter(now) & Counter(cell.released_values)).values())
             loose = loose + Counter(dict.fromkeys(cell.missed, differ))
-            held = not self._is_hidden(len(now), loose) or self._few_differ(cell, now)
-        cell.state = "held" if held else "live"
-        if held:
+            frozen = not self._is_hidden(len(now), loose) or self._few_differ(cell, now)
+        cell.state = "held" if frozen else "live"
+        if frozen:
             return
         cell.missed = set()
         if rules.changes != "freeze" and not self._few_differ(cell, now):
             if "no return forgotten" in rules.without and loose is cell.loose:
                 loose = Counter()
-            cell.shown, cell.whose, cell.loose = now, stay, loose
+            cell.released_values, cell.released_persons, cell.loose = now, stay, loose
 
     def _after_return(self, cell: Cell, now: list[Value]) -> bool:
         """Whether rows would be shown anew that some of the persons could not have changed."""
@@ -273,12 +273,12 @@ class Chain:
             # Cells with absent members are held; without holds, returns need no check.
             and cell.state == "held"
             and bool(cell.missed)
-            and Counter(now) != Counter(cell.shown)
+            and Counter(now) != Counter(cell.released_values)
         )
 
     def _is_hidden(self, members: int, loose: Counter[Person]) -> bool:
         """Whether k rows can be each person's, and k persons can have each row."""
-        # Of a part of a cell, which no defended chain parts, no row need be ruled out.
+        # For a part of a cell, which no defended chain splits, no row needs to be ruled out.
         most, free = max(loose.values(), default=0), members - len(+loose)
         enough = free > most or "more free than loose" in self.rules.without
         return members - most >= self.rules.k and free >= self.rules.k and enough
@@ -287,7 +287,7 @@ class Chain:
         """Where changes are held: some rows differ from those shown, and fewer than k."""
         if self.rules.changes != "hold":
             return False
-        differ = sum((Counter(now) - Counter(cell.shown)).values())
+        differ = sum((Counter(now) - Counter(cell.released_values)).values())
         return 0 < differ < self.rules.k
 
     def _leave(self, cell: Cell, persons: set[Person], at: int | None = None) -> None:
@@ -297,7 +297,7 @@ class Chain:
 
     def _end(self, cell: Cell, state: State, at: int | None = None) -> None:
         self._leave(cell, set(cell.members), at)
-        cell.state, cell.shown, cell.whose = state, [], set()
+        cell.state, cell.released_values, cell.released_persons = state, [], set()
 
     def _admit(self, newcomers: Source) -> None:
         """Cluster newcomers among themselves, by stratum and by which values are NULL."""
@@ -317,10 +317,10 @@ class Chain:
                 self.table = Counter(row.kept for row in rows)
         loss = []
         for persons in enough:
-            found = self.cluster([(p, newcomers[p].qi) for p in persons], self.rules.size)
-            classes = [sorted(members) for members in found]
+            clusters = self.cluster([(p, newcomers[p].qi) for p in persons], self.rules.size)
+            classes = [sorted(members) for members in clusters]
             if first:
-                loss += [self._lost([newcomers[p] for p in members]) for members in classes]
+                loss += [self._deviation([newcomers[p] for p in members]) for members in classes]
             chosen = [members for members in classes if self._is_let_in(members, newcomers)]
             self._let_in(self.merge(chosen), newcomers)
         if loss:

@@ -22,7 +22,7 @@ class Cuts(NamedTuple):
 
 def assign(cuts, points, keys):
     """The block of each record, walked from the root."""
-    found = []
+    blocks = []
     for point, key in zip(points.tolist(), keys.tolist(), strict=True):
         at = 0 if len(cuts.borders) else -1
         while at >= 0:
@@ -31,8 +31,8 @@ def assign(cuts, points, keys):
                 along += value * share
             border = (float(cuts.borders[at]), int(cuts.keys[at]))
             at = int(cuts.next[at][0 if (along, key) < border else 1])
-        found.append(-1 - at)
-    return found
+        blocks.append(-1 - at)
+    return blocks
 
 
 def sizes(n, parts):
@@ -51,10 +51,10 @@ def hashed(key):
     return z ^ (z >> 31)
 
 
-def sampled(keys, wanted):
+def sampled(keys, n_wanted):
     """Positions of the keys of the smallest hashes, ascending."""
     order = sorted(range(len(keys)), key=lambda i: hashed(keys[i]))
-    return sorted(order[:wanted])
+    return sorted(order[:n_wanted])
 
 
 def joined(cuts, counts, least):
@@ -64,14 +64,14 @@ def joined(cuts, counts, least):
         if at < 0:
             return [[-1 - at]]
         low, high = (walk(int(child)) for child in cuts.next[at])
-        for one, other in ((low, high), (high, low)):
-            if len(one) == 1 and other and sum(counts[i] for i in one[0]) < least:
+        for first, other in ((low, high), (high, low)):
+            if len(first) == 1 and other and sum(counts[i] for i in first[0]) < least:
                 by_size = sorted(other, key=lambda leaves: sum(counts[i] for i in leaves))
                 smallest = sum(counts[i] for i in by_size[0])
                 target = min(
                     leaves for leaves in other if sum(counts[i] for i in leaves) == smallest
                 )
-                target.extend(one.pop())
+                target.extend(first.pop())
                 target.sort()
         return low + high
 
@@ -101,7 +101,7 @@ def blocks(points, keys, size, least, direction=0):
 
 
 def blocks_of_classes(points, labels, keys, size, least, direction):
-    """The same of whole classes, which stand at their means under their first keys."""
+    """The same for entire classes, represented by their means and first keys."""
     classes = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
     means = np.array([points[members].sum(axis=0) / len(members) for members in classes])
     firsts = np.array([keys[members[0]] for members in classes])
@@ -125,27 +125,27 @@ def fit(points, parts, direction, keys):
     blocks = 0
     pending = [(np.arange(len(points)), parts, None, 0)]
     while pending:
-        records, wanted, parent, side = pending.pop()
+        records, n_blocks, parent, side = pending.pop()
         if parent is not None:
-            sides[parent][side] = len(borders) if wanted > 1 else -1 - blocks
-        if wanted == 1:
+            sides[parent][side] = len(borders) if n_blocks > 1 else -1 - blocks
+        if n_blocks == 1:
             blocks += 1
             continue
-        place = len(records) * (wanted // 2) // wanted
+        middle = len(records) * (n_blocks // 2) // n_blocks
         chosen = principal(points[records], direction)
         along = sum(points[records, a] * chosen[a] for a in range(points.shape[1]))
-        # In the order that numpy leaves records in: sums of them depend on it, in their last bits.
-        order = np.argpartition(along, place)
-        border = along[order[place]]
+        # In the order that numpy leaves records in: the last bits of sums depend on it.
+        order = np.argpartition(along, middle)
+        border = along[order[middle]]
         tied = np.flatnonzero(along[order] == border)
         order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
         directions.append(chosen)
         borders.append(border)
-        border_keys.append(keys[records[order[place]]])
+        border_keys.append(keys[records[order[middle]]])
         sides.append([0, 0])
-        made = len(borders) - 1
-        pending.append((records[order[place:]], wanted - wanted // 2, made, 1))
-        pending.append((records[order[:place]], wanted // 2, made, 0))
+        index = len(borders) - 1
+        pending.append((records[order[middle:]], n_blocks - n_blocks // 2, index, 1))
+        pending.append((records[order[:middle]], n_blocks // 2, index, 0))
     p = points.shape[1]
     return Cuts(
         np.array(directions).reshape(-1, p),

@@ -14,7 +14,7 @@ VARIABLE = "DBANON_DATA"
 
 CASC_SHAPES = {"tarragona": (834, 13), "census": (1080, 13), "eia": (4092, 11)}
 
-# Of the files that the tests read.
+# For the files that the tests read.
 ADULT_FILES = (
     "adult/adult.csv",
     *(

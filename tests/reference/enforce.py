@@ -11,7 +11,7 @@ from tests.reference import worst_class
 from tests.reference.generalization import Records
 
 
-def satisfied(models, counts, wholes):
+def satisfied(models, counts, table_counts):
     """Which classes keep to all models; counts and wholes by sensitive attribute.
 
     The counts under None, where there are any, are the persons of each class.
@@ -20,7 +20,12 @@ def satisfied(models, counts, wholes):
     return np.logical_and.reduce(
         [
             [
-                _keeps(model, row, wholes[model.attribute], None if persons is None else persons[c])
+                _keeps(
+                    model,
+                    row,
+                    table_counts[model.attribute],
+                    None if persons is None else persons[c],
+                )
                 for c, row in enumerate(counts[model.attribute])
             ]
             for model in models
@@ -28,29 +33,31 @@ def satisfied(models, counts, wholes):
     )
 
 
-def _keeps(model, row, whole, persons):
+def _keeps(model, row, total, persons):
     more = {"l": model.l, "distance": model.distance, "persons": persons}
-    return worst_class.keeps(model.kind, model.level, row, whole, **more)
+    return worst_class.keeps(model.kind, model.level, row, total, **more)
 
 
-def lack(models, counts, wholes):
-    """What each class lacks to keep to all models, float64 (m,); arguments as for ``kept``."""
+def lack(models, counts, table_counts):
+    """The deficit of each class against all models, float64 (m,); arguments as for
+    ``satisfied``.
+    """
     persons = counts.get(None)
-    found = np.zeros(len(next(iter(counts.values()))))
+    deficits = np.zeros(len(next(iter(counts.values()))))
     for model in models:
         for c, row in enumerate(counts[model.attribute]):
             people = None if persons is None else int(persons[c])
-            whole = wholes[model.attribute]
-            if not _keeps(model, row, whole, people):
-                found[c] += _lack(model, row.tolist(), whole.tolist(), people)
-    return found
+            total = table_counts[model.attribute]
+            if not _keeps(model, row, total, people):
+                deficits[c] += _lack(model, row.tolist(), total.tolist(), people)
+    return deficits
 
 
-def _lack(model, counts, whole, persons):
+def _lack(model, counts, table_row, persons):
     size = float(sum(counts) if persons is None else persons)
     level = model.level
     reached = worst_class.level_of_class(
-        model.kind, counts, whole, l=model.l, distance=model.distance, persons=persons
+        model.kind, counts, table_row, l=model.l, distance=model.distance, persons=persons
     )
     if model.kind in ("distinct_l", "entropy_l"):
         return level - reached
@@ -62,9 +69,9 @@ def _lack(model, counts, whole, persons):
         falling = sorted(counts, reverse=True)
         return 1 + max(falling[0] / level - sum(falling[model.l - 1 :]), 0.0)
     total = 0.0
-    for count, share in zip(counts, whole, strict=True):
+    for count, share in zip(counts, table_row, strict=True):
         if share <= 0:
-            # Of a value that the table lacks, any is too many.
+            # Any record with a value that the table lacks is too many.
             total += count
             continue
         if model.kind == "beta_likeness":
@@ -91,12 +98,14 @@ def enforce(space, labels, codes, models, budget=0, who=None, exact=None):
 
 
 def _one_way(space, labels, codes, models, budget, who, by_help, exact):
-    """Whether a class fails, what is lost, and the labels."""
+    """Whether a class fails, the loss, and the labels."""
 
     def lacks(counts):
         if exact is None:
-            return lack(models, counts, wholes)
-        rows = zip(*(np.atleast_2d(found.T).T for found in counts.values()), strict=True)
+            return lack(models, counts, table_counts)
+        rows = zip(
+            *(np.atleast_2d(rows_by_name.T).T for rows_by_name in counts.values()), strict=True
+        )
         return np.array([exact.lack(np.concatenate(row).astype(np.int32)) for row in rows])
 
     records = Records(space)
@@ -108,23 +117,25 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
     def counts(classes):
         if who is not None:
             return of_persons(classes)
-        found = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
+        counts_by_name = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
         for number, members in enumerate(classes):
             for name, values in codes.items():
                 for i in members:
-                    found[name][number, values[i]] += 1
-        return found
+                    counts_by_name[name][number, values[i]] += 1
+        return counts_by_name
 
     def of_persons(classes):
-        found = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
+        counts_by_name = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
         for number, members in enumerate(classes):
             for name, values in codes.items():
                 for value in {(who[i], values[i]) for i in members}:
-                    found[name][number, value[1]] += 1
-        return found | {None: np.array([len({who[i] for i in members}) for members in classes])}
+                    counts_by_name[name][number, value[1]] += 1
+        return counts_by_name | {
+            None: np.array([len({who[i] for i in members}) for members in classes])
+        }
 
     together = counts([np.flatnonzero(labels >= 0)])
-    wholes = {
+    table_counts = {
         name: together[name][0]
         / (together[None][0] if None in together else together[name][0].sum())
         for name in codes
@@ -135,7 +146,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
     withheld = 0
     while True:
         names = list(classes)
-        fails = ~satisfied(models, counts(list(classes.values())), wholes) if names else []
+        fails = ~satisfied(models, counts(list(classes.values())), table_counts) if names else []
         failing = [c for c, bad in zip(names, fails, strict=True) if bad]
         if not failing:
             break
@@ -156,7 +167,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
                 - lacks(counts_of_each(counts, together)),
             )
         elif others:
-            good = satisfied(models, counts_of_each(counts, together), wholes)
+            good = satisfied(models, counts_of_each(counts, together), table_counts)
             pool = np.flatnonzero(good) if good.any() else np.arange(len(others))
             target = int(pool[np.argmin(np.array(increases)[pool])])
         size = len(classes[chosen])
@@ -171,12 +182,14 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
         classes[into] = together[target]
         loss[into] = records.loss(classes[into])
         del classes[chosen]
-    fails = bool(classes) and not satisfied(models, counts(list(classes.values())), wholes).all()
-    lost = sum(loss[c] for c in classes) + withheld * all_of_it
-    found = np.full(len(labels), -1, np.int32)
+    fails = (
+        bool(classes) and not satisfied(models, counts(list(classes.values())), table_counts).all()
+    )
+    total_loss = sum(loss[c] for c in classes) + withheld * all_of_it
+    new_labels = np.full(len(labels), -1, np.int32)
     for number, c in enumerate(sorted(classes)):
-        found[classes[c]] = number
-    return fails, lost, found
+        new_labels[classes[c]] = number
+    return fails, total_loss, new_labels
 
 
 def _by_help(increases, helps):
@@ -190,17 +203,17 @@ def _by_help(increases, helps):
     return int(np.argmin(increases)) if best is None else best
 
 
-def split(space, labels, k, codes, models, wholes):
+def split(space, labels, k, codes, models, table_counts):
     """Labels after cuts; ``codes`` and ``wholes`` by sensitive attribute."""
     records = Records(space)
 
     def keep(members):
         counts = {
-            name: np.bincount([codes[name][i] for i in members], minlength=len(wholes[name]))
+            name: np.bincount([codes[name][i] for i in members], minlength=len(table_counts[name]))
             for name in codes
         }
         return satisfied(
-            models, {name: row.reshape(1, -1) for name, row in counts.items()}, wholes
+            models, {name: row.reshape(1, -1) for name, row in counts.items()}, table_counts
         )[0]
 
     def cut(members):
@@ -208,22 +221,27 @@ def split(space, labels, k, codes, models, wholes):
         for a in range(len(records.units)):
             for code in sorted({records.codes[i][a] for i in members})[1:]:
                 below = [i for i in members if records.codes[i][a] < code]
-                rest = [i for i in members if records.codes[i][a] >= code]
-                loss = records.loss(below) + records.loss(rest)
-                if min(len(below), len(rest)) >= k and loss < least and keep(below) and keep(rest):
-                    best, least = (below, rest), loss
+                above = [i for i in members if records.codes[i][a] >= code]
+                loss = records.loss(below) + records.loss(above)
+                if (
+                    min(len(below), len(above)) >= k
+                    and loss < least
+                    and keep(below)
+                    and keep(above)
+                ):
+                    best, least = (below, above), loss
         return [members] if best is None else cut(best[0]) + cut(best[1])
 
-    found = np.full(len(labels), -1, np.int32)
+    new_labels = np.full(len(labels), -1, np.int32)
     number = 0
     for c in range(labels.max() + 1):
         for members in cut(np.flatnonzero(labels == c).tolist()):
-            found[members] = number
+            new_labels[members] = number
             number += 1
-    return found
+    return new_labels
 
 
 def counts_of_each(counts, together):
     """Counts of classes that overlap."""
     each = [counts([members]) for members in together]
-    return {name: np.concatenate([found[name] for found in each]) for name in each[0]}
+    return {name: np.concatenate([part[name] for part in each]) for name in each[0]}

@@ -104,7 +104,7 @@ def structure(case):
                 relative.append(abs(v - v_after) / abs(v))
     for first, other in combinations(case.numbers(), 2):
         covariances = _covariances(case, first, other)
-        # Of a column that is constant from the first there is nothing to lose.
+        # A constant column has nothing to lose.
         flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (first, other))
         if covariances and not flat and varies(first) and varies(other):
             (_, r), (_, r_after) = covariances
@@ -199,7 +199,7 @@ def _group_of(case, record, released):
 
 
 def _row(case, record):
-    """What a record is released as, with what tells apart beside the values."""
+    """The released values of a record, with anything else that distinguishes it."""
     return (_group(case, record, True), tuple(case.y(c, record) for c in case.columns))
 
 

@@ -49,23 +49,23 @@ def once(compute):
 
 
 @once
-def held(column):
+def non_null(column):
     return [value for value in column["x"] if value is not None]
 
 
 @once
 def varies(column):
-    return len(set(held(column))) > 1
+    return len(set(non_null(column))) > 1
 
 
 @once
 def mean(column):
-    return statistics.fmean(held(column))
+    return statistics.fmean(non_null(column))
 
 
 @once
 def deviation(column):
-    return statistics.stdev(held(column))
+    return statistics.stdev(non_null(column))
 
 
 def z(column, value):
@@ -77,16 +77,16 @@ def z(column, value):
 
 @once
 def ladder(column):
-    return sorted(set(held(column)))
+    return sorted(set(non_null(column)))
 
 
-def place(column, value):
+def rank_share(column, value):
     return sum(other < value for other in ladder(column)) / max(len(ladder(column)), 1)
 
 
 @once
 def width(column):
-    return max(held(column)) - min(held(column))
+    return max(non_null(column)) - min(non_null(column))
 
 
 @once
@@ -110,8 +110,8 @@ def apart(column, x, y):
         above = next(label for label in tree.path(x) if label in tree.path(y))
         return (height[above] - height[y]) / max(max(height.values()), 1)
     if kind.startswith("ordinal"):
-        ends = [place(column, value) for value in (y if kind.endswith("interval") else (y, y))]
-        at = place(column, x)
+        ends = [rank_share(column, value) for value in (y if kind.endswith("interval") else (y, y))]
+        at = rank_share(column, x)
         return max(ends[0] - at, at - ends[1], 0.0)
     low, high = y if kind == "interval" else (y, y)
     return max(low - x, x - high, 0.0) / width(column) if width(column) else 0.0

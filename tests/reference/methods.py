@@ -175,7 +175,7 @@ def vmdav(points, k, lam):
     return _settle(points, part, classes)
 
 
-def _within(points, members):
+def _sum_of_squares(points, members):
     """Sum of squares around the mean, both in the order of the members."""
     gaps = distances(points[members], _mean(points, members))
     return np.cumsum(gaps)[-1]
@@ -188,7 +188,7 @@ def density_first(points, k, lowest):
     classes = []
     while len(part.ids) >= k:
         candidates = [around(points, part.ids, i, k) for i in part.ids]
-        sums_within = np.array([_within(points, members) for members in candidates])
+        sums_within = np.array([_sum_of_squares(points, members) for members in candidates])
         classes.append(candidates[np.argmax(sums_within) if lowest else np.argmin(sums_within)])
         part.take(classes[-1])
     return _settle(points, part, classes)
@@ -209,7 +209,7 @@ def tfrp(points, k, second_stage):
         return labels
     for i in part.ids:
         classes[labels[i]].append(i)
-    sums_within = np.array([_within(points, members) for members in classes])
+    sums_within = np.array([_sum_of_squares(points, members) for members in classes])
     for c in np.argsort(-sums_within, kind="stable"):
         others = [i for i, members in enumerate(classes) if members and i != c]
         if not others:
@@ -222,7 +222,7 @@ def tfrp(points, k, second_stage):
             to = others[np.argmin(away)]
             cost += len(trial[to]) / (len(trial[to]) + 1.0) * np.min(away)
             trial[to].append(x)
-        if cost < _within(points, classes[c]):
+        if cost < _sum_of_squares(points, classes[c]):
             classes = trial
     for label, members in enumerate([members for members in classes if members]):
         labels[members] = label

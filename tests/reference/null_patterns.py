@@ -37,7 +37,7 @@ def _patterns(
         return len(members) if persons is None else len({persons[member] for member in members})
 
     def first(pattern: frozenset[int]) -> tuple[int, list[int]]:
-        # Of as many NULLs the one whose NULLs come first in the order of columns.
+        # With equally many NULLs, the pattern whose NULLs come first in column order.
         return len(pattern), [int(column not in pattern) for column in range(valid.shape[1])]
 
     holding: dict[frozenset[int], list[int]] = {}

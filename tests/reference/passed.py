@@ -8,7 +8,7 @@ import numpy as np
 from tests.reference.methods import distances, nearest
 from tests.reference.variable import numbered
 
-NEAR, HELD, SWEEPS, POOLED = 7, 8, 8, 96
+NEAR, TARGETS, SWEEPS, POOLED = 7, 8, 8, 96
 
 
 class Pool:
@@ -26,7 +26,7 @@ class Pool:
         return sum(self.apart[x][y] for y in self.parts[part])
 
     def moves(self, a, b):
-        """What each record may bring that goes from one part to another."""
+        """The gain of moving each record from one part to another."""
         if len(self.parts[a]) <= self.k or len(self.parts[b]) >= 2 * self.k - 1:
             return
         sums = [sum(self.to(x, part) for x in self.parts[part]) / 2 for part in (a, b)]
@@ -35,7 +35,7 @@ class Pool:
             yield less + (sums[1] + self.to(x, b)) / (len(self.parts[b]) + 1), [(x, a, b)]
 
     def swaps(self, a, b):
-        """What two records may bring that change places."""
+        """The gain of swapping two records."""
         over_a, over_b = 1 / len(self.parts[a]), 1 / len(self.parts[b])
         for x in self.parts[a]:
             gain = self.to(x, b) * over_b - self.to(x, a) * over_a
@@ -96,7 +96,7 @@ def passed_apart(squares, labels, k):
         n_held = np.zeros(len(classes), int)
         for record in part:
             order = np.lexsort((every, squares[record]))
-            for other in [i for i in order if i != record][:HELD]:
+            for other in [i for i in order if i != record][:TARGETS]:
                 n_held[labels[other]] += 1
         n_held[at] = 0
         near.append([c for c in np.lexsort((np.arange(len(n_held)), -n_held)) if n_held[c]][:NEAR])

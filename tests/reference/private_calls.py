@@ -31,7 +31,7 @@ JOBS = ("nurse", "baker", "clerk", "child", "retired")
 
 
 def synthesize(data: Any, budget: dbanon.Budget | None = None, **options: Any) -> Synthesis:
-    """Rows of dp_ranks, at an epsilon of 5 and of a large budget where nothing else is said."""
+    """Rows of dp_ranks; by default at an epsilon of 5 from a large budget."""
     return dbanon.synthesize(
         data,
         method="dp_ranks",

@@ -74,9 +74,12 @@ def solve(
     """By figure, the smallest and largest ``t`` that is consistent with it.
 
     Parameters
+
     ----------
-    published : by path, what is printed.
-    figures : what would be printed of a world.
+
+    published : the printed figures, by path.
+
+    figures : the figures that a world would print.
     """
     low, high = range_of_rows(released)
     grid = np.linspace(low, high, points)
@@ -142,7 +145,7 @@ def width_by_labels(low: Floats, high: Floats, loss: float, unit: float = 1.0) -
 
 
 def squares_of(pairs: Pairs) -> PublicSums:
-    """What the published loss of a world's column is made of."""
+    """The parts of the published loss of a world's column."""
     [column] = pairs.columns
     assert isinstance(column, Numbers)
     return sums_of(

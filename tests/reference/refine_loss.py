@@ -40,7 +40,7 @@ class Shape:
         )
 
     def less(self, row, copies):
-        """As wide as before, with fewer records."""
+        """The same width with fewer records."""
         shares = [a - copies * b for a, b in zip(self.shares, self.search.shares(row), strict=True)]
         return Shape.of(self.search, self.low, self.high, self.size - copies, shares)
 
@@ -345,7 +345,7 @@ class Search(Records):
 
 
 def tables(costs):
-    """By attribute the first codes of its pieces, and the table of its labels' costs."""
+    """By attribute, the first codes of its pieces, and the table of its labels' costs."""
     firsts, labels_out = [], []
     first = cost = 0
     for w in costs.pieces.tolist():

@@ -65,7 +65,7 @@ def best_change(search, a, b, room):
 
 
 def changed(entries, leaving, coming):
-    """What a class holds when copies have left and come."""
+    """The members of a class after copies have left and arrived."""
     counts = dict(entries)
     for (t, count), sign in ((leaving, -1), (coming, 1)):
         counts[t] = counts.get(t, 0) + sign * count

@@ -66,7 +66,7 @@ class Recording:
         return 2 * sensitivity / scale
 
     def spent(self, shares: Shares) -> float:
-        """What the draws cost, by what each is about."""
+        """The privacy cost of the draws, by purpose."""
         prices = {
             shares.margin_scale: self.laplace_price(shares.margin_scale, GRID),
             shares.leaf_scale: self.laplace_price(shares.leaf_scale, 2),
@@ -175,7 +175,7 @@ def released(
     noise: Noise,
     margins: str = RANKS,
 ) -> NDArray[np.float64]:
-    """What dp_ranks makes of values, (n, p), between bounds, (p, 2)."""
+    """The output of dp_ranks for values, (n, p), between bounds, (p, 2)."""
     low, high = bounds.T
     grid = on_grid(values, bounds)
     rng = np.random.default_rng(0)
@@ -199,10 +199,10 @@ def measures(
         spread += line.var()
     pairs = np.triu_indices(values.shape[1], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.nan_to_num(np.corrcoef(rows.T))
+        correlation_matrix = np.nan_to_num(np.corrcoef(rows.T))
     constant = np.ptp(rows, axis=0) == 0  # whatever rounding makes of it
-    found[constant] = found[:, constant] = 0.0
-    correlations = np.abs(np.corrcoef(values.T) - found)[pairs].mean()
+    correlation_matrix[constant] = correlation_matrix[:, constant] = 0.0
+    correlations = np.abs(np.corrcoef(values.T) - correlation_matrix)[pairs].mean()
     errors = []
     for _ in range(300):
         inside, rows_inside = np.ones(len(values), bool), np.ones(len(rows), bool)

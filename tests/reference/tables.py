@@ -1,7 +1,7 @@
-"""Pairs of two tables whose records stand in the same order, wherever the second comes from.
+"""Pairs of two tables whose records correspond, wherever the second comes from.
 
-Other tools keep the order of the records, and so does whoever asks about a perturbation: noise,
-swapping, recoding by hand.
+Other tools keep the order of the records, and so do perturbations such as noise, swapping and
+manual recoding.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def pairs_of_tables(
         suppressed = np.ones(n, bool)
         for name in names:
             suppressed &= released[name] == ANY if released[name].dtype == object else False
-        alike = np.zeros(n, np.int64)
+        class_labels = np.zeros(n, np.int64)
     elif len(classes.labels) != n:
         raise InvalidParameter(f"The classes are of {len(classes.labels)} records, not {n}.")
     else:
-        suppressed, alike = classes.labels < 0, classes.labels.astype(np.int64)
+        suppressed, class_labels = classes.labels < 0, classes.labels.astype(np.int64)
     released_rows = np.flatnonzero(~suppressed)
     missing = {name: _missing(released[name]) for name in names}
     together = combine_codes(
         [
-            alike[released_rows],
+            class_labels[released_rows],
             *(
                 _codes(released[name][released_rows], missing[name][released_rows])
                 for name in names
@@ -86,9 +86,9 @@ def pairs_of_tables(
         values, null = released[attribute.name][firsts], missing[attribute.name][firsts]
         if attribute.name not in trees and not attribute.kind.is_numeric:
             # Values may have been swapped in from elsewhere.
-            own = microdata.categories[microdata.categorical.index(attribute)]
-            others = {str(value) for value in values[~null].tolist()} - {*own, ANY}
-            trees[attribute.name] = flat([*own, *sorted(others)])
+            original_values = microdata.categories[microdata.categorical.index(attribute)]
+            others = {str(value) for value in values[~null].tolist()} - {*original_values, ANY}
+            trees[attribute.name] = flat([*original_values, *sorted(others)])
         columns.append(_column(attribute, values, null))
     return pairs_of(microdata, Partition(labels), columns, trees)
 

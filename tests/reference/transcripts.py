@@ -1,4 +1,4 @@
-"""What two neighbouring tables answer to the same questions, and how much that tells, exactly."""
+"""The answers that two neighbouring tables give to the same queries, and the exact privacy loss."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Transcript:
     Parameters
     ----------
     seed : random seed.
-    given : the answers of another run to replay.
+    recorded_answers : the answers of another run to replay.
     """
 
     seed: int = 0
-    given: list[Any] | None = None
-    asked: list[tuple[str, Ints, float]] = field(default_factory=list)
+    recorded_answers: list[Any] | None = None
+    queries: list[tuple[str, Ints, float]] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -32,12 +32,18 @@ class Transcript:
 
     def laplace(self, values: Ints, scale: float) -> Ints:
         return self._answer(
-            "laplace", values, scale, lambda: values + self._whole(self._rng.laplace, values, scale)
+            "laplace",
+            values,
+            scale,
+            lambda: values + self._integer_noise(self._rng.laplace, values, scale),
         )
 
     def gaussian(self, values: Ints, scale: float) -> Ints:
         return self._answer(
-            "gaussian", values, scale, lambda: values + self._whole(self._rng.normal, values, scale)
+            "gaussian",
+            values,
+            scale,
+            lambda: values + self._integer_noise(self._rng.normal, values, scale),
         )
 
     def choose(self, scores: Ints, scale: float) -> int:
@@ -60,18 +66,20 @@ class Transcript:
 
     @property
     def shape(self) -> list[tuple[str, int, float]]:
-        """Of each question its kind, its size and its scale."""
-        return [(kind, len(values), scale) for kind, values, scale in self.asked]
+        """The kind, size and scale of each query."""
+        return [(kind, len(values), scale) for kind, values, scale in self.queries]
 
-    def _whole(self, draw: Callable[..., Any], values: Ints, scale: float) -> Ints:
+    def _integer_noise(self, draw: Callable[..., Any], values: Ints, scale: float) -> Ints:
         return np.rint(draw(0, scale, values.shape)).astype(np.int64)
 
     def _chosen(self, scores: Ints, scale: float) -> int:
         return int(np.argmax(scores + self._rng.gumbel(0, scale, len(scores))))
 
     def _answer(self, kind: str, values: Ints, scale: float, draw: Callable[[], Any]) -> Any:
-        self.asked.append((kind, values.copy(), scale))
-        replayed = None if self.given is None else self.given[len(self.answers)]
+        self.queries.append((kind, values.copy(), scale))
+        replayed = (
+            None if self.recorded_answers is None else self.recorded_answers[len(self.answers)]
+        )
         self.answers.append(draw() if replayed is None else replayed)
         return self.answers[-1]
 
@@ -88,7 +96,9 @@ def privacy_loss(first: Transcript, second: Transcript, share: float = 1.0) -> f
     """
     assert first.shape == second.shape
     loss = 0.0
-    for (kind, values, scale), (_, other_values, _) in zip(first.asked, second.asked, strict=True):
+    for (kind, values, scale), (_, other_values, _) in zip(
+        first.queries, second.queries, strict=True
+    ):
         moved, scale = (values - other_values).astype(float), scale * share
         if kind == "laplace":
             loss += np.abs(moved).sum() / scale

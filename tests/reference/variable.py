@@ -198,7 +198,7 @@ def dbscan(points, k, radius):
 
 
 def dcm(points, k, radius):
-    """DBSCAN's classes of k or more; the rest is a class of its own, or joins the nearest ones."""
+    """DBSCAN's classes of k or more; the other records form a class, or join the nearest ones."""
     pairs = dbscan(points, k, radius)
     classes = [ids for ids in map(pairs.__eq__, range(pairs.max() + 1)) if ids.sum() >= k]
     noise = np.flatnonzero(~np.any(classes, axis=0)) if classes else np.arange(len(points))

@@ -1,8 +1,8 @@
 """Levels of privacy models, class by class, from their definitions: plain loops over lists.
 
 Nothing here calls the package. A class is its counts by value; ``table`` has the share of each
-value in the whole table. Where persons are counted, who may have several values, ``persons`` is
-the number of those in the class; otherwise it is None.
+value in the table. Where k counts persons, who may have several values, ``persons`` is the number
+of those in the class; otherwise it is None.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def level_of_class(kind, counts, table=None, *, l=2, distance="equal", persons=N
     if kind in BESIDE_TABLE:
         size = sum(counts) if persons is None else int(persons)
         shares = [count / size for count in counts]
-        return _BESIDE[kind](shares, [float(share) for share in table], distance, persons)
+        return _BY_TABLE[kind](shares, [float(share) for share in table], distance, persons)
     if persons is not None:
         counts = least_diverse(counts, int(persons))
-    return recursive(counts, l) if kind == "recursive_cl" else _ALONE[kind](counts)
+    return recursive(counts, l) if kind == "recursive_cl" else _BY_COUNTS[kind](counts)
 
 
 def keeps(kind, level, counts, table=None, **more):
@@ -83,7 +83,7 @@ def largest_share(counts):
     return max(counts) / sum(counts)
 
 
-_ALONE = {"distinct_l": distinct, "entropy_l": entropy, "alpha_k": largest_share}
+_BY_COUNTS = {"distinct_l": distinct, "entropy_l": entropy, "alpha_k": largest_share}
 
 
 # -- classes beside the table ---------------------------------------------------------------------
@@ -118,7 +118,7 @@ def t_closeness(shares, table, distance, persons):
     return _by_tree(extra, to_none, distance)
 
 
-_BESIDE = {
+_BY_TABLE = {
     "beta_likeness": beta_likeness,
     "delta_disclosure": delta_disclosure,
     "t_closeness": t_closeness,
@@ -126,32 +126,34 @@ _BESIDE = {
 
 
 def _equal(extra, to_none):
-    """All that is too much moves by one; "none" takes, or gives, what is left."""
+    """Every surplus moves a distance of one; "none" supplies or absorbs the remainder."""
     return (sum(map(abs, extra)) + abs(to_none)) / 2
 
 
 def _ordered(extra, to_none):
     """Moves between neighbours cost 1 / (s - 1) each, and to none 1.
 
-    Let G(v) be what values up to v give to none. It rises from 0 to all of that, and across the
-    border above v moves what is over up to v, less G(v). An optimal G takes no values but those
-    of the sums themselves, 0 and all: so each of these is tried, border after border.
+    Let G(v) be the sum that values up to v give to none. It rises from 0 to the total, and the flow
+    across the border above v is the surplus up to v, less G(v). An optimal G only takes the values
+    of the sums themselves, 0 and the total, so each of these is tried, border after border.
     """
     steps = max(len(extra) - 1, 1)
     sign = -1 if to_none < 0 else 1
     over = [sign * sum(extra[: v + 1]) for v in range(len(extra))]
-    given = abs(to_none)
-    choices = sorted({0.0, given, *(min(max(value, 0.0), given) for value in over)})
+    to_or_from_none = abs(to_none)
+    choices = sorted(
+        {0.0, to_or_from_none, *(min(max(value, 0.0), to_or_from_none) for value in over)}
+    )
     # The least cost so far where G is at most each choice.
     cost = [0.0] * len(choices)
     for value in over[:-1]:
         cost = [cost[at] + abs(value - choice) for at, choice in enumerate(choices)]
         cost = [min(cost[: at + 1]) for at in range(len(cost))]
-    return given + cost[-1] / steps
+    return to_or_from_none + cost[-1] / steps
 
 
 def _by_tree(extra, to_none, tree):
-    """Siblings settle among themselves; what is left over goes up; "none" is above the root."""
+    """Siblings settle among themselves, the remainder moves up, and "none" is above the root."""
     parents = [int(parent) for parent in tree.parents]
     leaves = {int(node): at for at, node in enumerate(tree.leaves)}
     children: dict[int, list[int]] = {node: [] for node in range(len(parents))}
@@ -160,7 +162,7 @@ def _by_tree(extra, to_none, tree):
             children[parent].append(node)
 
     def settle(node) -> tuple[float, int, float]:
-        """What is over below a node, its height, and the cost of moves below and at it."""
+        """The surplus below a node, its height, and the cost of moves below and at it."""
         if not children[node]:
             return (extra[leaves[node]] if node in leaves else 0.0), 0, 0.0
         below = [settle(child) for child in children[node]]

@@ -15,9 +15,13 @@ from dbanon.run.open import open_store
 from tests.stores.databases import Database
 
 COLUMNS = {
-    "id": "integer", "age": "integer", "income": "integer", "site": "text", "ill": "text",
+    "id": "integer",
+    "age": "integer",
+    "income": "integer",
+    "site": "text",
+    "ill": "text",
     "cost": "decimal",
-}  # fmt: skip
+}
 OPTIONS: dict[str, Any] = {
     "quasi_identifiers": ["age", "income"],
     "sensitive": ["ill"],
@@ -104,7 +108,9 @@ class Chained:
 
     @classmethod
     def create(cls, database: Database, directory: Path, **rules: Any) -> Chained:
-        """A new chain, with ``changes: show``, that lets all in, where nothing else is said."""
+        """A new chain with ``changes: show`` that admits everyone unless the rules say
+        otherwise.
+        """
         key = directory / "chain.key"
         options: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
         options |= {"min_newcomers": 0, "max_wait": 0}

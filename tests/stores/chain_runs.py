@@ -22,7 +22,7 @@ NAME = "people"
 MORE, KEPT_COLUMNS = "others", ("kept", "noted")
 # More rows than any person of a world has.
 MANY = 99
-# What a report has of its run, and of nothing else.
+# Columns of the ledger that belong to the run.
 OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
 
 # And the ledger: when releases took one another's place, and the relations that they are.
@@ -35,8 +35,11 @@ class ChainRun:
     def __init__(self, database: Database, world: World, folder: Path) -> None:
         self.database, self.world = database, world
         self.key = folder / f"{NAME}.key"
-        parts = {part for now in world.rows for row in now for part, _ in row.kept} \
-            if world.rules.several else {0}  # fmt: skip
+        parts = (
+            {part for now in world.rows for row in now for part, _ in row.kept}
+            if world.rules.several
+            else {0}
+        )
         self.tables = [NAME, MORE] if 1 in parts else [NAME]
         # Of a copy that went on before this one does.
         self.key.with_name(f"{self.key.name}.last").unlink(missing_ok=True)
@@ -92,7 +95,7 @@ class ChainRun:
                 self.database.execute(*inserts(table, rows))
 
     def _rows_of(self, row: Row) -> tuple[tuple[int, Any], ...]:
-        """What a person's rows keep, each with the number of its table."""
+        """The kept values of a person's rows, each with the number of its table."""
         kept_values: tuple[tuple[int, Any], ...] = row.kept if self.world.rules.several else ()
         return kept_values or ((0, row.kept),)
 
@@ -138,17 +141,18 @@ class ChainRun:
         """The release as it can be read, as a multiset."""
         several, rows = self.world.rules.several, Counter[Any]()
         for number, name in enumerate(("release.people", "release.more")[: len(self.tables)]):
+            column, relation = KEPT_COLUMNS[number], self.database.relation(name)
             rows += Counter(
                 ((stratum, *map(_rounded, values)), (number, kept_value) if several else kept_value)
                 for stratum, *values, kept_value in self.database.rows(
-                    f"SELECT stratum, q0, q1, {KEPT_COLUMNS[number]}"
-                    f" FROM {self.database.relation(name)}"
+                    f"SELECT stratum, q0, q1, {column}"
+                    f" FROM {relation}"
                 )
             )
         return rows
 
     def recorded_state(self) -> list[Any]:
-        """What the ledger says of the releases, and the chain of its own."""
+        """The ledger's record of the releases and of this chain."""
         columns = [name for name, *_ in RELEASE_COLUMNS if name not in OF_THE_RUN | OF_THE_LEDGER]
         of_chain = f"SELECT counts FROM {self._table('chain_release')} ORDER BY sequence"
         return [
@@ -200,7 +204,7 @@ def combined(rows: list[Row]) -> tuple[Any, ...]:
 
 
 def published_counts(report: dbanon.Report) -> dict[str, Any]:
-    """What a report says of the data."""
+    """The figures of a report that depend on the data."""
     return {name: value for name, value in report.to_dict().items() if name not in OF_THE_RUN}
 
 

@@ -28,13 +28,13 @@ from tests.stores.databases import (
 )
 from tests.stores.signals import handler
 
-# As it is outside these tests.
+# The value outside these tests.
 FINGERPRINT_ROUNDS = fingerprint._ROUNDS
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _fast_fingerprints() -> Iterator[None]:
-    """Of a fingerprint's slow hash less than is safe: a job that looks twice waits twice."""
+    """Use fewer rounds of the slow hash than is safe, since a job that checks twice waits twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprint, "_ROUNDS", 1000)
         yield
@@ -42,7 +42,7 @@ def _fast_fingerprints() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _kept_files() -> Iterator[None]:
-    """What a test looks at stays open in it, and in no other."""
+    """Keep the files that a test queries open in that test, and close them afterwards."""
     kept_duckdb.keep_files()
     yield
     kept_duckdb.close_kept()
@@ -50,7 +50,7 @@ def _kept_files() -> Iterator[None]:
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """As at a terminal: what a shell starts in the background ignores them."""
+    """Handle SIGINT as at a terminal; processes started in the background by a shell ignore it."""
     with handler(signal.SIGINT, signal.default_int_handler):
         yield
 
@@ -111,7 +111,7 @@ _MARKS = {"postgresql": pytest.mark.postgresql, "mariadb": pytest.mark.mariadb}
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
-        # The mark stands on the parameter: the server's fixture is asked for by name only.
+        # The mark belongs on the parameter, because the server's fixture is only requested by name.
         metafunc.parametrize(
             "database",
             [
@@ -124,9 +124,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests that are marked `in_turn` leave each case on one database, the first on all.
+    """Run each case marked `in_turn` on one database only, and the first case on all.
 
-    ``CAMPAIGN=full`` leaves all on all.
+    ``CAMPAIGN=full`` runs every case on all of them.
     """
     if CAMPAIGN:
         return

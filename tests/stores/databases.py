@@ -23,7 +23,7 @@ from tests.stores import kept_duckdb
 Rows = list[tuple[Any, ...]]
 
 NAMES = ("duckdb", "sqlite", "postgresql")
-# Of the files that ask what each database does in its own way.
+# For the tests of behaviour that differs between databases.
 ALL_NAMES = (*NAMES, "mariadb")
 
 
@@ -71,7 +71,7 @@ class Database(ABC):
 
     @abstractmethod
     def execute(self, *statements: str) -> None:
-        """Run statements, each in a transaction of its own."""
+        """Run statements, each in its own transaction."""
 
     @abstractmethod
     def rows(self, sql: str) -> Rows: ...
@@ -304,7 +304,7 @@ class MariadbDatabase(Database):
     def clear(self) -> None:
         """Drop everything that is not the system's."""
         drops = (f"DROP DATABASE {quote(name)}" for name in self.server.schemas())
-        # As most servers have it: 'a', 'A' and 'ä' are one text.
+        # The usual collation of servers: 'a', 'A' and 'ä' are equal.
         self.server.execute(
             *drops, "CREATE DATABASE app CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
         )

@@ -1,7 +1,7 @@
-"""Clients and commands to be killed, each forked from a process that has all imports.
+"""Clients and commands to be killed, each forked from a process that has imported everything.
 
-A fresh interpreter a client would spend its time on imports. So would a forked one with the module
-that its function is of: those are imported before, too.
+A fresh interpreter per client would spend its time on imports. So would a fork without the module
+of its function, so those modules are imported beforehand, too.
 """
 
 from __future__ import annotations

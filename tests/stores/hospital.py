@@ -14,15 +14,33 @@ from pyarrow import parquet
 
 PATIENTS, COME_AND_GO = 240, 8
 FIRST_DAY = date(2026, 1, 1)
-ADMISSION_COLUMNS = ("Patienten-Nr", "Name", "Versicherung", "Geburtsdatum", "Geschlecht", "PLZ",
-                     "Aufnahme", "Diagnose", "Kosten", "Beleg")  # fmt: skip
+ADMISSION_COLUMNS = (
+    "Patienten-Nr",
+    "Name",
+    "Versicherung",
+    "Geburtsdatum",
+    "Geschlecht",
+    "PLZ",
+    "Aufnahme",
+    "Diagnose",
+    "Kosten",
+    "Beleg",
+)
 # Placeholders where the value was unknown; elsewhere the field is empty.
 UNKNOWN = ("k.A.", "unbekannt")
 # The costs of the first month stay below a thousand: their widths and marks say nothing of more.
 FIRST_COSTS, LATER_COST = (60_000, 95_010), 195_010
 _FIRST_NAMES = ("Jürgen", "Änne", "Günther", "Zoë", "François", "Käthe", "Börje", "Ömer", "Ilse")
-_LAST_NAMES = ("Müller-Lüdenscheidt", "Größmann", "Özgür", "Weißhäupl", "Schröder-Jäger",
-               "Köhlerová", "Böttcher", "d'Ærschot")  # fmt: skip
+_LAST_NAMES = (
+    "Müller-Lüdenscheidt",
+    "Größmann",
+    "Özgür",
+    "Weißhäupl",
+    "Schröder-Jäger",
+    "Köhlerová",
+    "Böttcher",
+    "d'Ærschot",
+)
 _DIAGNOSES = ("E11.9", "I10.0", "J45.1", "C50.9")
 _POSTCODES = ("01067", "04103", "50667")
 _WARDS = ("Innere 1", "Chirurgie Süd", "Gynäkologie")
@@ -41,7 +59,7 @@ class Patient:
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """What no released byte may hold; the last name alone is no identifier of one person."""
+        """Texts that no released byte may contain; a last name alone identifies no person."""
         return (str(self.number), self.name, self.insurance)
 
 
@@ -94,7 +112,7 @@ class Hospital:
         return FIRST_DAY.replace(month=self.month) + timedelta(days=self.random.randrange(28))
 
     def _cost(self) -> Decimal:
-        """Euros with cents; from the second month on one in ten is of four digits."""
+        """Euros with cents; from the second month on, one in ten amounts has four digits."""
         if self.month > 1 and self.random.random() < 0.1:
             return Decimal(LATER_COST).scaleb(-2)
         return Decimal(self.random.randrange(*FIRST_COSTS)).scaleb(-2)
@@ -108,27 +126,43 @@ class Hospital:
             postcode = patient.postcode or (*UNKNOWN, "")[index % 3]
             cost, receipt = self._row(patient)
             writer.writerow(
-                [patient.number, patient.name, patient.insurance, f" {patient.born:%d.%m.%Y} ",
-                 patient.sex, postcode, f"{self._day():%d.%m.%Y}", self.random.choice(_DIAGNOSES),
-                 german(cost), receipt]
-            )  # fmt: skip
+                [
+                    patient.number,
+                    patient.name,
+                    patient.insurance,
+                    f" {patient.born:%d.%m.%Y} ",
+                    patient.sex,
+                    postcode,
+                    f"{self._day():%d.%m.%Y}",
+                    self.random.choice(_DIAGNOSES),
+                    german(cost),
+                    receipt,
+                ]
+            )
         return text.getvalue().encode("latin-1")
 
     def laboratory(self) -> list[tuple[object, ...]]:
         """This month's results: number, name, birth date, test, value, diagnosis and receipt."""
         return [
-            (patient.number, patient.name, patient.born, self.random.choice(("CRP", "Hb", "TSH")),
-             cost, self.random.choice(_DIAGNOSES), receipt)
+            (
+                patient.number,
+                patient.name,
+                patient.born,
+                self.random.choice(("CRP", "Hb", "TSH")),
+                cost,
+                self.random.choice(_DIAGNOSES),
+                receipt,
+            )
             for patient in self.present
             for cost, receipt in [self._row(patient)]
-        ]  # fmt: skip
+        ]
 
     def stays(self) -> bytes:
         """This month's Parquet file: one in four patients has two stays."""
         admitted = [*self.present, *self.present[::4]]
         rows = [self._row(patient) for patient in admitted]
         costs = [cost for cost, _ in rows]
-        # As writers do that take the narrowest type.
+        # Like writers that choose the narrowest type.
         widest = max(len(cost.as_tuple().digits) for cost in costs)
         table = pa.table(
             {

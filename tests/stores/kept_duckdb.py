@@ -81,7 +81,7 @@ def _opened(database: Any = ":memory:", read_only: bool = False, *args: Any, **h
 
 
 def _before(event: str, arguments: tuple[Any, ...]) -> None:
-    # Of a process that ends nothing is left of this module but the hook.
+    # When a process ends, only the hook of this module is left.
     if event in (_PROCESSES or ()):
         _let_go()
     elif _open_connections and (
@@ -91,7 +91,7 @@ def _before(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _started(process: BaseProcess) -> None:
-    # What a fork server starts is no event here.
+    # Processes started by a fork server trigger no event here.
     _let_go()
     _start(process)
 
@@ -109,7 +109,7 @@ def _is_kept(arguments: tuple[Any, ...]) -> bool:
         caller = caller.f_back
     if caller.f_globals["__name__"] == files.__name__:
         return False
-    # Without the end that DuckDB gives to what it has not yet written into the file.
+    # Skips the shutdown in which DuckDB writes pending changes into the file.
     return any(
         isinstance(name, (str, Path)) and str(name).removesuffix(".wal") in _open_connections
         for name in arguments[:2]

@@ -48,7 +48,7 @@ def _with_nulls(values: Sequence[Any], name: str, rng: np.random.Generator) -> l
 
 
 def _null_together(values: list[list[Any]], rng: np.random.Generator) -> None:
-    """Half of the columns have no value in the same rows, as of those who left a survey."""
+    """Half of the columns are NULL in the same rows, like those of people who left a survey."""
     for at in rng.random(len(values[0])).argsort()[: len(values[0]) // 10]:
         for column in values[len(values) // 2 :]:
             column[at] = None

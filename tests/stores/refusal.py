@@ -29,7 +29,7 @@ EXIT_CODES = {
 def refuse(
     database: Database, error: type[errors.DbanonError], message: str = "", /, **options: Any
 ) -> errors.DbanonError:
-    """Run, expect the error, and check that it is of its family and nothing was left behind."""
+    """Run, expect the error, and check its base class and that nothing was left behind."""
     before = database.state()
     with pytest.raises(error) as caught:
         database.anonymize(**({"quasi_identifiers": ["age", "height"]} | options))
@@ -38,7 +38,7 @@ def refuse(
     assert caught.value.exit_code == next(
         code for family, code in EXIT_CODES.items() if issubclass(error, family)
     )
-    # What caused it may quote a value.
+    # The cause may quote a value.
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     assert caught.value.__cause__ is None
     assert database.state() == before

@@ -18,7 +18,7 @@ from typing import Literal
 
 from sqlalchemy import make_url
 
-# What dbanon's sessions begin with; a connection has transactions before that.
+# The first statement of dbanon's sessions; a connection has transactions before that.
 SESSION = b"SET LOCAL idle_in_transaction_session_timeout"
 # The end of a query that is COMMIT and nothing more; "ON COMMIT DROP" is another.
 COMMIT = b"COMMIT\0"
@@ -136,7 +136,7 @@ class TcpProxy:
 
 
 class _Upstream:
-    """What the client sends."""
+    """Data that the client sends."""
 
     def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy, self.client, self.server = proxy, client, server
@@ -201,7 +201,7 @@ class _Upstream:
 
 
 class _Downstream:
-    """What the server answers."""
+    """Data that the server answers."""
 
     def __init__(self, up: _Upstream) -> None:
         self.up = up

@@ -151,7 +151,7 @@ def test_an_audit_finds_what_was_changed(hospital: Database) -> None:
 
 
 def test_a_release_a_month(hospital: Database, tmp_path: Path) -> None:
-    # Of few rows or columns all published losses are alike.
+    # With few rows or columns all published losses are equal.
     columns = ("patient_id", "age", "income", "height", "weight")
     types = dict.fromkeys(columns, hospital.types["integer"])
     hospital.load(

@@ -1,4 +1,4 @@
-"""Advice: the same on every database and for a frame, and no value of the data in any of it."""
+"""Advice: the same on every database and for a frame, without any value of the data."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ROLES = {
 QUICK: dict[str, Any] = {"k": [3, 4, 5, 6]}
 # Refinements take most of the time, so tests about the wording for rows try one curve only.
 ONE_CURVE: dict[str, Any] = {"methods": ["mdav"], "k": [3, 5]}
-# With the planted row, and with rare values of every column.
+# Includes the planted row, and rare values in every column.
 FEW = ROWS[-120:]
 
 
@@ -116,7 +116,7 @@ def test_it_is_the_same_everywhere(database: Database) -> None:
 
 @pytest.mark.parametrize("form", ["polars", "arrow", "dict", "rows"])
 def test_every_table_in_hand_is_advised_alike(form: str) -> None:
-    """What ``anonymize_frame`` takes, ``advise`` takes."""
+    """``advise`` takes the data that ``anonymize_frame`` takes."""
     columns = pd.DataFrame(ROWS, columns=list(COLUMNS)).to_dict("list")
     frame = pl.DataFrame(columns)
     tables = {"polars": frame, "arrow": frame.to_arrow(), "dict": columns, "rows": frame.to_dicts()}
@@ -195,7 +195,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("name", CALLS)
-def test_no_value_is_told(database: Database, name: str) -> None:
+def test_no_value_is_revealed(database: Database, name: str) -> None:
     load(database, FEW)
     options = {"k": [3, 4], **CALLS[name]}
     trees = options.get("hierarchies", {})
@@ -276,7 +276,7 @@ def test_the_time_limit_ends_the_sweep_after_one_release(sqlite_file: SqliteData
     load(database)
     advice = dbanon.advise(database.url, "people", time_limit=1e-9)
     assert len(advice.sweep.points) == 1
-    # Of those that bends are looked for in the largest k, without refinement.
+    # Knees are searched at the largest k, without refinement.
     assert (advice.sweep.points[0].curve, advice.sweep.points[0].k) == ("gaa_cp", 10)
     assert advice.sweep.untried == 19
     assert any("the most expensive ones: 19" in note for note in advice.sweep.notes())
@@ -311,9 +311,9 @@ def test_a_suggestion_that_withholds_much_says_so_first() -> None:
 
 
 def test_the_sweep_of_50_000_rows_tries_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default it is tried on a sample, so that releases of each k are there in the time.
+    """By default the sweep uses a sample, so each k gets a release within the time.
 
-    And in less than that: of all rows not one k would be there after it.
+    With all rows, not even one k would finish within it.
     """
     monkeypatch.setattr("dbanon.run.sweep.SPENT", 0.4)
     values = np.random.default_rng(3).integers(0, 5_000, (50_000, 4))
@@ -336,7 +336,7 @@ def test_a_sample_has_whole_persons() -> None:
         assert point.loss == pytest.approx(other.loss, abs=0.1)
 
 
-def test_a_sample_is_drawn_by_the_seed_and_said(database: Database) -> None:
+def test_a_sample_depends_on_the_seed_and_is_reported(database: Database) -> None:
     load(database)
     options = {"quasi_identifiers": ["weight", "income"], "sample": 120, **ONE_CURVE}
     first, same, other = (

@@ -131,7 +131,7 @@ def test_without_leave_or_place_nothing_is_drawn(
     # Other doors draw nothing.
     with pytest.raises(InvalidParameter, match="no store for warehouse"):
         dbanon.verify(url, "people", quasi_identifiers=["age"], k=2)
-    # What a store knows keeps to its own rules.
+    # A source with a store of its own follows that store's rules.
     FRAME.to_csv(tmp_path / "people.csv", index=False)
     with pytest.raises(InvalidParameter, match="travel through the client"):
         dbanon.anonymize(f"file:{tmp_path}/people.csv", **CLIENT_OPTIONS, target=target)
@@ -156,7 +156,7 @@ def test_the_command_line_and_a_job(tmp_path: Path, target: str) -> None:
     )
     with pytest.raises(DbanonError) as raised:
         dbanon.run_job(tmp_path / "job.yaml")
-    # Columns that are not drawn have names all the same.
+    # Columns that are not fetched have names, too.
     assert raised.value.code == "column_unclassified"
 
 

@@ -1,4 +1,6 @@
-"""Types of Arrow at every door: each value arrives as it is, or its column is refused by name."""
+"""Arrow types through every interface: each value arrives unchanged, or its column is refused by
+name.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ PLAIN = {
 }
 PLAIN |= {"float", "double", "uint64", "decimal32", "decimal64", "decimal128"}
 PLAIN |= {"date32", "date64", "seconds", "milliseconds", "microseconds", "whole nanoseconds"}
-# What each door releases; it refuses the rest by name. Of a mean nanoseconds are no part.
+# The types each interface releases; it refuses the others by name. Means have no nanoseconds.
 AVERAGED = {
     "frame": PLAIN
     | {"decimal256", "decimal256, wide", "numeric", "nanoseconds", "zoned", "zoned nanoseconds"},
@@ -206,7 +208,7 @@ def test_quasi_identifiers(door: str, name: str, tmp_path: Path) -> None:
     if name not in AVERAGED[door]:
         refused_by_name(call)
         return
-    # The classes of equal steps are of five values in turn, whatever these are.
+    # With equal steps each class has five consecutive values, whatever they are.
     values = sorted(map(str, call()))
     assert [values.count(value) for value in sorted(set(values))] == [5] * 4
 

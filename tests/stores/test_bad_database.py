@@ -70,14 +70,14 @@ def test_each_right_that_is_missing_is_named(pg_url: str, pg_role: Callable[...,
     as_role(database, url, "may not create it", output="brand_new.people")
     database.execute("GRANT USAGE, CREATE ON SCHEMA release TO anna")
     as_role(database, url, "ledger")
-    # With these and a ledger that an administrator installed, it goes: the minimum.
+    # These rights, with a ledger installed by an administrator, are the minimum.
     database.anonymize(quasi_identifiers=["age"], output="release.by_owner")
     as_role(database, url, "ledger")
     install(pg_url, sql_only=True)
     database.execute("GRANT dbanon_runner TO anna")
     report = database.anonymize(database=url, quasi_identifiers=["age"])
     assert report.k_achieved >= 3
-    # Without the whole table not even its row numbers may be read.
+    # Without rights to the entire table not even its row numbers may be read.
     database.execute("ALTER TABLE people DROP CONSTRAINT people_pkey")
     as_role(database, url, '"ctid"', output="release.other")
 

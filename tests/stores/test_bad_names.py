@@ -41,7 +41,7 @@ AWKWARD = [
     "/* comment */",
     "tab\there",
 ]
-# What statements of dbanon's own call their columns, and the longest name.
+# Column names in dbanon's own statements, and the longest name.
 PLAIN = ["s", "class", "position", "key0", "v0", "size", "null_in_class", "ctid_", "x" * 63]
 NAMES = AWKWARD + PLAIN
 
@@ -72,7 +72,7 @@ def test_awkward_names_of_columns(database: Database, with_key: bool) -> None:
 def test_halves_of_characters_are_refused_before_anything_is_read(
     database: Database, option: str
 ) -> None:
-    # As the command line has bytes that are no UTF-8.
+    # The command line produces these from bytes that are not UTF-8.
     load_people(database)
     half = "age \udcff.csv"
     options: dict[str, Any] = {"quasi_identifiers": ["age"]}

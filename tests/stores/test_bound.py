@@ -62,7 +62,7 @@ def test_a_table_has_the_bound_of_its_rows(database: Database) -> None:
     assert report.internal.information_loss_before_rounding >= certificate.share
 
 
-def test_people_read_it(database: Database) -> None:
+def test_the_bound_is_printed_for_people(database: Database) -> None:
     load_people(database)
     words = ["--table", "people", "--quasi-identifiers", "age,income", "--k", "9"]
     completed = CliRunner().invoke(main, ["bound", database.url, *words], env={"COLUMNS": "200"})

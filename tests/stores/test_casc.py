@@ -52,7 +52,7 @@ def test_losses_are_those_of_a_plain_mdav(
 
 
 def released_losses(database: Database, table: Table, ks: list[int]) -> dict[int, float]:
-    """By k, the exact loss of a release of the table in a database."""
+    """By k, the exact loss of releasing the table in a database."""
     columns = dict.fromkeys(table.names, "double precision")
     rows = [(i, *row) for i, row in enumerate(table.values.tolist())]
     database.load("app.numbers", {"row number": "integer PRIMARY KEY"} | columns, rows)

@@ -1,4 +1,4 @@
-"""What PostgreSQL's chains do by arrays in the client is what statements do elsewhere."""
+"""On PostgreSQL, chains use arrays in the client for work done by statements elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.postgresql
 
-# What becomes of the table before each release.
+# Changes to the table before each release.
 TABLES: Mapping[str, tuple[str, ...]] = {
     "no key": (),
     "rows moved": ("UPDATE people SET age = age WHERE id % 3 = 0",),
@@ -47,9 +47,11 @@ RULES: Mapping[str, dict[str, Any]] = {
     "withdraw": {"withdraw_above": 0.5},
     "wait": {"max_wait": 3},
 }
-CASES = [*((table, "show") for table in TABLES if table != "no key"),
-         *(("no key", rules) for rules in RULES)]  # fmt: skip
-# How rows are read is the same in each month; who waits is let in after three.
+CASES = [
+    *((table, "show") for table in TABLES if table != "no key"),
+    *(("no key", rules) for rules in RULES),
+]
+# Rows are read in the same way each month; persons who wait are admitted after three.
 MONTHS = {"wait": 5}
 
 
@@ -201,7 +203,7 @@ def test_rows_of_equal_values_stand_together_and_those_of_a_cell_do_not(
         incomes = [income for income, _ in rows]
         assert sum(income != other for income, other in pairwise(incomes)) == 1
         orders.append([cells[int(person)] for _, person in rows])
-        # Of 239 pairs two or three, where the order says nothing; 160 if cells stood together.
+        # A random order gives two or three of 239 pairs; 160 would mean that cells stay together.
         equal_pairs = sum(order == other for order, other in pairwise(orders[-1]))
         assert equal_pairs < 30
         ranks = [cell for cell, _ in orders[-1][:120]]
@@ -227,7 +229,7 @@ def test_a_view_with_a_key_that_is_stated(
         postgresql.execute(f"CREATE VIEW seen AS SELECT {columns}, age, income, ill FROM people")
 
     for _ in range(2):
-        # Only of the first release are all keys looked at.
+        # Only the first release reads all keys.
         view(places.replace("> 3", "> 0") if chained is None else places)
         chained = chained or Chained.create(postgresql, tmp_path, table="seen")
         assert chained.release(table="seen", key=[key]).rows_out == len(months.now)

@@ -25,7 +25,7 @@ from tests.conftest import CAMPAIGN
 from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
-# What a killed client leaves on the server is looked for.
+# The test looks for anything a killed client leaves on the server.
 pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 K = 3
@@ -59,15 +59,28 @@ class Clinic:
         )
         self.fill()
         dbanon.create_chain(
-            database.url, "people", table="people", entity="person", changes="show",
-            class_size=2 * K, min_newcomers=0, max_wait=0, key_out=str(self.key),
-        )  # fmt: skip
+            database.url,
+            "people",
+            table="people",
+            entity="person",
+            changes="show",
+            class_size=2 * K,
+            min_newcomers=0,
+            max_wait=0,
+            key_out=str(self.key),
+        )
         self.given: dict[str, Any] = {
-            "database": database.url, "table": "people", "output": "release.people",
-            "if_exists": "replace", "quasi_identifiers": ["age", "height"], "keep": ["who"],
-            "k": K, "entity": "person", **target,
+            "database": database.url,
+            "table": "people",
+            "output": "release.people",
+            "if_exists": "replace",
+            "quasi_identifiers": ["age", "height"],
+            "keep": ["who"],
+            "k": K,
+            "entity": "person",
+            **target,
             "chain": dbanon.Chain("people", key=f"file:{self.key}", accept_turnover=True),
-        }  # fmt: skip
+        }
 
     def fill(self) -> None:
         """Put into the table who is in."""
@@ -139,7 +152,7 @@ def campaign(clinic: Clinic, target: Database, kills: int = KILLS) -> None:
     clinic.require_one_chain()
 
 
-# What a killed run leaves on each of them, test_chain_kill.py compares.
+# test_chain_kill.py compares what a killed run leaves on each database.
 @pytest.mark.parametrize("name", NAMES if FULL or CAMPAIGN else ["sqlite"])
 def test_a_killed_release_in_the_same_database_is_whole_or_never_was(
     make_database: Any, name: str, tmp_path: Path

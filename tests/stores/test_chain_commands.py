@@ -21,15 +21,28 @@ from tests.stores.job_lines import job, write
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-# Ids that stand nowhere by chance.
+# Person identifiers that cannot occur by chance.
 FIRST_ID = 7_310_000
-RELEASED = ("--table", "people", "--entity", "id", "--quasi-identifiers", "age,income",
-            "--sensitive", "ill", "--k", "3", "--output", "release.people",
-            "--if-exists", "replace")  # fmt: skip
+RELEASED = (
+    "--table",
+    "people",
+    "--entity",
+    "id",
+    "--quasi-identifiers",
+    "age,income",
+    "--sensitive",
+    "ill",
+    "--k",
+    "3",
+    "--output",
+    "release.people",
+    "--if-exists",
+    "replace",
+)
 
 
 class Clerk:
-    """Whoever gives commands, and all that these ever said."""
+    """An operator of the commands, with all output so far."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self.database, self.key, self.said = database, folder / "patients.key", ""
@@ -41,14 +54,37 @@ class Clerk:
         return done
 
     def create(self, *more: str) -> Result:
-        return self.call("chain", "create", self.database.url, "patients", "--table", "people",
-                         "--entity", "id", "--changes", "show", "--key-out", str(self.key),
-                         *more)  # fmt: skip
+        return self.call(
+            "chain",
+            "create",
+            self.database.url,
+            "patients",
+            "--table",
+            "people",
+            "--entity",
+            "id",
+            "--changes",
+            "show",
+            "--key-out",
+            str(self.key),
+            *more,
+        )
 
     def next(self, *more: str) -> Result:
         """Create the chain that follows."""
-        return self.call("chain", "create", self.database.url, "next", "--table", "people",
-                         "--entity", "id", "--changes", "show", *more)  # fmt: skip
+        return self.call(
+            "chain",
+            "create",
+            self.database.url,
+            "next",
+            "--table",
+            "people",
+            "--entity",
+            "id",
+            "--changes",
+            "show",
+            *more,
+        )
 
     def chain(self, command: str, *more: str, stdin: str | None = None) -> Result:
         return self.call("chain", command, self.database.url, "patients", *more, stdin=stdin)
@@ -57,15 +93,23 @@ class Clerk:
         return "--chain-key", where or f"file:{self.key}"
 
     def plan(self, *more: str) -> Result:
-        return self.call("plan", self.database.url, *RELEASED, "--chain", "patients",
-                         *self.with_key(), *more)  # fmt: skip
+        return self.call(
+            "plan", self.database.url, *RELEASED, "--chain", "patients", *self.with_key(), *more
+        )
 
     def release(self, *more: str, where: str | None = None, chain: str = "patients") -> Result:
-        return self.call("anonymize", self.database.url, *RELEASED, "--chain", chain,
-                         *self.with_key(where), *more)  # fmt: skip
+        return self.call(
+            "anonymize",
+            self.database.url,
+            *RELEASED,
+            "--chain",
+            chain,
+            *self.with_key(where),
+            *more,
+        )
 
     def state(self) -> Any:
-        """What the chains are, and their releases; runs that failed are noted beside them."""
+        """Lists the chains and their releases; failed runs are recorded with them."""
         tables = ("chain", "chain_cell", "chain_member", "chain_release", "release")
         return [sorted(map(str, self.database.ledger_rows(table))) for table in tables]
 
@@ -78,9 +122,12 @@ class Clerk:
 
     def require_nothing_said(self, persons: Any) -> None:
         """No key, tag or person identifier in any output or in anything that job runners read."""
-        tags = [bytes(tag).hex() for (tag,) in self.database.rows(
-            f"SELECT tag FROM {self.database.ledger('chain_member')}"
-        )]  # fmt: skip
+        tags = [
+            bytes(tag).hex()
+            for (tag,) in self.database.rows(
+                f"SELECT tag FROM {self.database.ledger('chain_member')}"
+            )
+        ]
         assert tags
         log_text = "".join(
             str(self.database.ledger_rows(table)) for table in ("release", "release_column", "run")
@@ -107,7 +154,7 @@ def world() -> Months:
 
 
 def result_of(done: Result, code: int = 0) -> Any:
-    """What a command printed, after it ended as it should."""
+    """The output of a command that ended with the expected exit code."""
     assert done.exit_code == code, done.output
     return json.loads(done.stdout) if code == 0 else None
 
@@ -162,7 +209,7 @@ def test_what_models_hold_back_and_the_next_chain_say(
         assert clerk.create("--max-wait", "0").exit_code == 0
         assert clerk.release(*model_words).exit_code == 0
     months.pass_on()
-    # With one value for all, cells would break the model, and so would the newcomers.
+    # With a single value for everyone, both cells and newcomers would violate the model.
     load(clerk.database, {person: (*v[:3], "flu", v[4]) for person, v in months.now.items()})
     with clerk.logged_by(server):
         assert result_of(clerk.plan(*model_words))["chain"]["coming"]["came"] == 6
@@ -212,9 +259,13 @@ def test_a_job_of_a_chain(clerk: Clerk, tmp_path: Path, monkeypatch: pytest.Monk
     assert clerk.create().exit_code == 0
     monkeypatch.setenv("PEOPLE", clerk.database.url)
     roles = {
-        "id": "{role: identifier}", "age": "{role: quasi_identifier}", "ill": "{role: sensitive}",
-        "income": "{role: quasi_identifier}", "site": "{role: drop}", "cost": "{role: drop}",
-    }  # fmt: skip
+        "id": "{role: identifier}",
+        "age": "{role: quasi_identifier}",
+        "ill": "{role: sensitive}",
+        "income": "{role: quasi_identifier}",
+        "site": "{role: drop}",
+        "cost": "{role: drop}",
+    }
     of = '{name: patients, key: "file:patients.key", changes: show, accept_turnover: true}'
     file = write(tmp_path, job(roles=roles, entity="id", chain=of))
     for number in (1, 2, 3):

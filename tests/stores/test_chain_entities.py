@@ -85,8 +85,14 @@ def test_keys(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OutputExists):
         Chained.create(database, tmp_path)
     with pytest.raises(ChainExists):
-        dbanon.create_chain(database.url, "patients", table="people", entity="id",
-                            changes="show", key_out=tmp_path / "other.key")  # fmt: skip
+        dbanon.create_chain(
+            database.url,
+            "patients",
+            table="people",
+            entity="id",
+            changes="show",
+            key_out=tmp_path / "other.key",
+        )
     assert not (tmp_path / "other.key").exists()
     chained.release()
     monkeypatch.setenv("CHAIN_KEY", chained.key.read_text().strip())
@@ -138,8 +144,11 @@ def test_ids_of_another_form_are_seen(database: Database, tmp_path: Path) -> Non
 
 
 def test_ids_that_are_equal_without_being_so(database: Database, tmp_path: Path) -> None:
-    kind = {"duckdb": "VARCHAR COLLATE NOCASE", "sqlite": "TEXT COLLATE NOCASE",
-            "postgresql": "char(9)"}[database.name]  # fmt: skip
+    kind = {
+        "duckdb": "VARCHAR COLLATE NOCASE",
+        "sqlite": "TEXT COLLATE NOCASE",
+        "postgresql": "char(9)",
+    }[database.name]
     load(database, {f"p{i}": v for i, v in Months(n=9).now.items()}, kind)
     with pytest.raises((ChainEntityRows, UnsupportedType)):
         Chained.create(database, tmp_path)
@@ -149,7 +158,7 @@ def test_ids_that_are_equal_without_being_so(database: Database, tmp_path: Path)
     assert not (tmp_path / "chain.key").exists()
 
 
-def test_nothing_of_a_person_is_told(
+def test_nothing_about_a_person_is_revealed(
     database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No entity, tag or key in SQL text, ledger, reports or displayed chains."""
@@ -163,8 +172,11 @@ def test_nothing_of_a_person_is_told(
     key = chained.key.read_text().strip()
     tags = [tag.hex() for tag in chained.cells()]
     outputs = [*statements, str(report), json.dumps(report.to_dict()), str(chained.show())]
-    outputs += [str(row) for table in ("release", "run", "release_column")
-             for row in database.ledger_rows(table)]  # fmt: skip
+    outputs += [
+        str(row)
+        for table in ("release", "run", "release_column")
+        for row in database.ledger_rows(table)
+    ]
     for text in outputs:
         assert "secret-" not in text
         assert key not in text

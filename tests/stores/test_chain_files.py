@@ -41,14 +41,21 @@ def test_a_kill_at_any_moment_leaves_state_release_and_file_together(
     load(database, months.now)
     chained, path = Chained.create(database, tmp_path), tmp_path / "out" / form
     options = OPTIONS | {
-        "database": database.url, "table": "people", "output": "release.people",
-        "chain": chained.chain(accept_turnover=True), "exports": [str(path)],
-    }  # fmt: skip
+        "database": database.url,
+        "table": "people",
+        "output": "release.people",
+        "chain": chained.chain(accept_turnover=True),
+        "exports": [str(path)],
+    }
     dbanon.anonymize(**options)
     job = Job(
-        table="people", output="release.people", quasi_identifiers=("age", "income"),
-        policy=Policy(k=3), exports=(Export(str(path)),), if_exists="replace",
-    )  # fmt: skip
+        table="people",
+        output="release.people",
+        quasi_identifiers=("age", "income"),
+        policy=Policy(k=3),
+        exports=(Export(str(path)),),
+        if_exists="replace",
+    )
     total = count_moments(options)
     published = 0
     for kill in range(KILLS):
@@ -70,7 +77,7 @@ def test_a_kill_at_any_moment_leaves_state_release_and_file_together(
     assert report.arguments["chain"]["sequence"] == sequences(database)[1] == state + 1
 
 
-def test_files_are_nobodys_before_the_state_is_committed(
+def test_files_are_private_before_the_state_is_committed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files written earlier have no name that readers know, and only their owner can read them."""
@@ -100,7 +107,7 @@ def test_a_release_that_arrived_is_confirmed_by_the_next_one(
     load(database, Months(n=30).now)
     chained, other = Chained.create(database, tmp_path), SqliteDatabase(tmp_path / "other.db")
     chained.release(target=other.url)
-    # As a run leaves it that was killed before it confirmed.
+    # The state after a run that was killed before it confirmed.
     database.execute(f"UPDATE {database.ledger('chain_release')} SET confirmed_at = NULL")
     chained.release(target=other.url)
     assert [release["confirmed"] for release in chained.show().releases] == [True, True]

@@ -16,7 +16,7 @@ from tests.stores.chain_cases import OPTIONS, Chained, Months, load, released
 from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
-# What a killed client leaves on the server is looked for.
+# The test looks for anything a killed client leaves on the server.
 pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 MOMENTS = 10
@@ -31,17 +31,23 @@ def state(database: Database) -> tuple[Any, ...]:
     """The chain's state, and what its last release was."""
     return (
         database.rows(f"SELECT sequence FROM {database.ledger('chain')}"),
-        sorted(database.rows(f"SELECT tag, cell, left_at_release FROM"
-                             f" {database.ledger('chain_member')}"), key=str),
+        sorted(
+            database.rows(
+                f"SELECT tag, cell, left_at_release FROM {database.ledger('chain_member')}"
+            ),
+            key=str,
+        ),
         sorted(database.rows(f"SELECT cell, state FROM {database.ledger('chain_cell')}")),
-    )  # fmt: skip
+    )
 
 
 def given_of(chained: Chained) -> dict[str, Any]:
     return OPTIONS | {
-        "database": chained.database.url, "table": "people", "output": "release.people",
+        "database": chained.database.url,
+        "table": "people",
+        "output": "release.people",
         "chain": chained.chain(accept_turnover=True),
-    }  # fmt: skip
+    }
 
 
 def require_whole(earlier: Counter[Any], later: Counter[Any]) -> None:
@@ -79,7 +85,7 @@ def test_a_killed_run_leaves_state_and_release_as_they_were(
 
 # Where the last one that was killed had committed its state.
 @pytest.mark.filterwarnings("ignore::dbanon.errors.ReleaseNotPublished")
-def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path) -> None:
+def test_a_killed_copy_is_never_forgotten(database: Database, tmp_path: Path) -> None:
     """State that was committed counts as published, whether its release arrived or not."""
     other = SqliteDatabase(tmp_path / "elsewhere.db")
     months = Months(n=30)
@@ -87,7 +93,7 @@ def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path
     chained = Chained.create(database, tmp_path)
     options = given_of(chained) | {"target": other.url}
     dbanon.anonymize(**options)
-    # Of the same again, so that no run of a month that passed has fewer.
+    # Count the steps of a repeated run: no run after a month has fewer.
     total = count_moments(options)
     releases_read = [released(other)]
     sequences = []

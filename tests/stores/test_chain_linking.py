@@ -18,9 +18,12 @@ from tests.stores.linking import CODINGS, COLUMNS, ORDINARY, K, N
 from tests.stores.test_linking_columns import below_k, share_alone
 
 OPTIONS: dict[str, Any] = {
-    "quasi_identifiers": ["age", "height"], "k": K, "method": "mdav", "entity": "id",
+    "quasi_identifiers": ["age", "height"],
+    "k": K,
+    "method": "mdav",
+    "entity": "id",
     "if_exists": "replace",
-}  # fmt: skip
+}
 # Ages that nearly every class hides.
 SPREAD = np.random.default_rng(3).permutation(np.arange(N) % 60 + 20)
 

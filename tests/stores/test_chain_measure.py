@@ -34,8 +34,9 @@ def test_counts_are_those_of_the_releases(database: Database, tmp_path: Path, me
     exposed = 0
     for month in range(4):
         load(database, months.now)
-        database.execute("ALTER TABLE people ADD COLUMN mark integer",
-                         "UPDATE people SET mark = id")  # fmt: skip
+        database.execute(
+            "ALTER TABLE people ADD COLUMN mark integer", "UPDATE people SET mark = id"
+        )
         report = chained.release(method=method, keep=["mark"])
         by_hand(database, histories, month)
         sizes = Counter(map(tuple, histories.values()))

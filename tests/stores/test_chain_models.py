@@ -51,7 +51,7 @@ def shown_rows(chained: Chained) -> dict[int, Counter[Any]]:
 
 
 def keeps(counts: Counter[Any], model: Model) -> bool:
-    """By the definition, on plain numbers."""
+    """The definition, evaluated on plain numbers."""
     most, *others = sorted(counts.values(), reverse=True)
     size = most + sum(others)
     if model.kind == "distinct_l":
@@ -81,7 +81,7 @@ def test_a_class_whose_values_would_break_a_model_stays_as_it_was(
     assert released(database) == first
     [now] = [release for release in chained.show().releases if release["sequence"] == 2]
     assert (now["held"], now["unfit"], now["absent"]) == (1, 1, 0)
-    # Readers learn neither which values stand for others nor how many classes have such values.
+    # Readers learn neither the values that stand for others nor the number of affected classes.
     assert not {"held", "unfit"} & set(report.arguments["chain"])
     months.now[together[0]] = (*months.now[together[0]][:3], "gout", 0)
     load(database, months.now)
@@ -161,10 +161,10 @@ def test_a_first_release_that_models_refuse_keeps_nothing(
     assert sum(left == 1 for _, left in chained.cells().values()) == 4
 
 
-def test_nobody_leaves_a_class_in_a_group_where_a_model_is_kept(
-    database: Database, tmp_path: Path
-) -> None:
-    """What would be missing then is what those who left had: all of them the same, maybe."""
+def test_no_group_leaves_a_class_under_a_model(database: Database, tmp_path: Path) -> None:
+    """Otherwise the missing values would be those of the persons who left, and they may all be
+    equal.
+    """
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
     chained = Chained.create(database, tmp_path, class_size=12)

@@ -48,7 +48,7 @@ def test_they_are_let_in_at_once_where_that_is_asked_for(
 def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Path) -> None:
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
-    # Where nothing is said: 5 k = 15, for six releases at most.
+    # The default: 5 k = 15, for at most six releases.
     chained = Chained.create(database, tmp_path, min_newcomers=None, max_wait=6)
     chained.release()
     # k - 1 accounts of an attacker's, and one person.
@@ -119,9 +119,13 @@ def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
     losses = np.array([4.1, 8.0, 8.1, 10.0, 10.1])
     for of_first, good in ((even, 2), (tailed, 4)):
         let_in = select_classes(
-            ChainRules(changes="show", min_newcomers=0), 2, losses, np.zeros(5, np.int64), 10,
+            ChainRules(changes="show", min_newcomers=0),
+            2,
+            losses,
+            np.zeros(5, np.int64),
+            10,
             typical_loss(of_first),
-        )  # fmt: skip
+        )
         assert let_in.tolist() == [i < good for i in range(5)]
 
 

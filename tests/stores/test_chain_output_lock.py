@@ -33,6 +33,7 @@ def test_no_other_run_takes_the_output_of_a_chain_meanwhile(
     options: dict[str, Any] = {"target": postgresql.url, "progress": run_another}
     report = chained.release(**options)
     assert refused[0].exit_code == 4
-    assert postgresql.rows("SELECT release_id::text FROM dbanon.release WHERE output_name ="
-                           " 'people'") == [(report.release_id,)]  # fmt: skip
+    assert postgresql.rows(
+        "SELECT release_id::text FROM dbanon.release WHERE output_name = 'people'"
+    ) == [(report.release_id,)]
     assert report.arguments["chain"]["sequence"] == 1

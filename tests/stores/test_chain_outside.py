@@ -60,15 +60,19 @@ def test_another_chain_over_the_same_persons_is_found(database: Database, tmp_pa
     )
     for table, prefix in (("people_2027", "15 of 15"), ("them", "20 of 20"), ("others", "")):
         created = dbanon.create_chain(
-            database.url, table, table=table, entity="id", changes="show",
+            database.url,
+            table,
+            table=table,
+            entity="id",
+            changes="show",
             key_out=tmp_path / f"{table}.key",
-        )  # fmt: skip
+        )
         messages = [text for text in created.beside if "chain patients" in text]
         assert len(messages) == bool(prefix), table
         assert all(text.startswith(prefix) for text in messages)
 
 
-def test_a_chain_whose_source_is_gone_is_told(database: Database, tmp_path: Path) -> None:
+def test_a_chain_whose_source_was_dropped_is_reported(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=20).now)
     first = Chained.create(database, tmp_path)
     first.release()
@@ -82,16 +86,22 @@ def test_a_chain_whose_source_is_gone_is_told(database: Database, tmp_path: Path
 
 
 def test_a_table_of_another_name_follows_a_chain(database: Database, tmp_path: Path) -> None:
-    """So that what both expose together is counted."""
+    """This counts what both expose together."""
     load(database, Months(n=40).now)
     first = Chained.create(database, tmp_path)
     first.release()
     dbanon.close_chain(database.url, "patients")
     database.execute("CREATE TABLE people_2027 AS SELECT * FROM people WHERE id > 9")
     created = dbanon.create_chain(
-        database.url, "next", table="people_2027", entity="id", changes="show", class_size=7,
-        new_chain_from="patients", key=f"file:{first.key}",
-    )  # fmt: skip
+        database.url,
+        "next",
+        table="people_2027",
+        entity="id",
+        changes="show",
+        class_size=7,
+        new_chain_from="patients",
+        key=f"file:{first.key}",
+    )
     assert created.beside == ()
     later = Chained(database, first.key, "next")
     report = later.release(table="people_2027", output="release.next")

@@ -1,4 +1,4 @@
-"""Plans of a chain's next release: what it would come to, while nothing is written."""
+"""Plans of a chain's next release: its expected figures, without writing anything."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def by_name(model: Any) -> str:
 
 
 def level_of(counts: Counter[Any], table: Counter[Any], model: Model) -> float:
-    """By the definitions, on plain numbers."""
+    """The definitions, evaluated on plain numbers."""
     n, total = sum(counts.values()), sum(table.values())
     both = [(counts[ill] / n, table[ill] / total) for ill in ORDER]
     if model.kind == "beta_likeness":
@@ -76,7 +76,7 @@ def test_the_table_does_not_go_along(database: Database, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("model", MODELS, ids=by_name)
-def test_every_class_keeps_to_the_model_beside_the_first_release(
+def test_every_class_satisfies_the_model_against_the_first_release(
     database: Database, tmp_path: Path, model: Model
 ) -> None:
     months = Months(n=50, join=9, change=0.15, come_back=0.2)
@@ -125,7 +125,7 @@ def test_a_value_that_the_first_release_lacks_holds_its_class(
     assert released(database) == first
     [now] = [release for release in chained.show().releases if release["sequence"] == 2]
     assert (now["held"], now["unfit"]) == (1, 1)
-    # Nor are newcomers with it admitted: all of their stratum stay out.
+    # Newcomers with this value are not admitted either: their entire stratum stays out.
     months.now |= {100 + i: (30 + i, 4000, "a", ORDER[i % 4], 0) for i in range(4)}
     load(database, months.now)
     report = chained.release(models=[model])
@@ -163,7 +163,7 @@ def test_values_have_their_place_among_those_of_the_first_release() -> None:
     ordered = Reference(age, distribution, None, True)
     assert ordered.places(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
     assert ordered.table.counts.tolist() == [1, 2, 1, 4]
-    # Without an order they have the last place; NULL, too, where the first release had none.
+    # Without an order they come last, and so does NULL if the first release had none.
     equal = Reference(age, ValueFrequencies(np.array([1, 2, 1]), ("2", "10", "30")), None, False)
     assert equal.places(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
     assert equal.table.counts.tolist() == [1, 2, 1, 0]

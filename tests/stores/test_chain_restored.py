@@ -20,7 +20,7 @@ pytestmark = pytest.mark.in_turn(of="file")
 
 
 def set_back(database: Database, sequence: int) -> None:
-    """As a backup of the whole database would: nothing of later releases is in it."""
+    """Restores the state as a backup of the database would, without any later release."""
     database.execute(
         f"DELETE FROM {database.ledger()} WHERE chain_sequence > {sequence}",
         f"DELETE FROM {database.ledger('chain_release')} WHERE sequence > {sequence}",
@@ -28,7 +28,7 @@ def set_back(database: Database, sequence: int) -> None:
     )
 
 
-def test_a_backup_is_noticed_beside_the_key(database: Database, tmp_path: Path) -> None:
+def test_the_key_reveals_a_restored_backup(database: Database, tmp_path: Path) -> None:
     load(database, Months(n=12).now)
     chained = Chained.create(database, tmp_path)
     for _ in range(2):
@@ -90,7 +90,7 @@ def test_what_is_noted_beside_a_key(tmp_path: Path) -> None:
     assert note_published("env:KEY", "a", 3)
     assert last_published("env:KEY", "a") == 0
     assert not note_published(f"file:{tmp_path / 'no' / 'k'}", "a", 3)
-    # What cannot be read is neither taken for nothing nor written over.
+    # An unreadable file is neither treated as missing nor overwritten.
     (tmp_path / "k.last").write_text("no list")
     with pytest.raises(ChainKeyWrong, match=r"k\.last"):
         last_published(where, "a")

@@ -30,7 +30,7 @@ class Clinic:
         self.chained = Chained.create(database, folder, class_size=class_size, **rules)
         self.first = self.release()
         history = self.chained.history(list(self.months.now))
-        self.cell = [cell for cell, person in history.items() if person == history[1]]
+        self.cell = [person for person, cell in history.items() if cell == history[1]]
         self.others = [person for person in history if person not in self.cell]
 
     def release(self) -> Counter[Any]:
@@ -58,7 +58,7 @@ class Clinic:
             self.months.now[person] = (*self.months.now[person][:4], self.fresh)
 
     def are_current(self, *persons: int) -> list[bool]:
-        """Whether the rows of these persons are released as they are now."""
+        """Whether the current rows of these persons are the released ones."""
         costs = {int(row[2]) for row in released(self.database, COLUMNS)}
         return [self.months.now[person][4] in costs for person in persons]
 
@@ -75,7 +75,7 @@ def test_a_row_that_alone_stands_as_before_is_not_shown(
     assert clinic.release() == clinic.first
     counted = clinic.chained.show().releases[-1]
     assert (counted["held"], counted["back"]) == (1, 1)
-    # Nor a month later: it is her row that was shown, and few can have changed since.
+    # Nor a month later: her row was released, and few rows can have changed since.
     assert clinic.release() == clinic.first
     assert clinic.chained.smallest() >= 6
 
@@ -93,9 +93,7 @@ def test_a_class_is_shown_anew_where_enough_rows_stood(database: Database, tmp_p
     assert clinic.release() == released
 
 
-def test_the_one_who_never_was_out_is_not_told_by_a_change(
-    database: Database, tmp_path: Path
-) -> None:
+def test_a_change_does_not_reveal_who_was_never_out(database: Database, tmp_path: Path) -> None:
     """All others were out once, so the changed row can only be this person's."""
     clinic = Clinic(database, tmp_path)
     *some, last = clinic.cell
@@ -119,7 +117,7 @@ def test_what_was_held_for_a_return_is_free_when_rows_are_as_shown(
     assert all(clinic.are_current(who, *others))
 
 
-def test_nobody_leaves_a_class_apart_in_which_somebody_was_back(
+def test_no_one_leaves_a_class_separately_after_a_return(
     database: Database, tmp_path: Path
 ) -> None:
     clinic = Clinic(database, tmp_path)
@@ -188,7 +186,7 @@ def test_who_is_out_several_times_is_not_found_by_what_changed_each_time(
     clinic.change(*some)
     released = clinic.release()
     assert all(clinic.are_current(*some))
-    # Shown as it is, with everybody in: readers do not forget what they saw.
+    # Released as it is, with everybody in: readers remember what they saw.
     assert clinic.release() == released
     clinic.misses(who)
     clinic.change(*others)
@@ -238,7 +236,7 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
     if database.name != "duckdb":
         version = database.ledger("alembic_version")
         database.execute(f"UPDATE {version} SET version_num = '0013'")
-    # With everybody in all the time it goes on.
+    # As long as everyone stays in, releases continue as usual.
     clinic.change(*others[:2])
     released = clinic.release()
     assert all(clinic.are_current(*others[:2]))

@@ -22,7 +22,7 @@ from tests.stores.databases import Database, inserts
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-# By person: age, postcode, and a ward and costs for each stay.
+# By person: age, postcode, and the ward and costs of each stay.
 Persons = dict[int, tuple[int, int, list[tuple[str, int]]]]
 OPTIONS: dict[str, Any] = {
     "table": "stays",
@@ -46,8 +46,13 @@ def persons(n: int = 12, first: int = 0) -> Persons:
 def load(database: Database, persons_by_id: Mapping[int, Any]) -> None:
     if not any(name == "stays" for _, name in database.relations()):
         integer = database.types["integer"]
-        columns = {"patient": integer, "age": integer, "postcode": integer,
-                   "ward": database.types["text"], "cost": integer}  # fmt: skip
+        columns = {
+            "patient": integer,
+            "age": integer,
+            "postcode": integer,
+            "ward": database.types["text"],
+            "cost": integer,
+        }
         database.load("stays", columns, [])
     rows = [
         (i, age, code, *stay) for i, (age, code, stays) in persons_by_id.items() for stay in stays
@@ -87,15 +92,18 @@ def test_all_rows_of_a_person_stand_under_one_class(database: Database, tmp_path
     assert report.rows_out == report.rows_in == sum(len(stays) for *_, stays in patients.values())
     assert report.arguments["chain"]["persons"] == 12
     assert report.arguments["chain"]["outlying"] == 0
-    # Of each class of three there are the rows of all three, and k counts persons.
+    # Each class of three has the rows of all three persons, and k counts persons.
     sizes = Counter[Any]()
     for (age, code, *_), n in chained.rows().items():
         sizes[age, code] += n
     assert sorted(sizes.values()) == [6, 6, 6, 6]
     assert report.k_achieved == 3
-    [counts] = {tuple(row) for row in database.rows(
-        f"SELECT count(*), count(DISTINCT tag) FROM {database.ledger('chain_member')}"
-    )}  # fmt: skip
+    [counts] = {
+        tuple(row)
+        for row in database.rows(
+            f"SELECT count(*), count(DISTINCT tag) FROM {database.ledger('chain_member')}"
+        )
+    }
     assert counts == (12, 12)
 
 
@@ -121,7 +129,7 @@ def test_a_person_whose_rows_change_is_one_change(database: Database, tmp_path: 
 def test_rows_that_persons_take_from_one_another_are_a_change(
     database: Database, tmp_path: Path
 ) -> None:
-    """A cell has the same rows then, and other persons' multisets of them: three differ."""
+    """The cell's rows are the same, but the multisets of persons differ: three changes."""
     patients = persons()
     load(database, patients)
     chained = Stays(database, tmp_path, changes="show")
@@ -150,7 +158,7 @@ def test_of_many_rows_some_are_shown_and_the_same_ones(database: Database, tmp_p
     assert (first.rows_out, first.suppressed) == (22 + 5, 35)
     assert "1 persons have more than 5 rows, of which 35 are withheld" in first.earlier_releases
     before = chained.rows()
-    # In another order, they are the same; and so they are if they are another person's.
+    # Rows in another order are the same, even if they now belong to another person.
     chained.release(changed(patients, 4, list(reversed(patients[4][2]))))
     assert chained.rows() == before
     swapped = changed(changed(patients, 4, patients[3][2]), 3, patients[4][2])
@@ -173,7 +181,7 @@ def test_a_quasi_identifier_is_a_persons(database: Database, tmp_path: Path) -> 
     database.execute("UPDATE stays SET patient = NULL WHERE cost = 20 AND patient = 5")
     with pytest.raises(NullInEntity, match="in 1 of 24 rows"):
         dbanon.anonymize(database.url, **OPTIONS, chain=chain)
-    # Of a member they may: those of the day of admission stand.
+    # A member's rows may be: those of the day of admission are used.
     chained.release(persons())
     before = chained.rows()
     moved = persons()
@@ -227,7 +235,7 @@ def test_what_would_be_refused_is_said_when_a_chain_is_made(
         dbanon.anonymize(database.url, **OPTIONS, chain=chain)
 
 
-def test_nothing_is_said_where_nothing_would_be_held_back(
+def test_nothing_is_reported_if_nothing_would_be_held_back(
     database: Database, tmp_path: Path
 ) -> None:
     load(database, persons())
@@ -248,8 +256,9 @@ def test_a_column_that_tells_rows_apart_is_found(database: Database, tmp_path: P
     """If all rows of a person have one value that no other person has, it identifies that
     person.
     """
-    patients = {i: (age, code, [(f"w{i}", 1)] * len(stays))
-             for i, (age, code, stays) in persons().items()}  # fmt: skip
+    patients = {
+        i: (age, code, [(f"w{i}", 1)] * len(stays)) for i, (age, code, stays) in persons().items()
+    }
     load(database, patients)
     chained = Stays(database, tmp_path)
     with pytest.raises(TellingColumnRefused, match="ward"):

@@ -64,14 +64,15 @@ def test_tables_have_the_same_classes(database: Database, tmp_path: Path) -> Non
     chain_record = report.arguments["chain"]
     assert chain_record["combinations"] == len(of_stays) == 4
     assert [table["rows"] for table in chain_record["tables"]] == [len(LABS)]
-    # One release of the chain: one number, and both stand in the ledger.
+    # One release of the chain has one number, and the ledger lists both tables.
     table_counts = database.rows(
         f"SELECT output_name, chain_sequence, rows_out FROM {database.ledger('release')}"
     )
     assert {name: (number, rows) for name, number, rows in table_counts} == {
-        "released": (1, 24), "released_labs": (1, len(LABS))
-    }  # fmt: skip
-    # Of three persons of a class there may be one who was in the laboratory.
+        "released": (1, 24),
+        "released_labs": (1, len(LABS)),
+    }
+    # A class of three persons may contain a single laboratory patient.
     verified = dbanon.verify(database.url, "released_labs")
     assert verified.unchanged
     assert "persons over all of its tables" in verified.counted
@@ -123,12 +124,18 @@ def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Pa
         both.release(persons(), chain=both.chain(kept={"labs": []}))
     assert dbanon.show_chain(database.url, "stays").sequence == 1
     with pytest.raises(dbanon.errors.ChainSamePersons):
-        dbanon.create_chain(database.url, "labs", table="labs", entity="patient", changes="show",
-                            key_out=tmp_path / "labs.key")  # fmt: skip
+        dbanon.create_chain(
+            database.url,
+            "labs",
+            table="labs",
+            entity="patient",
+            changes="show",
+            key_out=tmp_path / "labs.key",
+        )
 
 
 def test_tables_are_released_together_elsewhere(tmp_path: Path, make_database: Any) -> None:
-    """In one transaction of the other database, once the state is committed."""
+    """Both are written in one transaction of the other database, after the state is committed."""
     both, target = Both(make_database("duckdb"), tmp_path), make_database("sqlite")
     target.load("released_labs", {"a": "integer"}, [])
     with pytest.raises(dbanon.errors.OutputNotOurs):
@@ -145,7 +152,7 @@ def test_tables_are_released_together_elsewhere(tmp_path: Path, make_database: A
 def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
     database: Database, tmp_path: Path
 ) -> None:
-    """Of who smokes the laboratory alone knows: whoever it does not know would have NULL."""
+    """Only the laboratory knows who smokes; everyone unknown to it would have NULL."""
     both = Both(database, tmp_path, max_rows_per_person=9)
     names = [*OPTIONS["quasi_identifiers"], "smoker"]
     options = OPTIONS | {"chain": both.chain(), "quasi_identifiers": names, "nulls": "category"}
@@ -157,7 +164,7 @@ def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
     assert caught.value.hint is not None
     assert "view" in caught.value.hint
     assert dbanon.show_chain(database.url, "stays").sequence == 0
-    # As a column of the first table it is the persons' of both.
+    # As a column of the first table it applies to the persons of both.
     database.execute(
         f"ALTER TABLE stays ADD COLUMN smoker {database.types['integer']}",
         "UPDATE stays SET smoker = patient % 2",
@@ -170,7 +177,7 @@ def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
 
 
 def test_newcomers_wait_for_a_row_in_the_first_table(database: Database, tmp_path: Path) -> None:
-    """Who has a row in a further one decides nothing of them: their number, classes or waiting."""
+    """Rows in a further table affect neither the newcomers' number, classes nor waiting."""
     both = Both(database, tmp_path, max_wait=0)
     labs = [(i, i % 2, "X") for i in range(12, 24)]
     load_labs(database, [*LABS, *labs])
@@ -179,7 +186,7 @@ def test_newcomers_wait_for_a_row_in_the_first_table(database: Database, tmp_pat
     planned = dbanon.plan(database.url, **(OPTIONS | {"chain": both.chain()}))
     assert planned.chain.coming.came == 0
     assert sum(both.labs().values()) == len(LABS)
-    # Of six who are in the first table now three are known to the laboratory, and three are not.
+    # The laboratory knows three of the six persons now in the first table.
     load_labs(database, [*LABS, *labs[:3]])
     both.release(persons(18))
     assert dbanon.show_chain(database.url, "stays").releases[-1]["joined"] == 6

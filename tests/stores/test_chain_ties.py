@@ -1,4 +1,4 @@
-"""What decides where quasi-identifiers tie: tags, and nothing of how or where rows lie."""
+"""Tags decide between equal quasi-identifiers; the order and place of rows have no effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PERSONS |= dict.fromkeys(range(40, 44), (None, 1000, "a", "flu", 1))
 
 
 class Looked(Exception):
-    """The classes were looked at, and nothing is kept of them."""
+    """Record the classes without changing anything."""
 
 
 def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
@@ -43,8 +43,9 @@ def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> A
     return set(member_sets)
 
 
-@pytest.mark.parametrize("more", [{}, {"nulls": "category", "by": ["site"]},
-                                  {"method": "mondrian"}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "more", [{}, {"nulls": "category", "by": ["site"]}, {"method": "mondrian"}], ids=str
+)
 def test_a_row_that_moves_changes_no_class(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
 ) -> None:
@@ -73,7 +74,7 @@ def test_a_row_that_moves_changes_no_class(
 def test_in_the_order_of_rows_one_that_moves_changes_classes(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the test above would find if records came as they lie."""
+    """The result of the test above if records were used in storage order."""
     monkeypatch.setattr(
         CellState,
         "in_order",

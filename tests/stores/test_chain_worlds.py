@@ -44,8 +44,8 @@ from tests.stores.chain_runs import NAME, ChainRun, combined, published_counts
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 
 FULL = os.environ.get("CHAINS") == "full"
-# With models and without. At length all on two databases: 1,000 worlds. Else every fourth is on
-# DuckDB, which takes five times as long.
+# With models and without. The campaign runs 1,000 worlds on two databases. Otherwise every fourth
+# world runs on DuckDB, which takes five times as long.
 KINDS = (DuckdbDatabase, SqliteDatabase)
 WORLDS = [
     pytest.param(kind, seed, id=f"{kind.name}-{seed}")
@@ -233,7 +233,7 @@ def require_no_visible_exchange(
         return chain
     exchanged = world.exchanged(*random.Random(len(pairs)).choice(pairs))
     if world.rules.models:
-        # What would have been released earlier is no release.
+        # Keep the rows of months whose release was refused: their exchange could allow a release.
         exchanged = replace(exchanged, rows=(*world.rows[:n_refused], *exchanged.rows[n_refused:]))
     again = ChainRun(kind(copy), exchanged, folder)
     with monkeypatch.context() as patch:

@@ -40,7 +40,7 @@ def run_months(chained: Chained, months: Months, n: int, **more: Any) -> list[Co
     releases = []
     for _ in range(n):
         load(chained.database, months.now)
-        # So few persons that a month may well look as if ids were written otherwise.
+        # So few persons that a month may look as if the spelling of identifiers had changed.
         chained.release(**{"chain": chained.chain(accept_turnover=True)} | more)
         releases.append(released(chained.database))
         months.pass_on()
@@ -84,14 +84,18 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert report.earlier_releases == guarantee
 
 
-@pytest.mark.parametrize("rules", [
-    {"changes": "show"},
-    {"changes": "show", "class_size": 9},
-    {"changes": "hold"},
-    {"changes": "freeze", "class_size": 6},
-    {"changes": "show", "departures": "withdraw"},
-    {"changes": "show", "withdraw_above": 0.5, "admit_every": 2},
-], ids=lambda rules: ",".join(map(str, rules.values())))  # fmt: skip
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"changes": "show"},
+        {"changes": "show", "class_size": 9},
+        {"changes": "hold"},
+        {"changes": "freeze", "class_size": 6},
+        {"changes": "show", "departures": "withdraw"},
+        {"changes": "show", "withdraw_above": 0.5, "admit_every": 2},
+    ],
+    ids=lambda rules: ",".join(map(str, rules.values())),
+)
 def test_every_history_is_shared(database: Database, tmp_path: Path, rules: dict[str, Any]) -> None:
     """Combinations never change, and each gains and loses no person or k persons between
     releases.
@@ -103,8 +107,10 @@ def test_every_history_is_shared(database: Database, tmp_path: Path, rules: dict
     assert chained.smallest() >= 3
     for earlier in range(7):
         for later in range(earlier + 1, 7):
-            sizes = [Counter(row[:2] for row in r.elements())
-                     for r in (releases[earlier], releases[later])]  # fmt: skip
+            sizes = [
+                Counter(row[:2] for row in r.elements())
+                for r in (releases[earlier], releases[later])
+            ]
             for combination in {*sizes[0], *sizes[1]}:
                 change = abs(sizes[0][combination] - sizes[1][combination])
                 assert change == 0 or change >= 3, (earlier, later, combination)
@@ -214,20 +220,26 @@ def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None
         months.now[person] = (None, *months.now[person][1:])
     load(database, months.now)
     chained = Chained.create(database, tmp_path)
-    options: dict[str, Any] = {"by": ["site"], "nulls": "category", "where": "income > 1500",
-                             "keep": ["cost"]}  # fmt: skip
+    options: dict[str, Any] = {
+        "by": ["site"],
+        "nulls": "category",
+        "where": "income > 1500",
+        "keep": ["cost"],
+    }
     for month in range(4):
         load(database, months.now)
         report = chained.release(**options)
-        rows = Counter(database.rows(
-            f"SELECT age, income, site FROM {database.relation('release.people')}"
-        ))  # fmt: skip
+        rows = Counter(
+            database.rows(f"SELECT age, income, site FROM {database.relation('release.people')}")
+        )
         assert min(rows.values()) >= 3
         assert sum(rows.values()) == report.rows_out
         months.pass_on()
         # A member's quasi-identifier that is lost meanwhile is no news: the class stays.
-        months.now = {person: (None if person % 11 == month else v[0], *v[1:])
-                      for person, v in months.now.items()}  # fmt: skip
+        months.now = {
+            person: (None if person % 11 == month else v[0], *v[1:])
+            for person, v in months.now.items()
+        }
     assert chained.smallest() >= 3
     with pytest.raises(InvalidParameter, match="may not read a column that is released"):
         chained.release(**options | {"where": "ill <> 'gout'"})
@@ -240,8 +252,11 @@ def test_generalization_is_by_the_first_release(database: Database, tmp_path: Pa
     months = Months(n=40, join=6)
     load(database, months.now)
     chained = Chained.create(database, tmp_path)
-    options = {"quasi_identifiers": ["age", "site"], "method": "gaa_cp",
-             "hierarchies": {"age": {"intervals": [5, 20]}}}  # fmt: skip
+    options = {
+        "quasi_identifiers": ["age", "site"],
+        "method": "gaa_cp",
+        "hierarchies": {"age": {"intervals": [5, 20]}},
+    }
     for _ in range(3):
         load(database, months.now)
         chained.release(**options)
@@ -295,7 +310,7 @@ def test_few_wait(database: Database, tmp_path: Path) -> None:
     run_months(chained, months, 2)
     load(database, {person: v for person, v in months.now.items() if person < 12})
     report = chained.release()
-    # As exact as the rows that came and went are: one would tell the other.
+    # The count is as coarse as the counts of rows that came and went; one would reveal the other.
     assert report.arguments["chain"]["waiting"] == report.rows_in - report.rows_out == 2
     assert "2 wait" in report.earlier_releases
     assert report.rows_out == 9
@@ -326,8 +341,11 @@ def test_withdrawn_and_closed(database: Database, tmp_path: Path) -> None:
 def test_the_release_goes_elsewhere(
     database: Database, make_database: Callable[[str], Database], tmp_path: Path
 ) -> None:
-    other = SqliteDatabase(tmp_path / "target.db") if database.name != "sqlite" else DuckdbDatabase(
-        tmp_path / "target.duckdb")  # fmt: skip
+    other = (
+        SqliteDatabase(tmp_path / "target.db")
+        if database.name != "sqlite"
+        else DuckdbDatabase(tmp_path / "target.duckdb")
+    )
     months = Months(n=30, join=5)
     load(database, months.now)
     chained = Chained.create(database, tmp_path)
@@ -342,7 +360,7 @@ def test_the_release_goes_elsewhere(
     [(sequence,)] = other.rows(f"SELECT max(chain_sequence) FROM {other.ledger()}")
     assert sequence == 3
     assert not [name for _, name in other.relations() if "chain_row" in name]
-    # What the target refuses afterwards was published all the same.
+    # The release counts as published even if the target rejects it afterwards.
     load(database, months.now)
     with pytest.raises(OutputExists):
         chained.release(target=other.url, keep=["cost"], if_exists="error")
@@ -382,12 +400,15 @@ def test_a_chain_needs_a_database_and_an_entity(
     file = tmp_path / "people.csv"
     file.write_text("id,age,income,ill\n1,2,3,x\n")
     with pytest.raises(InvalidParameter, match="a file is not a database"):
-        dbanon.create_chain(f"file:{file}", "c", table="people", entity="id", changes="show",
-                            key_out=tmp_path / "k")  # fmt: skip
+        dbanon.create_chain(
+            f"file:{file}", "c", table="people", entity="id", changes="show", key_out=tmp_path / "k"
+        )
 
 
 def test_more_rows_than_duckdb_keeps_together(tmp_path: Path) -> None:
-    """Of a table that was made empty and then filled with as many, DuckDB 2.0 ordered none."""
+    """DuckDB 2.0 did not order the rows of a table that was emptied and refilled to the same
+    size.
+    """
     database = DuckdbDatabase(tmp_path / "many.duckdb")
     database.execute(
         "CREATE TABLE people AS SELECT g AS id, g % 977 AS age, g % 1009 AS income,"

@@ -50,7 +50,7 @@ def released(database: Database) -> list[Any]:
     ]
 
 
-def test_a_code_that_nobody_has_is_not_released_without_a_word(database: Database) -> None:
+def test_releasing_a_code_that_no_record_has_warns(database: Database) -> None:
     load(database)
     with pytest.warns(CodesAveraged, match='"marital" is a code, and was averaged') as caught:
         report = database.anonymize(quasi_identifiers=NAMES, k=5)

@@ -93,7 +93,7 @@ def test_its_answer_did_not_arrive(
     assert people.rows("SELECT count(*) FROM release.second") == [(report.rows_out,)]
 
 
-def test_a_server_that_still_waits_is_told_to_end(
+def test_a_server_that_still_waits_is_cancelled(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may wait hours for a disconnected client, and the outcome would stay unknown for hours."""
@@ -241,7 +241,7 @@ def test_other_writes_are_settled_too(pg_server: Server, people: PostgresqlDatab
 def test_an_interrupt_while_it_is_committed(
     people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C when COMMIT is on its way: the release is there, and that is said."""
+    """Ctrl-C during COMMIT: the release exists, and the message says so."""
     commit = sqlalchemy.Connection.commit
 
     def interrupted(self: sqlalchemy.Connection) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.own_backends
 NUMERIC = ["age", "height"]
 
 CHANGES = [
-    # As often as there are changes to make: ids are new each time.
+    # One per change: the identifiers are new each time.
     "INSERT INTO people SELECT id + (SELECT max(id) FROM people), name, 1, 0, 1, born, seen, 'late'"
     " FROM people",
     "UPDATE people SET age = 1, height = 1, site = 'late' WHERE id % 2 = 0",
@@ -136,7 +136,7 @@ def test_a_second_run_to_one_output_is_refused_at_once(
     assert current == [(report.release_id,)]
 
 
-def test_a_lock_of_a_role_that_may_not_publish_keeps_nobody_out(
+def test_a_lock_of_a_role_that_may_not_publish_blocks_no_run(
     postgresql: PostgresqlDatabase,
 ) -> None:
     load_people(postgresql)

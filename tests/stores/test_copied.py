@@ -99,7 +99,7 @@ def test_a_server_that_vanishes(
     implementation: str,
     answers: int,
 ) -> None:
-    """As one that is killed: no error is sent, and its socket is closed on both sides."""
+    """Like a killed server: no error arrives, and its socket is closed on both sides."""
     if implementation == "python":
         monkeypatch.setattr(copy_stream, "_addresses", lambda _: None)
     query = "SELECT g, repeat('x', 200) FROM generate_series(1, 100000) AS g"

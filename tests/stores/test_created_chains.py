@@ -1,4 +1,4 @@
-"""Jobs whose first run makes their chain: what init writes runs as it is, and again."""
+"""Jobs whose first run creates their chain: the file from `init` runs unchanged, repeatedly."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_chain_without_its_key_and_a_key_without_its_chain_are_refused(
         assert refused.exit_code == 2, refused.stderr
         assert "[chain_key_wrong]" in refused.stderr
     assert not key.exists()
-    # As after a restore: the database does not know what the key knows.
+    # Like a restored database that is older than the key file.
     moved_key.rename(key)
     duckdb_file.execute("DROP SCHEMA dbanon CASCADE", "DROP SCHEMA release CASCADE")
     for command in ("plan", "run"):

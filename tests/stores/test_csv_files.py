@@ -99,8 +99,8 @@ def test_each_encoding_is_read_as_it_is_written(tmp_path: Path, encoding: str) -
 @pytest.mark.parametrize(
     "text", ["Ort\nOst\n", "Ort\nKöln\n" + "x" * 2**20 + "\n", "Ort\n" + "x" * 2**20 + "\nÃ"]
 )
-def test_what_is_no_utf_8_is_read_in_the_encoding_that_was_said(tmp_path: Path, text: str) -> None:
-    """ASCII is the same in both; the last is cut off in the middle of what UTF-8 would be."""
+def test_other_encodings_are_read_with_the_option(tmp_path: Path, text: str) -> None:
+    """ASCII is the same in both; the last text ends in the middle of a UTF-8 character."""
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("latin-1"))
     _, rows = loaded(path, encoding="latin-1")
@@ -166,7 +166,7 @@ SECRET = "S3CRET"
         (b"a,b,a\n1,2,3\n", {}, "Line 1 of .* two columns the same: columns 1 and 3"),
         (b"a,b,A\n1,2,3\n", {}, "two columns the same: columns 1 and 3"),
         (b"\n\na;a\n1;2\n", {}, "Line 3 of .* two columns the same"),
-        # Without a header these are values.
+        # Without a header these are data values.
         (b"4711,4711\n1,2\n", {}, "two columns the same: columns 1 and 2"),
         (b'a,b\n1,"x\ny"\na,b\n1,2\n', {}, "Line 4 of .* repeats its header"),
         (b"a;b\r\n1;S3CRET\r\na;b\r\n", {}, "Line 3 of .* repeats its header"),
@@ -201,7 +201,7 @@ SECRET = "S3CRET"
         (b"", {}, "has no header"),
         (b"\n\n", {}, "has no header"),
         (b"a," * 2**20, {}, "no header, or one of more than 1 MiB"),
-        # What DuckDB reads and Python's reader does not, which fields of this length are.
+        # DuckDB reads fields of this length, but Python's reader does not.
         (b"a,b\n" + b"x" * 200_000 + b",2\na,b\n", {}, "A line of .* repeats its header"),
     ],
 )
@@ -306,7 +306,7 @@ def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
     assert readings["Kosten"].endswith(" % look like numbers with a decimal comma: null_words")
     assert readings["PLZ"].endswith(" % look like codes, digits with a zero before them")
     assert (readings["Fallnr"], readings["Geschlecht"]) == ("bigint", "text")
-    # Of the whole file, whatever rows and columns a release is of.
+    # Counts cover the entire file, whatever rows and columns are released.
     assert planned(path, where='"Fallnr" % 2 = 0') == readings
     # If fewer than k values differ, or fewer than k values look the same, no count is given.
     path.write_text(text.replace(born, "unknown", 1))
@@ -441,7 +441,7 @@ def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, option: str) -> Non
 
 
 def test_a_header_with_the_mark_of_its_file_is_found_among_the_rows(tmp_path: Path) -> None:
-    """As where files of a spreadsheet are put one behind the other."""
+    """Like spreadsheet files that were concatenated."""
     path = tmp_path / "t.csv"
     path.write_bytes(2 * b"\xef\xbb\xbfid;age\n1;30\n2;31\n")
     with (

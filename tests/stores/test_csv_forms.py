@@ -161,7 +161,7 @@ def test_a_form_with_more_readings_is_refused_with_options_that_work(
 ) -> None:
     url = f"file:{write(tmp_path, texts, mark)}"
     with open_store(url, reading=Reading(**reading), table="t").session(write=False) as session:
-        # Of other columns a run says nothing.
+        # A run reports nothing about columns it does not use.
         used(session, "b")
         with pytest.raises(AmbiguousValues) as refused:
             used(session)
@@ -247,7 +247,7 @@ def test_blanks_around_fields_are_no_part_of_them(
             assert {kind for _, kind in session.columns_of(parse_relation("t"))} >= {"VARCHAR"}
 
 
-def test_a_column_whose_type_is_stated_is_there(tmp_path: Path) -> None:
+def test_a_column_with_a_declared_type_exists(tmp_path: Path) -> None:
     path = write(tmp_path, ["1"], "")
     with (
         pytest.raises(InvalidParameter, match='no column "aa"') as refused,
@@ -351,7 +351,7 @@ def test_init_states_types_that_no_other_month_changes(tmp_path: Path) -> None:
         path.write_text(content)
         done = call("run", file)
         assert done.exit_code == 0, done.stderr
-    # Of a column that is used, a value of another type halts the job: no option is needed for it.
+    # If a column that is used contains a value of another type, the job stops without any option.
     path.write_text(may.replace("850,10", "damaged", 1))
     done = call("run", file)
     assert done.exit_code == 2

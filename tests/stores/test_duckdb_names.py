@@ -92,7 +92,7 @@ def test_a_temporary_table_stands_before_no_table() -> None:
         assert report.rows_out == 40
         with pytest.raises(errors.RecountFailed):
             dbanon.verify(connection, table, quasi_identifiers=["age"], k=5)
-    # Nor is a release taken for one, when its place is taken.
+    # A temporary table with the name of a release is not verified in its place.
     dbanon.anonymize(connection, **(JOB | {"table": "main.people", "output": "shown"}))
     connection.execute("CREATE TEMP TABLE shown AS SELECT range AS age FROM range(3)")
     assert dbanon.verify(connection, "shown").k_achieved >= 5
@@ -104,7 +104,7 @@ def test_a_table_of_another_schema_is_proposed() -> None:
         with pytest.raises(errors.TableNotFound) as refused:
             dbanon.anonymize(connection, **JOB | {"table": "people"})
         assert refused.value.hint == 'Did you mean "app.people"?'
-        # With a schema, nothing of others is meant.
+        # If the name has a schema, no table of another schema is proposed.
         with pytest.raises(errors.TableNotFound) as refused:
             dbanon.anonymize(connection, **JOB | {"table": "main.people"})
         assert refused.value.hint is None

@@ -24,7 +24,7 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 
 
 class CountingPool(QueuePool):
-    """A pool that counts how often it is asked."""
+    """A pool that counts the connections requested from it."""
 
     n_connections = 0
 

@@ -84,7 +84,7 @@ def test_one_person_does_not_make_a_class_diverse(database: Database) -> None:
 def test_a_file_of_rows_holds_what_models_counted_in_persons(
     database: Database, kind: str, tmp_path: Path
 ) -> None:
-    # Of most rows a value is more frequent than of persons, and the other way round.
+    # A value can be more frequent among rows than among persons, and vice versa.
     load(database, [(OTHERS[i % 4],) * (1 + i % 3) + (OTHERS[i // 4],) for i in range(16)])
     models = [
         dbanon.Model("distinct_l", "ill", 2),
@@ -183,7 +183,7 @@ def test_a_later_verify_says_that_persons_are_not_there(database: Database) -> N
     )
     cells = [str(cell) for cell in verification_table(verification).columns[1].cells]
     assert any(f"released 3, NOT recounted: {model.why_not}" in cell for cell in cells)
-    # Another value is seen all the same: the digest is of all that was counted.
+    # A changed value is still detected, because the digest covers everything that was counted.
     written = database.relation("release.people")
     database.execute(f"UPDATE {written} SET ill = 'flu' WHERE ill = 'cough'")
     with pytest.raises(ReleaseChanged, match="rows"):

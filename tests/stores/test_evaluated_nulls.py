@@ -16,8 +16,12 @@ DATABASES = ALL_NAMES
 
 NAMES = ["a", "b", "site"]
 OPTIONS: dict[str, Any] = {
-    "quasi_identifiers": NAMES, "k": 5, "nulls": "merge", "evaluate": True, "keep": ["id"],
-}  # fmt: skip
+    "quasi_identifiers": NAMES,
+    "k": 5,
+    "nulls": "merge",
+    "evaluate": True,
+    "keep": ["id"],
+}
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 
 
@@ -26,12 +30,14 @@ def frame() -> pd.DataFrame:
     rng = np.random.default_rng(1)
     n = 120
     sites = pd.Series([f"site {i % 4}" for i in range(n)], dtype=object)
-    table = pd.DataFrame({
-        "id": range(1, n + 1),
-        "a": rng.normal(50, 10, n).round(1),
-        "b": rng.normal(5, 2, n).round(2),
-        "site": sites,
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "id": range(1, n + 1),
+            "a": rng.normal(50, 10, n).round(1),
+            "b": rng.normal(5, 2, n).round(2),
+            "site": sites,
+        }
+    )
     table.loc[:1, "a"] = np.nan
     table.loc[2:11, ["a", "b"]] = np.nan
     table.loc[12:14, "site"] = None
@@ -118,9 +124,11 @@ def test_a_value_that_a_built_tree_lacks_is_left_out() -> None:
     table.loc[2:11, "rare"] = None
     table.loc[0:1, "rare"] = "nowhere else"
     rows, report = dbanon.anonymize_frame(
-        table, **(OPTIONS | {"quasi_identifiers": ["a", "b", "rare"]}),
-        method="gaa_cp", hierarchies={"rare": {"mask": True}},
-    )  # fmt: skip
+        table,
+        **(OPTIONS | {"quasi_identifiers": ["a", "b", "rare"]}),
+        method="gaa_cp",
+        hierarchies={"rare": {"mask": True}},
+    )
     assert report.suppressed_cells["rare"] == 2
     assert report.evaluation is not None
     assert report.evaluation["suppressed_cells"] < sum(report.suppressed_cells.values())

@@ -31,7 +31,7 @@ def recorded(database: Database) -> Any:
 
 
 def frame_evaluation(database: Database, **options: Any) -> Any:
-    """The figures of the same release of a data frame of the same rows."""
+    """The figures of the same release made from a data frame."""
     import pandas as pd
 
     rows = database.rows(f"SELECT id, age, height FROM {database.relation('people')} ORDER BY id")
@@ -49,7 +49,7 @@ def test_the_report_and_the_ledger_have_the_figures(database: Database) -> None:
     assert (
         recorded(database) == json.loads(json.dumps(evaluation)) == report.to_dict()["evaluation"]
     )
-    # Of the values that are written.
+    # The loss of the written values.
     assert evaluation["losses"]["sse_loss"] == report.information_loss
     exact = report.internal.evaluation["losses"]["sse_loss"]
     assert exact == pytest.approx(report.internal.information_loss, rel=1e-9)
@@ -111,7 +111,7 @@ def test_blocks_are_evaluated_as_one_table(database: Database) -> None:
 
 
 def dbanon_linkage(originals: list[Any], released: list[Any]) -> float:
-    """What an attacker names rightly at most: one of the rows of the nearest class of all."""
+    """The most that an attacker can identify: one row of the nearest class."""
     import numpy as np
 
     before = np.array([[float(x) for x in row] for row in originals])
@@ -247,7 +247,7 @@ def test_later_the_ledger_is_read_and_both_relations_compared(database: Database
     exact = report.internal.evaluation
     for name in ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss"):
         assert from_tables[name, None] == pytest.approx(exact["losses"][name], rel=1e-9), name
-    # Of values that were rounded it is only near.
+    # For rounded values the figures only agree approximately.
     assert from_tables["sse_loss", None] == pytest.approx(exact["losses"]["sse_loss"], abs=1e-3)
     assert from_tables["sse_loss", "age"] == pytest.approx(
         exact["columns"]["age"]["sse_loss"], abs=1e-2
@@ -355,7 +355,7 @@ def test_the_command(database: Database) -> None:
 
 
 def test_covariances_of_two_rows_and_none_of_one(sqlite_file: SqliteDatabase) -> None:
-    """Of the rows that have both: pairs of a column without values have none."""
+    """Only rows with both values count: a column without values has no pairs."""
     sqlite_file.load(
         "t",
         {"a": "REAL", "b": "REAL", "one": "REAL", "none": "REAL"},

@@ -24,7 +24,7 @@ def staleness(database: Database) -> tuple[bool | None, str | None]:
     return release.stale, release.stale_by
 
 
-def test_other_rows_are_told_and_others_are_not(people: Database) -> None:
+def test_changed_rows_are_reported_and_irrelevant_changes_are_not(people: Database) -> None:
     name = people.relation(table(people))
     released(
         people, declared=False, quasi_identifiers=["age"], where="age < 45", source_digest=True

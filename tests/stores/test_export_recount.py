@@ -131,7 +131,7 @@ def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
     assert done.exit_code == 0, done.stderr
     verification = json.loads(done.stdout)
     assert verification["k_achieved"] >= 3
-    # The query that it shows counts each attribute, and runs as it stands.
+    # The displayed query counts each attribute, and runs unchanged.
     queries = [text for text in verification["recount_sql"].split(";") if text.strip()]
     assert len(queries) == 2
     assert min(duckdb.sql(text).fetchall()[0][0] for text in queries) == verification["k_achieved"]

@@ -202,7 +202,7 @@ FORMULAS = {
     "\t=1": "'\t'=1",
     "a;'=1": "a;''=1",
 }
-# A number with its sign is none, wherever it stands.
+# A signed number is no formula, wherever it appears.
 HARMLESS = ["[-10, -5]", "a;-1.5", "a,+2)", "a;b=1", "1 - 2; 3 = 3", "a\n-7\nb"]
 
 
@@ -326,7 +326,9 @@ def test_a_file_that_is_there_stays_unless_it_is_of_a_release(
         assert path.read_bytes() != first
 
 
-def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path) -> None:
+def test_files_of_earlier_releases_are_removed_as_requested(
+    database: Database, tmp_path: Path
+) -> None:
     load_people(database)
     export = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 2}
     file_names = []

@@ -70,8 +70,15 @@ class FileChained(Chained):
             "max_wait": 0,
             **rules,
         }
-        dbanon.create_chain(database.url, "files", table="persons", entity="id", key_out=key,
-                            source=f"file:{file}", **chain_rules)  # fmt: skip
+        dbanon.create_chain(
+            database.url,
+            "files",
+            table="persons",
+            entity="id",
+            key_out=key,
+            source=f"file:{file}",
+            **chain_rules,
+        )
         return cls(database, key, "files")
 
     def arguments(self, file: Path, **more: Any) -> dict[str, Any]:
@@ -255,7 +262,7 @@ def test_a_file_of_another_account_is_refused(
 def test_a_file_that_changes_meanwhile_is_read_once(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
-    """The staged rows are those that were checked: the release is of the file as it was then."""
+    """The staged rows are the checked ones: the release shows the file as of that moment."""
     chained = FileChained.of(database, month, tmp_path)
     chained.release_file(month)
     rows = of_file(database)
@@ -295,8 +302,11 @@ def test_a_killed_run_leaves_nothing_of_a_file(
     # DuckDB's and SQLite's own logs of the transaction, and the lock's file, hold no rows of it.
     assert not [name for name in left if name.endswith(".tmp")]
     planted = b"ill," if database.name == "postgresql" else b"dbanon_file_rows"
-    assert not [n for n in left if n.endswith((".wal", "-wal", "-journal"))
-                and planted in (tmp_path / n).read_bytes()]  # fmt: skip
+    assert not [
+        n
+        for n in left
+        if n.endswith((".wal", "-wal", "-journal")) and planted in (tmp_path / n).read_bytes()
+    ]
     report = dbanon.anonymize(**arguments)
     assert report.arguments["chain"]["sequence"] == 3
     require_whole(rows, of_file(database))
@@ -327,11 +337,23 @@ def test_a_file_that_holds_more_than_the_limit(
 def test_settings_of_a_connection_stay(tmp_path: Path, month: Path) -> None:
     with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
         connection.execute(f"SET temp_directory = '{tmp_path}/spill'")
-        dbanon.create_chain(connection, "files", table="persons", entity="id", changes="show",
-                            key_out=tmp_path / "k", source=f"file:{month}")  # fmt: skip
+        dbanon.create_chain(
+            connection,
+            "files",
+            table="persons",
+            entity="id",
+            changes="show",
+            key_out=tmp_path / "k",
+            source=f"file:{month}",
+        )
         chain = dbanon.Chain("files", key=f"file:{tmp_path / 'k'}")
-        dbanon.anonymize(f"file:{month}", table="persons", output="release.persons",
-                         target=connection, **OPTIONS | {"chain": chain})  # fmt: skip
+        dbanon.anonymize(
+            f"file:{month}",
+            table="persons",
+            output="release.persons",
+            target=connection,
+            **OPTIONS | {"chain": chain},
+        )
         [(directory,)] = connection.execute("SELECT current_setting('temp_directory')").fetchall()
         assert directory == f"{tmp_path}/spill"
         assert (
@@ -355,7 +377,7 @@ def test_exports_go_to_a_place_of_their_own(
 
 
 @pytest.mark.in_turn
-def test_a_release_outside_of_the_chain_is_refused_and_told(
+def test_a_release_outside_of_the_chain_is_refused_and_reported(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
     """Either way round: the ledger knows the rows of files by what the job calls them."""
@@ -452,11 +474,24 @@ def test_where_no_chain_is_kept(
         chained.release_file(month, target=None, exports=[str(tmp_path / "o.csv")])
     assert "duckdb:///released.duckdb" in str(caught.value)
     with pytest.raises(InvalidParameter, match="a file is not a database"):
-        dbanon.create_chain(f"file:{month}", "c", table="persons", entity="id", changes="show",
-                            key_out=tmp_path / "k")  # fmt: skip
+        dbanon.create_chain(
+            f"file:{month}",
+            "c",
+            table="persons",
+            entity="id",
+            changes="show",
+            key_out=tmp_path / "k",
+        )
     with pytest.raises(InvalidParameter, match="table of its database, or files"):
-        dbanon.create_chain(sqlite.url, "c", table="persons", entity="id", changes="show",
-                            key_out=tmp_path / "k", source=sqlite.url)  # fmt: skip
+        dbanon.create_chain(
+            sqlite.url,
+            "c",
+            table="persons",
+            entity="id",
+            changes="show",
+            key_out=tmp_path / "k",
+            source=sqlite.url,
+        )
     frame = pa.table({"id": [1], "age": [2], "income": [3], "ill": ["x"]})
     with pytest.raises(InvalidParameter, match="with a chain"):
         dbanon.anonymize(**chained.arguments(month) | {"database": frame, "kept_columns": "client"})
@@ -484,7 +519,7 @@ def test_mariadb_keeps_no_chain_of_a_file(
 def test_files_that_others_see_before_the_commit(
     database: Database, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in an object store: the state is committed first, and the rows are staged once more."""
+    """As with an object store, the state is committed before the rows are staged once more."""
     monkeypatch.setattr(chain_run, "_writes_own_files", lambda job: False)
     chained, export_path = FileChained.of(database, month, tmp_path), tmp_path / "out" / "p.parquet"
     for sequence in (1, 2):
@@ -524,7 +559,15 @@ def test_other_kinds_of_chains(database: Database, tmp_path: Path, month: Path, 
     if mode == "next":
         dbanon.close_chain(database.url, "files")
         key = f"file:{chained.key}"
-        dbanon.create_chain(database.url, "later", table="persons", entity="id", changes="show",
-                            new_chain_from="files", key=key, source=f"file:{month}")  # fmt: skip
+        dbanon.create_chain(
+            database.url,
+            "later",
+            table="persons",
+            entity="id",
+            changes="show",
+            new_chain_from="files",
+            key=key,
+            source=f"file:{month}",
+        )
         chain = dbanon.Chain("later", key=key)
         assert chained.release_file(month, chain=chain).rows_out == 30

@@ -106,7 +106,7 @@ def test_a_note_in_a_folder_is_no_file_of_rows(tmp_path: Path) -> None:
         assert session.rows("SELECT * FROM t") == ROWS
 
 
-def test_a_file_without_a_header_is_refused_until_somebody_says_so(tmp_path: Path) -> None:
+def test_a_file_without_a_header_needs_the_option(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("4711,30\n4712,31\n4713,33\n")
     error = refused(path)
@@ -132,7 +132,7 @@ def test_a_file_without_a_header_is_refused_until_somebody_says_so(tmp_path: Pat
         "r.t",
     )
     assert done.exit_code == 0, done.stderr
-    # Of a file without a header, too, a bad value has its line.
+    # Errors in a file without a header name the line, too.
     path.write_text("7,30\n" + "1,2\n" * 40 + "x,2\n")
     store = open_store(f"file:{path}", reading=Reading(header=False), table="t")
     with store.session(write=False) as session:
@@ -160,7 +160,7 @@ def test_lines_before_the_header_are_skipped_when_told(
     assert "has quotes" in refused(path, skip_lines=2).message
 
 
-def test_columns_of_one_name_are_renamed_when_told(tmp_path: Path) -> None:
+def test_columns_with_equal_names_are_renamed_on_request(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("age,id,Age,age,age_2\n1,2,3,4,5\n")
     error = refused(path)
@@ -267,7 +267,7 @@ def test_a_spreadsheet_is_read_in_its_types(tmp_path: Path) -> None:
     }
     assert rows[0] == (1, date(1999, 3, 4), Decimal("1.234"), "01234", "a, b", True)
     assert rows[2][1] is None
-    # A number is no text in which a point could be another mark; encodings are of other files.
+    # Typed numbers need no decimal mark, and the encoding option applies to other formats.
     assert loaded(path, encoding="latin-1")[1] == rows
     assert (
         dbanon.plan(f"file:{path}", table="t", quasi_identifiers=["cost"], k=2, output="r.t").rows

@@ -55,7 +55,7 @@ def month(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("month")
-def test_a_job_reads_a_file_of_another_name_from_beside_it(tmp_path: Path) -> None:
+def test_a_job_reads_a_file_from_its_own_folder(tmp_path: Path) -> None:
     path = job_file(tmp_path)
     of_march = {"year": "2025", "month": "03"}
     assert call("check", path).exit_code == 0

@@ -119,9 +119,11 @@ def test_a_path_is_answered_with_its_url(tmp_path: Path, monkeypatch: pytest.Mon
         clinic.execute("CREATE TABLE people AS SELECT range % 7 AS age FROM range(70)")
     (tmp_path / "notes.md").write_text("rows")
     for path, url in (
-        (rows, f"file:{rows}"), ("folder", "file:folder"), ("people.db", "sqlite:///people.db"),
+        (rows, f"file:{rows}"),
+        ("folder", "file:folder"),
+        ("people.db", "sqlite:///people.db"),
         ("people.duckdb", "duckdb:///people.duckdb"),
-    ):  # fmt: skip
+    ):
         refused = call("advise", path, "--table", "people", "--k", "3")
         assert refused.exit_code == 2
         assert f"Hint: Write {url}.\n" in refused.stderr
@@ -264,7 +266,7 @@ def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
         assert session.rows("SELECT current_setting('temp_directory')") == [("",)]
 
 
-def test_phases_are_told_from_their_beginning(tmp_path: Path) -> None:
+def test_phases_are_reported_from_their_start(tmp_path: Path) -> None:
     first_shares: dict[str, float] = {}
     dbanon.anonymize(
         f"file:{write(tmp_path, 'parquet')}",

@@ -69,7 +69,7 @@ def test_folders_of_hive_are_columns(tmp_path: Path, kind: str) -> None:
         (7, 2025, "a/b", "BIGINT"),
         (7, None, "'", "BIGINT"),
     ]
-    # Of one folder they say nothing; the root of a pattern is its fixed part.
+    # They have no meaning for a single folder; the root of a pattern is its fixed part.
     assert read(tmp_path / "in/year=2024/ward=01") == [(7,)]
     assert read(f"{tmp_path}/in/year=2024/*/*", "SELECT * FROM t") == [(7, "01")]
 
@@ -104,7 +104,7 @@ def test_types_differ_by_file_and_column(tmp_path: Path) -> None:
     assert error.message.startswith(f'Column "x" is VARCHAR in the file {tmp_path}/in/b.parquet')
     assert "secret" not in str(error)
     assert "4711" not in str(error)
-    # Of CSV all files say what a column is.
+    # For CSV, the type of a column is determined from all files.
     put(tmp_path / "csv/a.csv", "SELECT 4711 AS x")
     put(tmp_path / "csv/b.csv", "SELECT 'p' AS x")
     assert read(tmp_path / "csv") == [("4711",), ("p",)]

@@ -1,4 +1,4 @@
-"""Whoever may write into a folder gets no private file of the account that reads it released."""
+"""Writers of a folder cannot get private files of the reading account released."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def test_links_in_a_folder_are_not_followed(
 
 
 @pytest.mark.parametrize("attack", [link_file, link_hard, link_file_by_two])
-def test_links_are_followed_where_that_is_said(
+def test_links_are_followed_on_request(
     attack: Callable[[Path, Path], None], drop: Path, private: Path, tmp_path: Path
 ) -> None:
     attack(drop, private)
     assert ages_of(f"file:{drop}/", tmp_path, foreign_files="links") == {20, SECRET}
 
 
-def test_links_to_folders_are_followed_where_that_is_said(
+def test_links_to_folders_are_followed_on_request(
     drop: Path, private: Path, tmp_path: Path
 ) -> None:
     link_within_a_folder(drop, private)
@@ -152,7 +152,7 @@ def test_hidden_links_are_passed_over(drop: Path, private: Path, tmp_path: Path)
 
 
 @as_root
-def test_files_of_other_accounts_are_taken_where_that_is_said(
+def test_files_of_other_accounts_are_read_on_request(
     drop: Path, ending: str, tmp_path: Path
 ) -> None:
     os.chown(write(drop / f"b.{ending}", [30] * 10), NOBODY, NOBODY)
@@ -160,7 +160,7 @@ def test_files_of_other_accounts_are_taken_where_that_is_said(
         ages_of(f"file:{drop}/", tmp_path)
     assert "foreign_files" in str(refused.value)
     assert ages_of(f"file:{drop}/", tmp_path, foreign_files="allow") == {20, 30}
-    # Who named the file itself meant it.
+    # A file that the user names explicitly is intended.
     assert ages_of(f"file:{drop}/b.{ending}", tmp_path) == {30}
 
 

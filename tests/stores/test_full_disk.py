@@ -1,4 +1,4 @@
-"""A full disk is an error of its own, whoever notices it, and publishes nothing."""
+"""A full disk has its own error, whichever component notices it, and nothing is published."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> 
         releases.append(database.rows(f"SELECT * FROM {relation} ORDER BY id"))
         assert report.k_achieved >= 4
         check_release(database, f"release.r{number}", PAIRS, 4)
-    # Siblings stand in another order where a tree is given as it was written.
+    # The order of siblings differs if a tree is given in its written order.
     for rows in releases[1:8]:
         assert rows == releases[0]
 
@@ -232,7 +232,7 @@ def test_a_value_may_be_a_label_above_others(database: Database) -> None:
     for number, hierarchy in enumerate((table("ref.icd"), table("ref.icd_levels"), "name:icd")):
         output = f"release.r{number}"
         job: Any = {"quasi_identifiers": ["icd"], "hierarchies": {"icd": hierarchy}, "k": 5}
-        # Two rows are too few for a class of their own.
+        # Two rows are too few to form a class.
         planned = dbanon.plan(database.url, table="patients", method="gaa_cp", output=output, **job)
         assert planned.rows == 12
         database.anonymize(table="patients", method="gaa_cp", output=output, **job)
@@ -291,7 +291,7 @@ def test_the_distance_of_a_model(database: Database) -> None:
 
 @pytest.mark.parametrize("shape", ["one leaf", "12 levels", "unbalanced", "10,000 leaves"])
 def test_shapes(database: Database, shape: str) -> None:
-    """Read from a table, stored, read by name, released, and counted by code of its own."""
+    """Read from a table, stored, read by name, released, and recounted by independent code."""
     pairs, leaves = shaped(shape)
     rng = random.Random(9)
     n = 3_000 if shape == "10,000 leaves" else 300

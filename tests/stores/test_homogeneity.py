@@ -24,7 +24,7 @@ from tests.stores.databases import Database, DuckdbDatabase
 N = 240
 RNG = np.random.default_rng(11)
 AGE = RNG.integers(18, 60, N).tolist()
-# Capitals are a value of their own under any collation, and NULL is one, too.
+# Case matters under any collation, and NULL is a value, too.
 ILL = [("flu", "Flu", "cough", None)[i] for i in RNG.choice(4, N, p=[0.6, 0.1, 0.1, 0.2])]
 COSTS = [float(cost) for cost in RNG.choice([10.5, 20.25], N, p=[0.9, 0.1])]
 OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age"], "sensitive": ["ill", "costs"], "k": 4}
@@ -46,7 +46,7 @@ def load(database: Database) -> None:
 def by_definition(
     rows: list[tuple[Any, ...]], names: tuple[str, ...] = ("ill", "costs")
 ) -> tuple[ClassHomogeneity, ...]:
-    """Of rows of the class's value and the sensitive ones, counted in plain Python."""
+    """The class and sensitive values of each row, counted in plain Python."""
     classes: defaultdict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for shared, *values in rows:
         classes[shared].append(tuple(values))

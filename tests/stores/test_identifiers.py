@@ -186,7 +186,7 @@ def drawn_text(rng: random.Random, pattern: str, lengths: list[int] | None) -> s
     return text
 
 
-def test_forms_are_counted_alike_in_sql(database: Database) -> None:
+def test_forms_are_counted_in_sql_as_in_python(database: Database) -> None:
     for number, (kind, texts) in enumerate(examples()):
         table = f"t{number}"
         rows = [(text,) for text in [*texts, texts[0]]] + [(None,)]

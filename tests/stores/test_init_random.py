@@ -1,4 +1,4 @@
-"""What ``dbanon init`` writes for random tables is run as it is, or nothing is written."""
+"""The file that ``dbanon init`` writes for random tables runs unchanged, or no file is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbanon.doors.jobfile.file import read_job_file
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.random_tables import random_table
 
-# What no job file could be made of, before anything is written.
+# Tables that no job file can describe are refused before anything is written.
 REFUSED = ("no_quasi_identifiers", "too_few_records")
 
 
@@ -24,7 +24,6 @@ def run_what_init_writes(database: Database, folder: Path, seed: int) -> str:
     types = {name: database.types[kind] for name, kind in table.columns.items()}
     database.load("people", types, table.rows)
     runner = CliRunner()
-    # As the file says it, so that no secret is a text of it.
     written = runner.invoke(main, ["init", database.url, "--table", "people"])
     if written.exit_code:
         return written.stderr.partition("[")[2].partition("]")[0]
@@ -105,7 +104,7 @@ def test_advice_counts_all_rows_of_a_table_without_a_complete_one(database: Data
 
 
 def test_a_sample_has_k_of_each_pattern(duckdb_file: DuckdbDatabase) -> None:
-    """Of 3,000 rows 20 have no age; of a sample of 100 one would have none."""
+    """20 of 3,000 rows have no age, so a sample of 100 would contain one such row."""
     rows = [(20 + i % 50 if i >= 20 else None, i % 13) for i in range(3000)]
     duckdb_file.load("people", {"age": "INTEGER", "visits": "INTEGER"}, rows)
     options = {"quasi_identifiers": ["age", "visits"], "k": [5, 20], "sample": 100}

@@ -1,4 +1,4 @@
-"""A signal that comes when a transaction is being committed: it is too late, and that is said."""
+"""A signal during a commit comes too late, and the message says so."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def strike_once_held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_interrupt_while_it_is_committed(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
+    """Ctrl-C while the embedded database commits: the release is published, and no run has
+    failed.
+    """
     if database.name == "postgresql":
         skip_case("the server is asked: test_commit_outcome.py")
     load_people(database)
@@ -153,7 +155,9 @@ def strike_at_commit(monkeypatch: pytest.MonkeyPatch, name: str, struck: list[st
 def test_an_interrupt_when_the_source_was_read(
     make_database: Callable[[str], Database], source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two databases the one that is only read commits nothing: Ctrl-C there ends the run."""
+    """With two databases the one that is only read commits nothing, so Ctrl-C there ends the
+    run.
+    """
     source_database = make_database(source)
     target_database = make_database("sqlite" if source == "duckdb" else "duckdb")
     load_people(source_database)

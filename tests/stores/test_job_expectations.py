@@ -1,4 +1,4 @@
-"""What a job expects of its source: a truncated one is refused, and the last release stays."""
+"""A job's expectations of its source: a truncated source is refused, and the last release stays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHAIN = "{name: people, key: file:people.key}"
 
 
 def _rows(rows: int, persons: int, nulls: int = 0) -> list[tuple[Any, ...]]:
-    """Rows of persons, each with the same values in all of them."""
+    """Rows of persons, each with constant values."""
     return [
         (n % persons, 20 + n % persons % 50, 100 * (n % persons), None if n < nulls else "seen")
         for n in range(rows)
@@ -56,7 +56,7 @@ def test_a_truncated_table_is_refused_and_accepted_once(
     first = call("run", file)
     assert first.exit_code == 0, first.stderr
     assert "Job people: no earlier release to compare rows with" in first.stderr
-    # As a month grows.
+    # Typical growth within a month.
     _load(database, _rows(100, 100))
     second = call("run", file)
     assert (second.exit_code, "to compare" in second.stderr) == (0, False), second.stderr
@@ -90,7 +90,7 @@ def test_persons_and_nulls_are_counted(
     file = write(tmp_path, of_persons)
     _load(database, _rows(100, 50, nulls=5))
     assert call("run", file).exit_code == 0
-    # Beside the types of columns, in a column of their own.
+    # Recorded in a column next to the column types.
     [(types, counts)] = database.rows(
         f"SELECT source_types, source_counts FROM {database.ledger('run')}"
     )

@@ -83,7 +83,9 @@ def test_a_job_is_what_anonymize_makes_of_the_same_words(
     assert first == second
 
 
-def test_a_new_column_halts_or_is_dropped_and_told(database: Database, tmp_path: Path) -> None:
+def test_a_new_column_halts_the_job_or_is_dropped_with_a_report(
+    database: Database, tmp_path: Path
+) -> None:
     load_people(database)
     file = write(tmp_path, job())
     assert call("run", file).exit_code == 0
@@ -189,7 +191,9 @@ def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_p
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_refused_job_says_why_beside_its_report(database: Database, tmp_path: Path) -> None:
+def test_a_refused_job_writes_its_reason_next_to_the_report(
+    database: Database, tmp_path: Path
+) -> None:
     """The report of the release that readers still have stays; the exit code is the error's."""
     load_people(database)
     report = tmp_path / "report.html"
@@ -354,7 +358,7 @@ def test_old_tables_that_cannot_be_dropped_are_no_failure(
     assert len(database.relations()) == tables
 
 
-def test_a_signal_after_the_commit_leaves_the_release_told(
+def test_a_signal_after_the_commit_still_reports_the_release(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)

@@ -1,4 +1,4 @@
-"""What the ledger says of the runs of a job, done and failed; older ledgers know of none."""
+"""The ledger's record of job runs, done and failed; older ledgers have none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEOPLE", database.url)
 
 
-def test_each_attempt_is_told(database: Database, tmp_path: Path) -> None:
+def test_each_attempt_is_listed(database: Database, tmp_path: Path) -> None:
     load_people(database)
     assert dbanon.attempts(database.url, "people") == []
     assert call("run", write(tmp_path, job(k="41"))).exit_code == 3

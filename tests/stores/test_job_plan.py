@@ -42,7 +42,7 @@ def test_a_schedule_is_a_hint(database: Database, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
-def test_what_is_said_is_what_is_done(database: Database, tmp_path: Path, keep: int) -> None:
+def test_the_run_does_what_the_plan_says(database: Database, tmp_path: Path, keep: int) -> None:
     load_people(database)
     database.make_schema("release")
     file = write(tmp_path, job(output=f"{{view: people, keep_last: {keep}}}", export=EXPORT))
@@ -76,7 +76,7 @@ def test_a_place_of_something_else_is_refused_as_by_the_run(
     assert (tmp_path / "mine.csv").read_text() == "mine\n"
 
 
-def test_a_memory_limit_is_told(database: Database, tmp_path: Path) -> None:
+def test_a_plan_reports_the_memory_limit(database: Database, tmp_path: Path) -> None:
     load_people(database)
     job_plan = planned(write(tmp_path, job(memory_limit="1GiB")))["plan"]
     assert 0 < job_plan["memory"] < job_plan["memory_limit"] == 2**30

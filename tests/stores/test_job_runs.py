@@ -86,7 +86,7 @@ def test_of_four_runs_of_one_job_one_is_done(database: Database, tmp_path: Path)
 
 
 @pytest.mark.parametrize("phase", ["read", "verify"])
-def test_a_run_that_is_told_to_end_leaves_nothing(
+def test_a_run_that_is_stopped_leaves_nothing(
     database: Database, tmp_path: Path, phase: str
 ) -> None:
     load_people(database)

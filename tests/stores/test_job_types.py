@@ -83,9 +83,11 @@ def test_a_view_keeps_its_grants_when_a_column_widens(pg_url: str, pg_role: Any)
     postgresql = PostgresqlDatabase(pg_url)
     postgresql.make_schema("release")
     options: dict[str, Any] = {
-        "table": "shown", "quasi_identifiers": ["age", "cost"], "output_kind": "view",
+        "table": "shown",
+        "quasi_identifiers": ["age", "cost"],
+        "output_kind": "view",
         "if_exists": "replace",
-    }  # fmt: skip
+    }
 
     def widen(width: str) -> None:
         # The source is a view, too: PostgreSQL has it dropped before its column is altered.
@@ -117,14 +119,14 @@ def test_a_view_keeps_its_grants_when_a_column_widens(pg_url: str, pg_role: Any)
     widen("7,2")
     second = postgresql.anonymize(**options, key=["id"])
     assert reader.rows("SELECT count(*) FROM release.people") == [(20,)]
-    # What the owner revoked does not come back by default privileges.
+    # Default privileges do not restore a grant that the owner revoked.
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         stranger.rows("SELECT count(*) FROM release.people")
     verification = dbanon.verify(postgresql.url, "release.people")
     assert (verification.release_id, verification.unchanged) == (second.release_id, True)
     assert dbanon.verify(postgresql.url, first.release_id).unchanged
     postgresql.execute("CREATE VIEW release.mine AS SELECT age FROM release.people")
-    # What depends on the view is not dropped, and stands in the way of other widths alone.
+    # Objects that depend on the view are not dropped; they only prevent a change of widths.
     third = postgresql.anonymize(**options, key=["id"])
     widen("9,2")
     before = postgresql.state()

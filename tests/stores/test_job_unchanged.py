@@ -75,7 +75,7 @@ def test_nothing_is_done_twice(database: Database, tmp_path: Path) -> None:
     file = write(tmp_path, job(**more), job("other", output="{table: other}", k="41"))
     assert call("run", file, *SKIP).exit_code == 8
     assert call("run", file, *SKIP, "--job", "other").exit_code == 3
-    # Without the option nothing is skipped; of such a release there is no fingerprint.
+    # Without the option nothing is skipped, and such a release has no fingerprint.
     assert call("run", file, "--job", "people").exit_code == 0
     assert call("run", file, "--job", "people", *SKIP).exit_code == 0
     assert call("run", file, "--job", "people", *SKIP).exit_code == 99
@@ -111,7 +111,7 @@ def test_columns_that_are_not_released_do_not_matter(database: Database, tmp_pat
         "DELETE FROM people WHERE age < 30",
     )
     assert call("run", file, *SKIP).exit_code == 99
-    # Two rows change places: the same values of each column.
+    # Two rows swap: each column keeps the same values.
     database.execute(
         "CREATE TABLE before AS SELECT id, age FROM people ORDER BY age DESC LIMIT 1",
         "UPDATE people SET age = (SELECT min(age) FROM people) WHERE id = (SELECT id FROM before)",
@@ -232,7 +232,7 @@ def test_two_fingerprints_of_the_same_rows_tell_nothing(
     ]
     assert len(set(fingerprints)) == len(fingerprints) == 4
     assert all(re.fullmatch(r"[0-9]+:[0-9a-f]{64}", text) for text in fingerprints)
-    # Neither the number of rows nor their sum stands in it; a key makes it another one.
+    # The fingerprint contains neither the row count nor the sum, and a key changes it.
     assert call("run", tmp_path / "job.yaml", *SKIP).exit_code == 99
     assert call("run", tmp_path / "job.yaml", *SKIP, DBANON_FINGERPRINT_KEY="s").exit_code == 0
     assert call("run", tmp_path / "job.yaml", *SKIP, DBANON_FINGERPRINT_KEY="s").exit_code == 99

@@ -1,4 +1,4 @@
-"""What a second release says of joint histories, by the ledger's own record of persons."""
+"""Joint histories reported by a second release, from the ledger's own record of persons."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_source_elsewhere_is_not_measured(
     report = source.anonymize(**options, output="release.second")
     assert "in another database than the source" in said_by(report)["not_measured"]
     assert "Load the rows into the database of the release" in report.rows()[0][1]
-    # Nor could the command count them.
+    # The command cannot count them either.
     assert report.earlier_releases.endswith("the ledger has 1 of the same source")
     assert duckdb_file.rows("SELECT count(*) FROM dbanon.release_person") == [(0,)]
 

@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[str, Values, list[tuple[str | None, float]]]] = {
     "nearly_unique": ("text", [f"text {i - (i % 50 == 1)}" for i in range(N)], [(None, 1.0)]),
     "bijection": ("text", [WORDS[age] if age < 100 else "" for age in AGE], [("age", 1.0)]),
     "copy": ("integer", [age * 2 for age in AGE], [("age", 1.0)]),
-    # Several values stand for one age: still each tells its age.
+    # Several values map to one age, yet each determines its age.
     "many_to_one": ("integer", [age * 2 + i % 2 for i, age in enumerate(AGE)], [("age", 1.0)]),
     # A few rows disagree, so that what tells is most of its values, not all.
     "but_for_some": (
@@ -284,7 +284,7 @@ def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -
 
 
 def test_columns_that_are_no_values_of_a_line(database: Database) -> None:
-    """Names that need quotes, and types that GROUP BY does not take as they are."""
+    """Names that need quotes, and types that GROUP BY does not accept directly."""
     kind = {"postgresql": "json", "duckdb": "STRUCT(a VARCHAR)", "sqlite": "BLOB"}[database.name]
     table = database.relation("people")
     database.execute(

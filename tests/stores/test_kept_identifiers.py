@@ -1,4 +1,4 @@
-"""Columns released as they are that look like identifiers: every run says so, strict refuses."""
+"""Kept columns that look like identifiers: every run warns, and strict mode refuses them."""
 
 from __future__ import annotations
 

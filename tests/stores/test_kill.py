@@ -30,7 +30,7 @@ from tests.stores.people import load_people
 pytestmark = pytest.mark.own_backends
 
 MOMENTS = 10
-# Chains and exports are killed at moments of their own, on the same databases.
+# Other tests kill chains and exports at other steps on the same databases.
 KILLS = MOMENTS if CAMPAIGN else 6
 COPY_KILLS = MOMENTS // 2 if CAMPAIGN else 4
 

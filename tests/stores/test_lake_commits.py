@@ -1,4 +1,4 @@
-"""What became of commits to tables of Iceberg: answers that are lost, runs that overtake others."""
+"""The outcome of Iceberg commits when answers are lost or runs overtake each other."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_the_command(lake: str, target: str) -> None:
     assert "60 left their database" in done.output
 
 
-def test_what_is_not_there_is_said(
+def test_a_missing_table_is_reported(
     lake: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ColumnNotFound, match="weight"):
@@ -244,7 +244,9 @@ def lake_catalog(catalog_files: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
 
 @pytest.mark.parametrize("attack", ["absolute", "upwards", "link"])
 def test_a_delta_table_lists_no_private_file(attack: str, tmp_path: Path) -> None:
-    """Whoever may write the log may list any file that only the account of the run may read."""
+    """Writers of the log can list any file, including those that only the run's account may
+    read.
+    """
     table, private = tmp_path / "table", tmp_path / "private"
     deltalake.write_deltalake(str(table), ROWS)
     deltalake.write_deltalake(str(private), ROWS)

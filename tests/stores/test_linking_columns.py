@@ -95,7 +95,7 @@ def test_groups_that_are_alone_with_their_profiles(database: Database) -> None:
     assert share > 0.5
 
 
-def test_frames_are_counted_alike() -> None:
+def test_frames_count_like_databases() -> None:
     frame = pd.DataFrame({name: values for name, (_, values) in COLUMNS.items()})
     for name in (*CODINGS, "household"):
         with pytest.warns(KeptColumnLinks):
@@ -110,7 +110,7 @@ def test_frames_are_counted_alike() -> None:
 
 
 def test_a_column_that_was_told_of_already_is_told_of_once(database: Database) -> None:
-    """Of groups below k the values are nearly unique: that is said, and nothing else."""
+    """For groups below k the values are nearly unique, and the warning says only that."""
     load(database)
     with pytest.warns(KeptColumnTells):
         report = database.anonymize(**OPTIONS | {"k": 8}, keep=["household"])

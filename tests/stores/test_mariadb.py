@@ -1,4 +1,4 @@
-"""What MariaDB does in its own way: texts, types, names, rights, and the way to a release."""
+"""Behaviour specific to MariaDB: texts, types, names, rights, and how releases are made."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_label_longer_than_its_column(
 
 
 def test_the_rows_of_one_moment(mariadb: MariadbDatabase) -> None:
-    """What others change while it runs is not in it, whether it is read or kept."""
+    """Changes that others make during the run do not enter the release."""
     load_people(mariadb)
 
     def change(sql: str) -> None:
@@ -369,7 +369,7 @@ def test_an_account_without_rights_cannot_take_a_runs_locks(mariadb: MariadbData
 
 
 def test_a_ledger_without_a_secret_gets_one(mariadb: MariadbDatabase) -> None:
-    """As after an upgrade, with a run of before that ended in between."""
+    """As after an upgrade during which a run of the old version ended."""
     load_people(mariadb)
     mariadb.anonymize(**OPTIONS)
     mariadb.execute(

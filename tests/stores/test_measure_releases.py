@@ -1,4 +1,4 @@
-"""What any releases of one source tell together, counted by the product and by sets of persons."""
+"""What several releases of one source reveal together, counted by dbanon and with plain sets."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def job_file(source: Path, folder: Path) -> Path:
 
 
 def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
-    """At each door that takes a limit; what to do is said."""
+    """Each interface with a limit refuses and says what to do."""
     url, target = f"file:{constant}", f"duckdb:///{tmp_path / 'a.duckdb'}"
     options: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5}
     calls: dict[str, Callable[[], Any]] = {
@@ -130,7 +130,7 @@ def test_every_database_that_is_opened_keeps_to_it(limit: int, tmp_path: Path) -
         assert 1 <= threads <= max(1, expected // (64 * MIB))
 
 
-def test_a_database_in_memory_has_a_limit_where_nobody_says_one() -> None:
+def test_a_database_in_memory_has_a_default_limit() -> None:
     with in_memory() as connection:
         limit_set, _ = settings_of(connection)
     assert limit_set <= half_of_memory() * 1.01

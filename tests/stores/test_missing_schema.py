@@ -17,7 +17,7 @@ OPTIONS = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "if_exists":
 
 @pytest.fixture
 def people(database: Database) -> Database:
-    """A database with schemas of its own, and a table of persons in it."""
+    """A database with its own schemas, and a table of persons in it."""
     if database.name == "sqlite":
         skip_case("SQLite has no schemas")
     load_people(database)

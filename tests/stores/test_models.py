@@ -151,7 +151,7 @@ def test_strata_are_not_crossed(database: Database) -> None:
     assert Counter(dict(sites)) == Counter(row[3] for row in people())
 
 
-def test_a_stratum_without_enough_values_is_said(database: Database) -> None:
+def test_a_stratum_without_enough_values_is_reported(database: Database) -> None:
     rows = [(*row[:4], "flu" if row[3] == "a" else row[4], *row[5:]) for row in people()]
     load(database, rows)
     error = refuse(

@@ -166,7 +166,7 @@ def test_the_level_holds_whichever_value_is_looked_at(
         assert level_reached == pytest.approx(levels[0])
 
 
-def test_entropy_of_classes_that_are_released_alike() -> None:
+def test_entropy_of_classes_with_equal_released_values() -> None:
     """Each keeps to it, both together do not: the release is refused, and says what helps."""
     counts = np.array([[10, 10, 10, 10, 10, 10], [83, 5, 4, 4, 4, 0]])
     persons = np.array([20, 100])

@@ -45,7 +45,7 @@ Door = tuple[Any, Execute]
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Callable[[], Door]]]:
-    """By database: what dbanon takes, and a connection that stays open."""
+    """By database: the target dbanon takes, and a connection that stays open."""
     opened: list[Any] = []
 
     def in_memory() -> Door:

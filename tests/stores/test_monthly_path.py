@@ -144,7 +144,8 @@ def test_six_months_expose_nobody(
         )
         assert done.exit_code == 0, done.output
         assert [release["below"] for release in json.loads(done.stdout)["known"]] == [0, *seen]
-        # What the chain is for: most would be below k, and most of them alone.
+        # The reason for the chain: without it most persons would be below k, and most of them
+        # unique.
         assert exposed(histories) > 0.9 * len(histories)
     else:
         assert exposed(histories) == 0

@@ -19,7 +19,7 @@ TARGET = "duckdb:///released.duckdb"
 
 
 def command_output(*words: str, code: int = 0) -> str:
-    """What a command prints, of which the exit code is looked at."""
+    """The output of a command whose exit code is checked."""
     # Tables as wide as that are not broken.
     done = CliRunner(env={"COLUMNS": "300"}).invoke(main, words)
     assert done.exit_code == code, (words, done.output)

@@ -49,7 +49,7 @@ def test_what_is_searched(postgresql: PostgresqlDatabase, case: str) -> None:
     rows = postgresql.rows(nothing_to_find("'t'::regclass"))
     assert rows == [(case in PLAIN,)]
     if case in PLAIN:
-        # Whoever had made all this.
+        # Regardless of the role that created all this.
         everybodys = foreign_code("'t'::regclass").replace("NOT o.rolsuper AND", "true OR")
         assert postgresql.rows(everybodys) == []
 

@@ -1,4 +1,4 @@
-"""What each policy for NULLs does, and what it guarantees."""
+"""The effect of each policy for NULLs, and its guarantee."""
 
 from __future__ import annotations
 
@@ -161,10 +161,10 @@ def test_withheld_records_with_nulls_are_not_expected_among_the_written(
     assert report.null_rows == holes < 14
 
 
-def test_a_plan_counts_rows_that_are_different_and_takes_nulls_for_alike(
+def test_a_plan_counts_distinct_rows_and_treats_nulls_as_equal(
     database: Database,
 ) -> None:
-    # Of 40 rows 12 have values of their own; of the others 28 are equal, NULL and all.
+    # 12 of 40 rows have unique values; the other 28 are equal, including NULLs.
     rows = [(i, i % 5 if i < 12 else None, f"of {min(i, 12)}") for i in range(40)]
     columns = {"id": "integer PRIMARY KEY", "x": "integer", "kept": database.types["text"]}
     database.load("people", columns, rows)

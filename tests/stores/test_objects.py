@@ -188,7 +188,7 @@ def test_credentials_are_never_told(
     put_rows(tmp_path / "a.csv", "a.csv")
     for name in KEYS:
         monkeypatch.delenv(name)
-    # Neither a file of the account's nor the cloud's own service of credentials is asked.
+    # Neither credential files of the account nor the cloud's credential service are used.
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -224,7 +224,12 @@ def test_urls_that_say_too_much_or_too_little(bucket: str) -> None:
 
 
 def test_other_stores_by_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of gs:// and az://, which need their clouds: fsspec's file system in memory."""
+    """Replaces gs:
+
+    and az:
+
+    , which need their clouds, by fsspec's file system in memory.
+    """
     monkeypatch.setitem(objects.SCHEMES, "memory", "fsspec")
     put(tmp_path / "a.parquet", ROWS.format(100))
     with (tmp_path / "a.parquet").open("rb") as file:

@@ -13,7 +13,7 @@ from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
 from tests.stores.test_written_from_arrays import CREATE_PEOPLE, HISTORIES, STAGED, classes_of
 
-# Columns that are kept, of a row g: of every kind that is written in a way of its own.
+# Kept columns of row g, one for each kind with its own wire format.
 KEPT_TYPES = {
     "whole": ("integer", "g"),
     "small": ("smallint", "CASE WHEN g % 3 > 0 THEN g END"),
@@ -171,7 +171,7 @@ def test_no_kept_columns(postgresql: PostgresqlDatabase) -> None:
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, *STAGED])
-def test_values_stand_beside_their_own_rows(postgresql: PostgresqlDatabase, history: str) -> None:
+def test_values_belong_to_their_rows(postgresql: PostgresqlDatabase, history: str) -> None:
     postgresql.execute(*CREATE_PEOPLE)
     for statement in (HISTORIES | STAGED)[history]:
         postgresql.execute(statement)

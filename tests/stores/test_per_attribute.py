@@ -29,7 +29,7 @@ def release(database: Database, **overrides: Any) -> dbanon.Report:
 
 
 def counted(database: Database, *names: str) -> Counter[int]:
-    """How many groups of equal values there are of each size."""
+    """The number of groups of equal values, by size."""
     rows = database.rows(
         f"SELECT count(*) FROM {database.relation('release.people')} GROUP BY {', '.join(names)}"
     )

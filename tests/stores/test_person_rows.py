@@ -1,4 +1,4 @@
-"""Rows of one person in different classes: k persons in each, and what can be joined is said."""
+"""Rows of one person in different classes: k persons in each, and a report of joinable rows."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def classes_of(database: Database, columns: str = "age, day") -> list[tuple[Any,
     """The class and the person of each released row, joined by the kept key."""
     released = database.relation("release.people")
     named = ", ".join(f"r.{quote(name)}" for name in columns.split(", "))
-    rows = database.rows(f"SELECT p.who, {named} FROM {released} AS r JOIN people AS p"
-                         " ON p.id = r.id")  # fmt: skip
+    rows = database.rows(
+        f"SELECT p.who, {named} FROM {released} AS r JOIN people AS p ON p.id = r.id"
+    )
     return [(tuple(values), str(who)) for who, *values in rows]
 
 
@@ -82,8 +83,9 @@ def below_together(rows: list[tuple[Any, str]], k: int) -> int:
 def test_each_class_holds_k_persons_and_less_is_lost(database: Database, method: str) -> None:
     load(database)
     unsplit = database.anonymize(**OPTIONS | {"persons": "whole"}, method=method)
-    report = database.anonymize(**OPTIONS, method=method, if_exists="replace",
-                                releases="independent")  # fmt: skip
+    report = database.anonymize(
+        **OPTIONS, method=method, if_exists="replace", releases="independent"
+    )
     rows = classes_of(database)
     fewest = min(map(len, persons_by_class(rows).values()))
     assert fewest == report.k_achieved >= K
@@ -149,8 +151,9 @@ def test_strata_and_patterns_of_nulls_hold_k_persons(database: Database) -> None
     report = database.anonymize(**OPTIONS, by=["ill"], nulls="category", max_suppression=0.5)
     persons = persons_by_class(classes_of(database, "age, day, ill"))
     assert min(map(len, persons.values())) == report.k_achieved >= K
-    merged = database.anonymize(**OPTIONS, nulls="merge", if_exists="replace",
-                                releases="independent")  # fmt: skip
+    merged = database.anonymize(
+        **OPTIONS, nulls="merge", if_exists="replace", releases="independent"
+    )
     persons = persons_by_class(classes_of(database))
     assert min(map(len, persons.values())) == merged.k_achieved >= K
 
@@ -164,12 +167,14 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no column identifies persons": {"entity": None},
     "sets of columns": {"also_k": [["age"]]},
     "no column may link": {
-        "keep": [], "pseudonyms": ["id"], "pseudonym_key": "env:DBANON_TEST_KEY",
+        "keep": [],
+        "pseudonyms": ["id"],
+        "pseudonym_key": "env:DBANON_TEST_KEY",
     },
     "entropy_l": {"sensitive": ["ill"], "models": [dbanon.Model("entropy_l", "ill", 2)]},
     "so it cannot be released": {"keep": ["who"]},
     "whole, rows": {"persons": "parts"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", REFUSED)
@@ -190,14 +195,27 @@ def test_a_chain_is_refused(sqlite_file: Database) -> None:
 def test_clusters_and_private_methods_refuse_it(sqlite_file: Database) -> None:
     load(sqlite_file)
     policy = Policy(k=K, block_size=100)
-    job = Job(table="people", output="o", quasi_identifiers=("age",), entity="who",
-              persons="rows", policy=policy)  # fmt: skip
+    job = Job(
+        table="people",
+        output="o",
+        quasi_identifiers=("age",),
+        entity="who",
+        persons="rows",
+        policy=policy,
+    )
     with pytest.raises(InvalidParameter, match="Spark does not have persons=rows"):
         check_job(job)
     with pytest.raises(InvalidParameter, match="dp_ranks takes no persons"):
-        dbanon.anonymize(sqlite_file.url, table="people", quasi_identifiers=["age"], output="o",
-                         method="dp_ranks", epsilon=1.0, bounds={"age": [0, 99]},
-                         persons="rows")  # fmt: skip
+        dbanon.anonymize(
+            sqlite_file.url,
+            table="people",
+            quasi_identifiers=["age"],
+            output="o",
+            method="dp_ranks",
+            epsilon=1.0,
+            bounds={"age": [0, 99]},
+            persons="rows",
+        )
 
 
 def test_a_person_of_many_rows_does_not_fill_a_class(sqlite_file: Database) -> None:
@@ -237,8 +255,21 @@ jobs:
     assert done.exit_code == 0, done.output
     assert "Rows of one person may lie in different classes" in done.stderr
     counted = dbanon.show(sqlite_file.url, "release.people")["arguments"]["joint_rows"]
-    command = [sqlite_file.url, "--table", "people", "-q", "age,day", "--keep", "id",
-               "--k", str(K), "--entity", "who", "--persons", "rows"]  # fmt: skip
+    command = [
+        sqlite_file.url,
+        "--table",
+        "people",
+        "-q",
+        "age,day",
+        "--keep",
+        "id",
+        "--k",
+        str(K),
+        "--entity",
+        "who",
+        "--persons",
+        "rows",
+    ]
     other = [*command, "--output", "release.other", "--releases", "independent"]
     plan = CliRunner().invoke(main, ["plan", *other, "--cluster"])
     assert plan.exit_code == 0, plan.output
@@ -272,8 +303,9 @@ def test_releases_after_it_measure_the_joint_histories(database: Database) -> No
     """The record of persons takes a person who is in several classes."""
     load(database)
     database.anonymize(**OPTIONS)
-    report = database.anonymize(**OPTIONS | {"persons": "whole"}, output="release.second",
-                                releases="independent")  # fmt: skip
+    report = database.anonymize(
+        **OPTIONS | {"persons": "whole"}, output="release.second", releases="independent"
+    )
     histories = report.arguments["joint_histories"]
     assert (histories["releases"], histories["persons"]) == (2, 40)
 

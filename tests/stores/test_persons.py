@@ -39,7 +39,7 @@ TYPES = {
     "zip": "integer",
     "cost": "integer",
 }
-# What every row of a run reads: both do not vary within a patient.
+# The values in every row of a patient: neither varies within a patient.
 OPTIONS: dict[str, Any] = {"quasi_identifiers": ["born", "zip"], "k": K}
 
 
@@ -127,7 +127,7 @@ def test_a_number_that_is_a_quasi_identifier(database: Database) -> None:
     assert vars(report.few_persons[0]) == {"name": "patient_id", "share": 1.0}
 
 
-def test_of_a_frame_it_is_the_same(duckdb_file: DuckdbDatabase) -> None:
+def test_a_frame_gets_the_same_warnings(duckdb_file: DuckdbDatabase) -> None:
     frame = pd.DataFrame(stays(), columns=list(TYPES))
     frame["born"] = pd.to_datetime(frame["born"])
     with pytest.warns(PersonsBelowK):
@@ -170,8 +170,8 @@ def test_rows_that_a_condition_chooses(database: Database) -> None:
         database.anonymize(**OPTIONS, where="cost > 1 - 1", if_exists="replace")
 
 
-def test_classes_that_are_released_alike_are_one(database: Database) -> None:
-    """As readers see them: five classes of one person each with one value are a class of five."""
+def test_classes_with_equal_released_values_count_as_one(database: Database) -> None:
+    """Readers see five single-person classes with equal values as one class of five."""
     rows = [(5 * p + i, f"p{p}", p // 5) for p in range(25) for i in range(5)]
     kinds = {"n": "integer", "patient": "text", "zip": "integer"}
     database.load("people", {n: database.types[kind] for n, kind in kinds.items()}, rows)
@@ -238,7 +238,7 @@ def test_ordinary_columns_are_no_numbers_of_persons(seed: int, sqlite_file: Sqli
 
 
 @pytest.mark.parametrize("name", ["code_x", "record_no"])
-def test_values_tell_it_where_no_name_does(name: str, database: Database) -> None:
+def test_values_identify_person_columns_with_other_names(name: str, database: Database) -> None:
     """Birth date and sex do not vary within: it identifies persons, whatever it is called."""
     types = {name if n == "patient_id" else n: t for n, t in TYPES.items() if n != "account"}
     rows = [(row[0], row[1], *row[3:]) for row in stays()]
@@ -260,7 +260,7 @@ def test_advise_counts_persons_and_proposes_their_number_for_nothing(database: D
     entity_text = dict(advice.recommended())["entity"]
     assert "k counts its values" in entity_text
     assert "classes of one person each" in entity_text
-    # What it says to start from is a release that counts persons, as all that were tried did.
+    # The suggested start counts persons, like all releases that were tried.
     report = dbanon.anonymize(database.url, **advice.start)
     assert (report.entity, report.few_persons) == ("patient_id", ())
     assert report.k_achieved >= advice.recommendation.point.k
@@ -269,7 +269,7 @@ def test_advise_counts_persons_and_proposes_their_number_for_nothing(database: D
     )
 
 
-def test_advise_of_a_frame_and_of_what_is_named(duckdb_file: DuckdbDatabase) -> None:
+def test_advise_for_a_frame_and_for_named_columns(duckdb_file: DuckdbDatabase) -> None:
     frame = pd.DataFrame(stays(), columns=list(TYPES))
     advice = dbanon.advise(frame, k=[5], sample=100)
     assert (advice.entity, advice.start["entity"]) == ("patient_id", "patient_id")
@@ -289,7 +289,7 @@ def test_advise_of_a_frame_and_of_what_is_named(duckdb_file: DuckdbDatabase) -> 
 
 @pytest.mark.filterwarnings("error::dbanon.errors.PersonsBelowK")
 def test_init_proposes_the_entity(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
-    """Its job runs as it is: k counts patients, and no number of one is released."""
+    """Its job runs unchanged: k counts patients, and no patient number is released."""
     monkeypatch.setenv("DBANON_URL", database.url)
     nulls = [(*row[:5], None, row[6]) if row[0] % 40 == 0 else row for row in stays()]
     load(database, nulls)

@@ -41,7 +41,7 @@ def test_a_url_of_sqlite_that_only_reads(
     url = f"sqlite:///file:{sqlite_file.path}?mode=ro&uri=true"
     require_refusals(url, InsufficientRights)
     require_refusals(duckdb_file.url, InsufficientRights, target=url)
-    # To read from it is enough of a source.
+    # Read access to the source is sufficient.
     assert dbanon.plan(url, **OPTIONS, target=duckdb_file.url).rows == 40
     words = ["--table", "people", "-q", "age", "--k", "5", "--output", "release.people"]
     assert CliRunner().invoke(main, ["plan", url, *words]).exit_code == 5
@@ -97,7 +97,7 @@ def test_a_server_of_mariadb_that_only_reads(mariadb: MariadbDatabase, account: 
     assert dbanon.plan(account, **OPTIONS).rows == 40
     mariadb.server.execute("SET GLOBAL read_only = 1")
     require_refusals(account, ReadOnly)
-    # An administrator writes there all the same.
+    # An administrator can still write.
     assert dbanon.plan(mariadb.url, **OPTIONS).rows == 40
     mariadb.server.execute("SET GLOBAL read_only = 0")
     dbanon.anonymize(account, **OPTIONS)

@@ -227,7 +227,7 @@ def test_a_total_is_raised_by_another_budget(budgeted: Database) -> None:
     release(budgeted, output="release.more", budget="magic2")
     with pytest.raises(BudgetExhausted, match="Choose a total above 5"):
         dbanon.create_budget(budgeted.url, "m3", source="magic", epsilon=4, raises="magic2")
-    # What the second spends would be forgotten in one that takes the place of the first.
+    # A budget that raised the first one again would forget the spending of its successor.
     with pytest.raises(BudgetNotFound, match="no open budget magic of"):
         dbanon.create_budget(budgeted.url, "m3", source="magic", epsilon=9, raises="magic")
     budgeted.execute("CREATE TABLE other AS SELECT * FROM magic")

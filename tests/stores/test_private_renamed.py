@@ -1,4 +1,4 @@
-"""Budgets of tables that have another name by now, as far as they are recognized."""
+"""Budgets of tables that were renamed, as far as they can be recognized."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def pseudonym(value: object, key: str = KEY) -> str:
-    """As docs/guarantees.md says it."""
+    """The definition in docs/guarantees.md."""
     derived_key = hmac.new(bytes.fromhex(key), b"dbanon pseudonym 1", hashlib.sha256).digest()
     return hmac.new(derived_key, str(value).encode(), hashlib.sha256).hexdigest()[:32]
 
@@ -94,7 +94,7 @@ def test_values_join_by_their_pseudonyms_and_null_has_none(people: Database) -> 
     assert report.kept == ("id", "name")
     assert "id" not in report.not_copied
     assert dbanon.verify(people.url, "release.people").unchanged
-    # By the same key another table's rows join; a person's rows are in one class with `entity`.
+    # With the same key rows of another table can be joined; `entity` keeps a person in one class.
     released(people, output="release.visits", entity="name", pseudonyms=["name"], k=3)
     [(together,)] = people.rows(
         f"SELECT count(DISTINCT a.name) FROM {people.relation('release.people')} AS a JOIN"
@@ -288,7 +288,7 @@ def test_types_of_fixed_length_join_wherever_they_are_hashed(
         assert sorted(name for (name,) in names) == expected
 
 
-def test_half_a_character_is_refused_and_not_told() -> None:
+def test_half_a_character_is_refused_and_not_revealed() -> None:
     names = pd.Series(["secret \ud800", *(f"n{i}" for i in range(9))], dtype=object)
     frame = pd.DataFrame({"name": names, "age": [30] * 10})
     with pytest.raises(UnsupportedType, match='Column "name"') as refused:

@@ -1,4 +1,4 @@
-"""What databases keep of a release is what readers may see: no exact figure is in them."""
+"""The figures stored in databases are those that readers may see: none is exact."""
 
 from __future__ import annotations
 

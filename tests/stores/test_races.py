@@ -18,7 +18,7 @@ from tests.stores.people import load_people
 pytestmark = pytest.mark.own_backends
 
 RUNS = 4
-# Of each turn what it replaces, if anything; campaigns have two more as the first three are.
+# Each turn and the release it replaces, if any; campaigns add two turns like the first three.
 OUTPUTS = ("a", "a", "b", "c", *(("d", "d") if CAMPAIGN else ()))
 
 
@@ -54,7 +54,7 @@ def test_the_losers_may_try_again(database: Database, kind: str) -> None:
         if turn == 3 and database.name != "sqlite":
             # The schema is there, and the ledger is not.
             database.execute("DROP SCHEMA dbanon CASCADE")
-        # Begun together, and in every other turn come to their writing together.
+        # Runs start together, and in every other turn also reach the writing step together.
         meet = threading.Barrier(RUNS) if turn % 2 else None
 
         def run(k: int, meet: threading.Barrier | None = meet, output: str = output) -> None:

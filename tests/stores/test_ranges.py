@@ -114,7 +114,7 @@ def test_worked_example(postgresql: PostgresqlDatabase) -> None:
 
 
 @pytest.mark.postgresql
-def test_beside_other_columns(postgresql: PostgresqlDatabase) -> None:
+def test_ranges_next_to_other_columns(postgresql: PostgresqlDatabase) -> None:
     """Several ranges, categories, ordinal columns and hierarchies, with NULLs."""
     postgresql.execute("CREATE TYPE grade AS ENUM ('low', 'mid', 'high')")
     rows = [

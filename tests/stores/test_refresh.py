@@ -100,7 +100,7 @@ def test_it_is_refused_where_it_would_be_another_thing(people: Database) -> None
     assert dbanon.verify(people.url, "release.people").release_id == again.release_id
 
 
-def test_another_source_is_told(people: Database) -> None:
+def test_another_source_is_reported(people: Database) -> None:
     listed(people)
     name = people.relation(table(people))
     kinds = people.types
@@ -120,7 +120,7 @@ def test_another_source_is_told(people: Database) -> None:
         dbanon.refresh(people.url, "release.nothing")
 
 
-def test_a_stored_hierarchy_that_is_another_one_is_told(people: Database) -> None:
+def test_a_changed_stored_hierarchy_is_reported(people: Database) -> None:
     tree = {
         "tree": {
             "*": {"low": [str(a) for a in range(20, 35)], "high": [str(a) for a in range(35, 50)]}

@@ -64,7 +64,7 @@ def test_a_release_is_what_its_report_says(database: Database, kind: str) -> Non
     assert report.suppressed == report.null_rows == 0
     assert report.not_copied == ("id",)
     assert report.earlier_releases == "not checked against earlier releases"
-    # A view shows a table, which has a name of its own.
+    # The table behind a view has its own name.
     released_table = dict(report.rows()).get("released table")
     assert released_table == (report.relation if kind == "view" else None)
     assert 0 < report.information_loss < 1

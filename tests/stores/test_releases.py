@@ -47,7 +47,7 @@ def test_without_a_ledger_there_are_none(database: Database) -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "view"])
-def test_what_became_of_each(database: Database, kind: str) -> None:
+def test_the_state_of_each_release(database: Database, kind: str) -> None:
     load_people(database)
     first = release(database, output_kind=kind)
     second = release(database, output_kind=kind, if_exists="replace")
@@ -86,7 +86,7 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
     assert states(database)[second.release_id] == "superseded"
 
 
-def test_all_of_one(database: Database) -> None:
+def test_all_details_of_a_release(database: Database) -> None:
     load_people(database)
     report = release(database, sensitive=["site"])
     details = dbanon.show(database.url, "release.people")

@@ -39,7 +39,7 @@ def people(n: int = 120) -> list[tuple[Any, ...]]:
     return rows
 
 
-def test_the_report_of_the_run_is_told_again(database: Database) -> None:
+def test_the_report_of_the_run_can_be_repeated(database: Database) -> None:
     load_people(database, people())
     report = database.anonymize(
         quasi_identifiers=list(QUASI_IDENTIFIERS),
@@ -63,7 +63,7 @@ def test_the_report_of_the_run_is_told_again(database: Database) -> None:
     ]
 
 
-def test_a_report_in_persons_is_told_again(database: Database) -> None:
+def test_a_report_in_persons_can_be_repeated(database: Database) -> None:
     """Persons of two rows, classes of whole persons, and a model that counts them."""
     rows = [(*row[:1], f"person {i // 2}", *row[2:]) for i, row in enumerate(people())]
     load_people(database, rows)
@@ -87,7 +87,7 @@ def test_a_report_in_persons_is_told_again(database: Database) -> None:
     assert again.counts.verdict == report.counts.verdict
 
 
-def test_other_guarantees_are_told_again(database: Database) -> None:
+def test_reports_of_other_guarantees_can_be_repeated(database: Database) -> None:
     load_people(database, people())
     persons = database.anonymize(quasi_identifiers=["age"], entity="name", output="persons")
     again = looked_at(database, "persons").recorded.report

@@ -44,7 +44,7 @@ def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) 
 def test_a_border_without_room_is_refused_by_name(database: Database, intervals: str) -> None:
     if database.name == "sqlite":
         skip_case("SQLite has one integer type")
-    # Of 52,000 values the ranges are 2,000 wide: the last ends at 34,000, its middle is 33,000.
+    # With 52,000 values ranges are 2,000 wide: the last ends at 34,000, its midpoint is 33,000.
     rows = [(i, 32767 if i % 2 else -19233) for i in range(24)]
     database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)
     before = database.relations()
@@ -57,7 +57,7 @@ def test_a_border_without_room_is_refused_by_name(database: Database, intervals:
 
 
 def test_a_middle_that_has_room_is_released(database: Database) -> None:
-    """Of 40,000 values the ranges are 1,000 wide: 32,500 is in the last one, and in the type."""
+    """With 40,000 values ranges are 1,000 wide: 32,500 is in the last one, and fits the type."""
     rows = [(i, 32767 if i % 2 else -7233) for i in range(24)]
     database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)
     database.anonymize(quasi_identifiers=["age"], k=5, method="gaa_cp", intervals="midpoint")

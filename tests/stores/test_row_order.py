@@ -36,10 +36,10 @@ def order_of(database: Database) -> np.ndarray[Any, Any]:
 
 def check(places: np.ndarray[Any, Any]) -> None:
     original_order = np.arange(N)
-    # By chance one row keeps its place on average; more than 16 do in less than one run of 1e14.
+    # On average one row keeps its position by chance; more than 16 do in fewer than 1 of 1e14 runs.
     assert (places == original_order).sum() <= 16
     assert (places == original_order[::-1]).sum() <= 16
-    # Rows of a class may stand together, so it is the classes that are in random order.
+    # Rows of a class may be adjacent, so the test checks the order of classes.
     deviation = math.sqrt(2 * K / N)
     assert abs(np.corrcoef(places, original_order)[0, 1]) < 6 * deviation
     # Within a class, and from one class to the next, up is as likely as down.

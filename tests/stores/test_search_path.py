@@ -101,7 +101,7 @@ def test_a_client_by_url(trapped: Callable[[], bool], pg_url: str) -> None:
 
 
 def test_an_engine_of_the_callers_own(trapped: Callable[[], bool], pg_url: str) -> None:
-    """What SQLAlchemy asks a first connection is the caller's; all that is asked here is not."""
+    """SQLAlchemy queries a first connection for the caller; all later queries are dbanon's."""
     engine = sqlalchemy.create_engine(pg_url, connect_args={"options": "-c search_path=pg_catalog"})
     engine.connect().close()
 

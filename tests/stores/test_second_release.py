@@ -201,7 +201,7 @@ def test_an_entry_that_is_broken_stops_nobody(people: Database) -> None:
 def test_the_hint_of_a_file_leads_to_a_chain(
     duckdb_file: DuckdbDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    """The hint is followed as it is printed, month after month."""
+    """Follow the printed hint literally, month after month."""
     monkeypatch.chdir(tmp_path)
     data_path = Path("it's data" if ending == "folder" else f"people.{ending}")
 

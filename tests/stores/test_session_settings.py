@@ -1,4 +1,4 @@
-"""What a session has set, and a connection that is handed over, changes no answer of a store.
+"""Settings of a session or of a caller's connection change no result of a store.
 
 PostgreSQL's settings are in tests/sql/test_settings.py.
 """

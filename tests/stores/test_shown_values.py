@@ -15,7 +15,7 @@ from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.equal_values import EQUAL, EqualValues, load
 
 DATABASES = ALL_NAMES
-# What `also_k` takes: types that all databases compare.
+# Types that `also_k` accepts: those that all databases compare.
 SETS = {
     "postgresql": ("numeric", "domain", "float", "real", "blanks", "collation", "varying"),
     "duckdb": ("float", "collation"),

@@ -1,4 +1,4 @@
-"""Spellings of one person: warned of, and compared alike where that is asked, in every store."""
+"""Spellings of one person: a warning in every store, and equal with normalization."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_spellings_are_warned_of(database: Database) -> None:
     messages = [str(warning.message) for warning in caught if warning.category is EntitySpellings]
     assert messages == [f"Column {EXPECTED.describe(K)}."]
     assert "P000" not in messages[0]
-    # What it warns of: five persons were counted where there is one.
+    # The warning is justified: one person was counted as five.
     assert fewest_patients(database) == 1
     assert report.few_persons == (EXPECTED,)
     assert [text for label, text in report.rows() if label == "PERSON IDENTIFIER"] == [
@@ -97,7 +97,7 @@ def test_casefold_counts_patients(database: Database) -> None:
     # Made again of its entry, it counts in the same way.
     if database.name != "mariadb":
         assert dbanon.refresh(database.url, "release.people").persons == 20
-    # Of four patients there is no class of five.
+    # Four patients cannot form a class of five.
     database.execute(f"DELETE FROM {database.relation('people')} WHERE age > 23")
     with pytest.raises(TooFewRecords):
         database.anonymize(**OPTIONS, entity_normalize="casefold", output="release.few")
@@ -159,7 +159,7 @@ def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
     assert report.k_achieved >= K
 
 
-def test_frames_are_compared_alike() -> None:
+def test_frames_compare_spellings_like_databases() -> None:
     frame = pd.DataFrame(visits(), columns=list(TYPES))
     options = {name: value for name, value in OPTIONS.items() if name != "releases"}
     with pytest.warns(EntitySpellings):

@@ -1,4 +1,4 @@
-"""Values that wait on a disk: the same release in every bit, and nothing of them left anywhere."""
+"""Values spilled to disk: an identical release, and no trace of the values anywhere."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_what_needs_all_values_is_refused(
     assert not (tmp_path / "spill").exists()
 
 
-def test_too_little_memory_is_said_before_it_is_taken(people: str, tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_before_it_is_used(people: str, tmp_path: Path) -> None:
     folder = tmp_path / "spill"
     # Of the blocks, and of the database, which is opened with half of it.
     for limit in (2 * 400 * chunks.bytes_per_record(3) * (os.cpu_count() or 1) + 10**5, 10**5):
@@ -364,7 +364,7 @@ def test_after_kill_9_no_value_is_on_the_disk_and_it_is_cleared(
         run.wait(60)
     [left] = folder.iterdir()
     assert [path for path in left.rglob("*") if path.is_file() and path.stat().st_size] == []
-    # As DuckDB leaves it.
+    # A file like those that DuckDB leaves behind.
     (left / "duckdb_temp_block-1.block").write_text(str(SECRET))
     if cleanup == "the next run":
         dbanon.anonymize(people, **OPTIONS, spill=str(folder))

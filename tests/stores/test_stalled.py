@@ -27,9 +27,9 @@ from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
 
-# From the signal, or the end of the time limit: 5, and what a busy machine takes more.
+# From the signal or the end of the time limit: 5, and a margin for a busy machine.
 SECONDS = 15.0
-# What did not end by then hangs.
+# A process still running by then hangs.
 HANGS = 60.0
 
 # The source's last statement is its COMMIT, too: that of a transaction which only read.
@@ -237,7 +237,7 @@ def test_one_that_was_committed_ends_the_command(
 def failed_in_another_thread(
     server: Server, people: PostgresqlDatabase, stage: str, limit: float
 ) -> tuple[BaseException, bool]:
-    """What a run raises that stalls at a place, and whether it came there."""
+    """The error of a run that stalls at a stage, and whether it reached that stage."""
     raised: list[BaseException] = []
 
     def work(url: str) -> None:
@@ -267,7 +267,7 @@ def test_a_deadline_in_another_thread(
     pg_server: Server, people: PostgresqlDatabase, stage: str
 ) -> None:
     """No alarm rings there."""
-    # A busy machine comes to the place after the shorter one.
+    # On a busy machine the run may reach the stage only with the longer limit.
     for limit in (2.0, 20.0):
         error, was_there = failed_in_another_thread(pg_server, people, stage, limit)
         assert isinstance(error, DbanonError)
@@ -301,7 +301,7 @@ def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, stage: 
     assert not published(people)
 
 
-def test_what_sockets_are_told(pg_server: Server, people: PostgresqlDatabase) -> None:
+def test_socket_options(pg_server: Server, people: PostgresqlDatabase) -> None:
     """Only if no setting exists yet; inside a transaction, on the server side as well."""
     local = make_url(people.url)
     customized = local.update_query_dict({"keepalives_idle": "77"})

@@ -60,7 +60,7 @@ def test_any_name(database: Database, name: str) -> None:
     assert list_hierarchies(database.url) == []
 
 
-def test_names_that_are_none(database: Database) -> None:
+def test_invalid_names_are_refused(database: Database) -> None:
     load(database)
     assert list_hierarchies(database.url) == []
     before = database.state()
@@ -79,7 +79,7 @@ def test_names_that_are_none(database: Database) -> None:
     assert database.state() == before
 
 
-def test_a_stored_tree_that_somebody_broke(database: Database) -> None:
+def test_a_damaged_stored_tree_is_refused(database: Database) -> None:
     load(database)
     store_hierarchy(database.url, "places", Hierarchy.from_levels(LEVELS))
     database.execute(f"UPDATE {database.ledger('hierarchy_node')} SET parent = NULL WHERE node = 2")

@@ -56,7 +56,7 @@ def again(database: Database, name: str = RELEASE) -> Verification:
 
 
 def released_table(database: Database) -> str:
-    """The table that holds the rows, as SQL has it: that of a view has a name of its own."""
+    """The SQL name of the table with the rows: a view's table has its own name."""
     [(name,)] = database.rows(f"SELECT relation_name FROM {database.ledger()}")
     return quote(name) if database.name == "sqlite" else f"release.{quote(name)}"
 
@@ -128,7 +128,7 @@ def test_untouched(database: Database, kind: str) -> None:
 
 
 def test_changed_rows(database: Database) -> None:
-    """Each in turn on one release, which is put right again and then is as it was."""
+    """Apply each change to one release, and undo it afterwards."""
     load(database)
     table, backup = released_table(database), database.relation("release.kept")
     database.execute(f"CREATE TABLE {backup} AS SELECT * FROM {table}")
@@ -155,7 +155,7 @@ def require_rows_differ(database: Database) -> None:
 
 
 def test_rows_in_another_order(database: Database) -> None:
-    """The order in which rows stand is none of the digest's business."""
+    """The digest does not depend on the order of rows."""
     load(database)
     table = released_table(database)
     before = database.rows(f"SELECT * FROM {table}")
@@ -233,7 +233,7 @@ def altering(change: str) -> Change:
 
 def another_type(database: Database, table: str) -> None:
     if database.name == "sqlite":
-        # As an editor of schemas does it.
+        # The way a schema editor does it.
         database.execute(
             "PRAGMA writable_schema = ON",
             "UPDATE sqlite_master SET sql = replace(sql, '\"age\" INTEGER', '\"age\" BIGINT')"
@@ -278,7 +278,7 @@ def test_changed_columns(database: Database, change: str) -> None:
 
 
 def test_another_view_in_its_place(database: Database) -> None:
-    """Of the same columns and classes, with other rows, under the mark of the release."""
+    """The same columns and classes with other rows, marked as the release."""
     load(database, output_kind="view")
     table, view = released_table(database), database.relation(RELEASE)
     columns = "age, CASE WHEN ill = 'flu' THEN 'gout' ELSE ill END AS ill, cost, note"

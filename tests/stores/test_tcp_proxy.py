@@ -1,4 +1,4 @@
-"""What the proxy does to a connection is what the tests that use it take it for."""
+"""The proxy treats connections as the tests that use it expect."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class System(ABC):
         return done
 
     def run_as_cron_does(self) -> None:
-        """By the line of examples/schedule/crontab, which prints nothing."""
+        """Runs the line of examples/schedule/crontab, which prints nothing."""
         line = (EXAMPLES / "crontab").read_text(encoding="utf-8").splitlines()[-1]
         command = line.split(maxsplit=5)[5].replace("/srv/dbanon", str(self.folder))
         if self.chained:
@@ -146,9 +146,13 @@ class System(ABC):
         )
         passed = {name: os.environ[name] for name in os.environ if name.startswith("AWS_")}
         done = subprocess.run(
-            ["/bin/sh", "-c", command], cwd="/", capture_output=True, text=True, check=False,
+            ["/bin/sh", "-c", command],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder), **passed},
-        )  # fmt: skip
+        )
         self.written.append((self.folder / "dbanon.log").read_text(encoding="utf-8"))
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), self.written[-1]
         self.written.append((self.folder / "report.txt").read_text(encoding="utf-8"))
@@ -205,9 +209,12 @@ class Admissions(System):
         (r"Versicherung: +{role: .*", "Versicherung: {role: identifier}"),
         (r"Beleg: +{role: .*", f"Beleg: {KEEP}"),
         (r"Diagnose: +{role: sensitive", r"\g<0>, models: [{kind: distinct_l, level: 2}]"),
-        (r"^    output:", '    export: [{format: csv, path: "out/{release}.csv", separator: ";",'
-         ' decimal: ",", byte_order_mark: true, keep_last: 12}]\n    output:'),
-    )  # fmt: skip
+        (
+            r"^    output:",
+            '    export: [{format: csv, path: "out/{release}.csv", separator: ";",'
+            ' decimal: ",", byte_order_mark: true, keep_last: 12}]\n    output:',
+        ),
+    )
     full_at = (("", "begin"), ("PendingFile", "upload"))
     killed_at = ("PendingFile", "upload")
 
@@ -222,7 +229,7 @@ class Admissions(System):
         yield "file_malformed", 2
         self.file.write_bytes(half[: half.rindex(b"\r\n") + 2])
         yield "unexpected_counts", 6
-        # As after an update of the system that writes it.
+        # Like an update of the system that writes the file.
         self.file.write_bytes(self.rows.decode("latin-1").encode())
         yield "file_malformed", 2
         self.file.write_bytes(self.rows)
@@ -249,9 +256,12 @@ class Laboratory(System):
     decisions = (
         (r" receipt: +{role: .*", f" receipt: {KEEP}"),
         (r" full_name: +{role: .*", " full_name: {role: identifier}"),
-        (r"^    output:", '    export: [{format: parquet, path: "out/{release}.parquet",'
-         ' keep_last: 12}]\n    report: "out/{release}.json"\n    output:'),
-    )  # fmt: skip
+        (
+            r"^    output:",
+            '    export: [{format: parquet, path: "out/{release}.parquet",'
+            ' keep_last: 12}]\n    report: "out/{release}.json"\n    output:',
+        ),
+    )
     killed_at = ("PendingFile", "flush")
     TABLE: ClassVar[str] = (
         "CREATE TABLE result (patient_no BIGINT, full_name VARCHAR(80), birth_date DATE,"
@@ -295,9 +305,12 @@ class Stays(System):
     decisions = (
         (r"stays/2026-01", "stays/${year}-${month}"),
         (r" receipt: +{role: .*", f" receipt: {KEEP}"),
-        (r"^    output:", '    export: [{format: parquet, path: "s3://clinic/out/{release}.parquet",'
-         ' keep_last: 12}]\n    output:'),
-    )  # fmt: skip
+        (
+            r"^    output:",
+            '    export: [{format: parquet, path: "s3://clinic/out/{release}.parquet",'
+            " keep_last: 12}]\n    output:",
+        ),
+    )
     full_at = (("", "begin"), ("PendingObject", "upload"))
     killed_at, killed_late = ("PendingObject", "finish"), True
 
@@ -431,8 +444,9 @@ def survives_a_kill(system: System) -> None:
     system.killed()
     after = {name: file for name, file in system.exports().items() if not name.startswith(".")}
     assert after == before
-    begin, end = (metric(system, f"dbanon_job_last_{event}_timestamp_seconds")
-                  for event in ("begin", "end"))  # fmt: skip
+    begin, end = (
+        metric(system, f"dbanon_job_last_{event}_timestamp_seconds") for event in ("begin", "end")
+    )
     assert begin > end
 
 
@@ -443,7 +457,7 @@ def metric(system: System, name: str) -> float:
 
 
 def nothing_is_left(system: System, tmp_path: Path) -> bool:
-    """Whether no file of a run stands anywhere that has not got its name."""
+    """Whether a run left a temporary file anywhere."""
     assert [name for name in system.exports() if name.startswith(".")] == []
     assert list(tmp_path.rglob(".dbanon-*")) == []
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -454,8 +468,10 @@ def count_persons(system: System, hospital: Hospital) -> None:
     """Each class of each release has k persons, and says the truth of each of them."""
     files = system.exports().values()
     histories: dict[int, list[object]] = {patient.number: [] for patient in hospital.ever}
-    not_shared = {system.receipt, *re.findall(r"^      (\S+): +{role: sensitive", system.job_text,
-                                              flags=re.MULTILINE)}  # fmt: skip
+    not_shared = {
+        system.receipt,
+        *re.findall(r"^      (\S+): +{role: sensitive", system.job_text, flags=re.MULTILINE),
+    }
     for file in files:
         persons_of: dict[object, set[int]] = defaultdict(set)
         classes_of: dict[int, set[object]] = defaultdict(set)
@@ -474,7 +490,7 @@ def count_persons(system: System, hospital: Hospital) -> None:
     if system.chained:
         assert below == 0
     elif system.counts_histories:
-        # What the last report says. Without a chain it is nearly everybody.
+        # The figures of the last report. Without a chain nearly all persons are affected.
         report = " ".join((system.folder / "report.txt").read_text(encoding="utf-8").split())
         assert f"JOINT HISTORIES {below} of {len(seen)} persons" in report
         assert f"over {len(files)} releases that fewer than {K} persons share" in report

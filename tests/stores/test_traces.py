@@ -1,4 +1,4 @@
-"""What a release leaves beside its values: no class numbers, no raw statistics, no way back."""
+"""Traces of a release besides its values: no class numbers, no raw statistics, no way back."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_duckdb_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
     connection.commit()
     assert connection.execute("SELECT count(*) FROM people").fetchall() == [(21,)]
     assert len(connection.execute("SELECT * FROM duckdb_tables()").fetchall()) == len(before)
-    # From then on dbanon takes it: a release costs several times what this does.
+    # Now dbanon accepts the connection. Only one case makes a release, which takes much longer.
     assert dbanon.releases(connection) == []
     if door == "anonymize":
         assert dbanon.anonymize(connection, **JOB).rows_out == 21
@@ -132,7 +132,7 @@ def test_a_duckdb_transaction_is_refused_before_the_first_statement() -> None:
         dbanon.anonymize(connection, **JOB, on_sql=seen.append)
     assert seen == []
     connection.rollback()
-    # What runs for itself is no open transaction, a result that is still read neither.
+    # An autocommitted statement or an unread result is no open transaction.
     connection.execute("SELECT * FROM people")
     assert dbanon.anonymize(connection, **JOB, on_sql=seen.append).rows_out == 20
     assert seen
@@ -221,7 +221,7 @@ def test_an_engine_whose_one_connection_has_a_transaction_open_is_refused(
 
 @pytest.mark.parametrize("pool", [StaticPool, SingletonThreadPool])
 @pytest.mark.parametrize("door", ["anonymize", "from a file to it", "plan", "releases", "verify"])
-def test_an_engine_of_postgresql_with_one_connection_is_refused_alike(
+def test_an_engine_of_postgresql_with_one_connection_is_refused_too(
     pool: type[Pool], door: str, postgresql: Any, tmp_path: Path
 ) -> None:
     postgresql.clear()

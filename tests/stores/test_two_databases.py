@@ -1,4 +1,4 @@
-"""From one database into another: kept columns travel, the source is only read."""
+"""From one database into another: kept columns are copied, and the source is only read."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_kept_columns_of_postgresql_arrive(
     columns = {name: kind for name, (kind, _) in POSTGRESQL_TYPES.items()}
     rows = [(i, *(values[i % 3] for _, values in POSTGRESQL_TYPES.values())) for i in range(9)]
     postgresql.load("people", {"x": "integer"} | columns, rows)
-    # No key: rows are found by their place.
+    # No key: rows are arrived_rows by their place.
     dbanon.anonymize(
         postgresql.url,
         table="people",
@@ -162,7 +162,7 @@ def test_kept_columns_of_postgresql_arrive(
     select_list = [f'"{name}"' for name in columns]
     if target == "duckdb":
         select_list[list(columns).index("i")] = "epoch_us(i)"
-    found = target_database.rows(
+    arrived_rows = target_database.rows(
         f"SELECT {', '.join(select_list)} FROM {target_database.relation('release.people')}"
     )
 
@@ -182,7 +182,7 @@ def test_kept_columns_of_postgresql_arrive(
             for row in rows
         ]
     )
-    assert plain(found) == expected
+    assert plain(arrived_rows) == expected
 
 
 def test_rows_of_partitions_are_found_again(

@@ -103,7 +103,7 @@ SMALL = [0, 1, 1, 10, 10, 11, -30, -30, -29, 99, 100, 100]
 AT_63_BITS = [LOW, LOW, LOW + 1, HIGH, HIGH - 1, HIGH, 2**53 + 1, 2**53 + 3, 2**53 + 3, -1, 0, 0]
 AT_127_BITS = [2**127 - 1, 2**127 - 2, 2**127 - 1, -(2**127) + 1, -(2**127) + 2, -(2**127) + 1]
 
-# Of each database those with as many values.
+# Types with equally many values, by database.
 INTEGERS = [
     (
         "postgresql",

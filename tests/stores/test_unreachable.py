@@ -76,7 +76,7 @@ DRIVER_MESSAGES = {
 
 
 @pytest.mark.parametrize("driver_message", DRIVER_MESSAGES)
-def test_what_the_client_library_says(driver_message: str) -> None:
+def test_messages_of_the_client_library(driver_message: str) -> None:
     text, code, why = DRIVER_MESSAGES[driver_message]
     error = unreachable_error(Exception(text), URL)
     assert error.exit_code == code
@@ -101,12 +101,12 @@ def silent() -> Iterator[int]:
 
 
 def install_alone(url: str) -> None:
-    """Without Python: what an editable install lacks for that is said before anything is asked."""
+    """Without Python: an editable install reports a missing package before it connects."""
     install.install(url, sql_only=True)
 
 
-def test_by_both_ways_to_a_server(pg_server: Server, silent: int) -> None:
-    """Sessions and ``dbanon install`` connect in ways of their own."""
+def test_both_ways_to_connect_to_a_server(pg_server: Server, silent: int) -> None:
+    """Sessions and ``dbanon install`` connect in different ways."""
     server_url = make_url(pg_server.url("no_such_database"))
     cases = {
         errors.DatabaseUnreachable: f"postgresql://anna:hush@127.0.0.1:{silent}/clinic",
@@ -195,7 +195,7 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
         elif param.name == "single_q" and names != ("verify",):
             line += ["-q", "age"]
         elif param.name == "sql_only":
-            # What an editable install lacks for Python is said before anything is asked.
+            # An editable install reports a package missing for Python before it connects.
             line.append("--sql-only")
         elif isinstance(param, click.Option) and (param.required or (names, param.name) in ALSO):
             values = {

@@ -87,7 +87,7 @@ def test_by_a_stored_hierarchy(database: Database, tmp_path: Path) -> None:
     assert "NOT recounted: its hierarchy changed since" in done.stdout
 
 
-def test_by_a_hierarchy_that_nobody_kept(database: Database) -> None:
+def test_a_hierarchy_that_was_not_stored(database: Database) -> None:
     load(database)
     model = dbanon.Model("t_closeness", "ill", 0.3, distance=TREE)
     database.anonymize(**OPTIONS, models=[model])

@@ -1,4 +1,4 @@
-"""A job's condition: only rows that meet it are looked at, whatever is asked of them."""
+"""A job's condition: only rows that meet it are used, whatever the other options."""
 
 from __future__ import annotations
 

@@ -162,7 +162,9 @@ def test_a_withheld_row_changes_nothing(database: Database, case: str) -> None:
         assert {k for k in first[1] if result[1][k] != first[1][k]} == set()
 
 
-def test_nor_on_its_way_to_another_database(database: Database, make_database: Any) -> None:
+def test_a_withheld_row_changes_nothing_in_another_database(
+    database: Database, make_database: Any
+) -> None:
     target = make_database("sqlite" if database.name == "duckdb" else "duckdb")
     results = []
     for name, withheld in {"plain": PLAIN, **OTHERS}.items():

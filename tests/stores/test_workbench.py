@@ -41,7 +41,7 @@ def client(loaded: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
-    """From columns to a release and its report, and every page once more."""
+    """From columns to a release and its report, then every page once more."""
     bench = client.routes.bench
     assert "others may know it" in text_of(client.page("columns"))
     decide_roles(client, **ROLES)
@@ -93,7 +93,7 @@ def test_all_steps_and_nothing_of_few_rows(client: Client, loaded: Database) -> 
     )
     assert classes > 1
     assert fewest >= 4
-    # What a monthly run does.
+    # The steps of a monthly run.
     assert {path.name for path in Path().glob("people*")} == {"people.tree-4.csv", "people.yaml"}
     assert oct(os.stat("people.yaml").st_mode)[-3:] == "600"
 

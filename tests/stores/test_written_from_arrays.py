@@ -24,7 +24,7 @@ CREATE_PEOPLE = (
     f" 'row ' || g, 0 FROM generate_series(1, {ROWS}) AS g",
 )
 
-# What becomes of the table before it is released.
+# Changes to the table before it is released.
 HISTORIES = {
     "as it was made": [],
     "gaps": ["DELETE FROM people WHERE id % 3 = 0"],
@@ -114,7 +114,7 @@ def released(database: PostgresqlDatabase, **options: Any) -> tuple[dbanon.Repor
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, *STAGED])
-def test_values_stand_beside_their_own_rows(postgresql: PostgresqlDatabase, history: str) -> None:
+def test_values_belong_to_their_rows(postgresql: PostgresqlDatabase, history: str) -> None:
     postgresql.execute(*CREATE_PEOPLE)
     for statement in (HISTORIES | STAGED)[history]:
         postgresql.execute(statement)

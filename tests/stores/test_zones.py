@@ -1,4 +1,4 @@
-"""Instants that are generalized to text say which zone their text is of, through every door."""
+"""Instants generalized to text name the time zone of the text, through every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks measure with, on small tables."""
+"""The measures that benchmarks use, on small tables."""
 
 import importlib
 import inspect
@@ -29,8 +29,10 @@ def _small():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_can_be_begun(name):
-    """By its name, with all that the command hands over; those of minutes are run by hand alone."""
-    given = (
+    """Each by its name, with the arguments of the command; benchmarks of minutes are run by
+    hand.
+    """
+    arguments = (
         {"other_python": None}
         if name in WITH_ANOTHER
         else {"big": False}
@@ -38,19 +40,19 @@ def test_a_benchmark_can_be_begun(name):
         else {}
     )
     run = importlib.import_module(f"benchmarks.{name}").run
-    inspect.signature(run).bind(True, **given)
+    inspect.signature(run).bind(True, **arguments)
 
 
 def test_the_evaluator_and_the_package_agree_and_withheld_rows_lose_all():
     data = _small()
-    found = dbanon.partition(data.frame, 4, method="gaa_cp", hierarchies=data.trees)
-    ours = dbanon.generalization_loss(data.frame, found, hierarchies=data.trees)
-    assert data.iloss(found.labels) == pytest.approx(ours, rel=1e-12)
-    labels = found.labels.copy()
-    labels[found.members[: found.sizes[0]]] = -1
+    partition = dbanon.partition(data.frame, 4, method="gaa_cp", hierarchies=data.trees)
+    ours = dbanon.generalization_loss(data.frame, partition, hierarchies=data.trees)
+    assert data.iloss(partition.labels) == pytest.approx(ours, rel=1e-12)
+    labels = partition.labels.copy()
+    labels[partition.members[: partition.sizes[0]]] = -1
     fewer = dbanon.data.partition.Partition(np.where(labels < 0, -1, labels - 1))
     ours = dbanon.generalization_loss(data.frame, fewer, hierarchies=data.trees)
-    assert data.iloss(fewer.labels) == pytest.approx(ours + 2 * found.sizes[0], rel=1e-12)
+    assert data.iloss(fewer.labels) == pytest.approx(ours + 2 * partition.sizes[0], rel=1e-12)
 
 
 def test_tables_are_the_same_every_time():
@@ -58,9 +60,9 @@ def test_tables_are_the_same_every_time():
     for make in (lambda: data.resampled(500), lambda: data.rows(50)):
         pd.testing.assert_frame_equal(make().frame, make().frame)
     assert data.first(1).trees == data.first(1).files == {}
-    drawn = data.resampled(2000).frame
-    assert set(drawn["place"]) == set(WAYS)
-    assert len(drawn.drop_duplicates()) > len(data.frame.drop_duplicates())
+    resampled = data.resampled(2000).frame
+    assert set(resampled["place"]) == set(WAYS)
+    assert len(resampled.drop_duplicates()) > len(data.frame.drop_duplicates())
 
 
 def test_tables_as_markdown():
@@ -100,10 +102,10 @@ def test_figures_are_the_same_every_time(tmp_path):
 
 
 def test_entropy_of_labels():
-    """Of a, a, b, c: x covers three rows, * all; one of 20, 20, 30, 40 in [20, 31) is one of 3."""
+    """For a, a, b, c: x covers three rows, * all; one of 20, 20, 30, 40 in [20, 31) is one of 3."""
     rows = [[20, "a"], [20, "a"], [30, "b"], [40, "c"]]
     released = [["[20, 31)", "x"]] * 3 + [["40", "*"]]
-    told = 2 * (2 * math.log2(3 / 2) + math.log2(3)) + 2
-    whole = 2 * (2 * 1 + 2 * 2)
-    assert entropy(rows, released, (None, WAYS)) == pytest.approx(told / whole)
+    lost_bits = 2 * (2 * math.log2(3 / 2) + math.log2(3)) + 2
+    total_bits = 2 * (2 * 1 + 2 * 2)
+    assert entropy(rows, released, (None, WAYS)) == pytest.approx(lost_bits / total_bits)
     assert entropy(rows, [["20", "a"], ["20", "a"], ["30", "b"], ["40", "c"]], (None, WAYS)) == 0

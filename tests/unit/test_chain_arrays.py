@@ -1,4 +1,4 @@
-"""Persons of chains as arrays: the same as of tags that are looked up one by one."""
+"""Persons of chains as arrays: the same results as looking up tags one by one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dbanon.chain.arrays import MatchedPersons, find_tags, order_of, sums
 
 
 def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:
-    """So many different tags whose first halves are one of a few."""
+    """Distinct tags whose first halves have few values."""
     halves = rng.integers(0, 2**64, (4 * n, 2), np.uint64)
     halves[:, 0] %= np.uint64(leading)
-    found = np.unique(halves, axis=0)
-    return rng.permutation(found)[:n]
+    unique_tags = np.unique(halves, axis=0)
+    return rng.permutation(unique_tags)[:n]
 
 
 @pytest.mark.parametrize("leading", [3, 2**63])
@@ -21,18 +21,18 @@ def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:
 def test_tags_are_found(n: int, leading: int) -> None:
     rng = np.random.default_rng(n)
     tags = _tags(rng, 2 * n, leading)
-    members, asked = tags[:n], rng.permutation(tags)
-    known = {tuple(tag): at for at, tag in enumerate(members.tolist())}
-    wanted = [known.get(tuple(tag), -1) for tag in asked.tolist()]
-    assert find_tags(members, asked, order_of(asked)).tolist() == wanted
-    assert find_tags(asked, members, order_of(members)).min(initial=0) >= 0
+    members, queries = tags[:n], rng.permutation(tags)
+    index_of = {tuple(tag): at for at, tag in enumerate(members.tolist())}
+    expected = [index_of.get(tuple(tag), -1) for tag in queries.tolist()]
+    assert find_tags(members, queries, order_of(queries)).tolist() == expected
+    assert find_tags(queries, members, order_of(members)).min(initial=0) >= 0
 
 
 @pytest.mark.parametrize("leading", [3, 2**63])
 def test_the_order_is_that_of_bytes(leading: int) -> None:
     tags = _tags(np.random.default_rng(1), 80, leading)
-    given = [tag.astype(">u8").tobytes() for tag in tags]
-    assert [given[at] for at in order_of(tags)] == sorted(given)
+    byte_strings = [tag.astype(">u8").tobytes() for tag in tags]
+    assert [byte_strings[at] for at in order_of(tags)] == sorted(byte_strings)
 
 
 def test_codes_are_added_up_exactly() -> None:
@@ -40,8 +40,8 @@ def test_codes_are_added_up_exactly() -> None:
     codes = rng.integers(-(2**63), 2**63, 500, np.int64)
     codes[:100] = -1
     cells = rng.integers(0, 7, 500)
-    wanted = [sum(codes[cells == cell].tolist()) % 2**64 for cell in range(9)]
-    assert sums(cells, codes, 9).tolist() == wanted
+    expected = [sum(codes[cells == cell].tolist()) % 2**64 for cell in range(9)]
+    assert sums(cells, codes, 9).tolist() == expected
 
 
 @pytest.mark.parametrize("left_out", [0, 5])

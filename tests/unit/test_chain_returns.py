@@ -1,9 +1,10 @@
-"""Persons who were out and are back, on the plain reference: nobody's rows are fewer than k then.
+"""Persons who leave and return, on the plain reference: no person's rows are then fewer than k.
 
-The reader of the releases knows who is in the source at each, and that nobody's row changes while
-they are out, nor with the release at which they are back. Every value stands once: a row that
-stands in two releases is one person's. Whoever finds fewer than k rows that can be a person's, or
-fewer than k persons whose a row can be, wins. ``CHAINS=full`` tries more worlds and larger ones.
+The reader of the releases knows who is in the source at each release, and that a row never changes
+while its person is out, nor with the release at which the person is back. Every value is unique: a
+row that occurs in two releases belongs to the same person. A reader wins who finds fewer than k
+possible rows of a person, or fewer than k possible persons of a row. ``CHAINS=full`` tries more
+worlds and larger ones.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from tests.reference.chains import Chain
 
 FULL = os.environ.get("CHAINS") == "full"
 Labels = tuple[int, ...]
-# What a class shows, whenever it is another: the release that shows it first, the last one at which
-# it is known to be what the source says, the rows, and the persons of it.
+# Each distinct display of a class: the first release with it, the last one at which it matches the
+# source, its rows, and its persons.
 Displays = list[tuple[int, int, frozenset[int], frozenset[Person]]]
 
 
 @dataclass(frozen=True)
 class Life:
-    """A class of persons: by release who is in the source, and what row each has."""
+    """A class of persons: by release, who is in the source and each person's row."""
 
     rules: Rules
     present: tuple[frozenset[Person], ...]
@@ -58,69 +59,74 @@ def rows_of(present: Any, changing: Any) -> tuple[Labels, ...]:
 
 
 def displays(life: Life) -> Displays:
-    """What the class shows, whenever it is another."""
-    chain, found = Chain(life.rules), []
+    """The distinct displays of the class, in order."""
+    chain, intervals = Chain(life.rules), []
     for now, (present, rows) in enumerate(zip(life.present, life.rows, strict=True)):
         chain.release({person: Row(0, (0,), rows[person]) for person in present})
         [cell] = chain.cells
-        shown = frozenset(cell.shown)
-        assert len(shown) == len(cell.shown)
-        if not found or found[-1][2] != shown:
-            found.append((now, now, shown, frozenset(cell.members)))
-        elif cell.state == "live" and shown == {rows[person] for person in present}:
-            found[-1] = (found[-1][0], now, *found[-1][2:])
-    return found
+        released_rows = frozenset(cell.released_values)
+        assert len(released_rows) == len(cell.released_values)
+        if not intervals or intervals[-1][2] != released_rows:
+            intervals.append((now, now, released_rows, frozenset(cell.members)))
+        elif cell.state == "live" and released_rows == {rows[person] for person in present}:
+            intervals[-1] = (intervals[-1][0], now, *intervals[-1][2:])
+    return intervals
 
 
-def fewest(life: Life, shown: Displays) -> int:
+def fewest(life: Life, intervals: Displays) -> int:
     """The fewest rows that can be one person's, in any release; or persons whose one row can be."""
-    persons = sorted(shown[0][3])
+    persons = sorted(intervals[0][3])
     # Assignments of rows to persons that are possible so far, and how each came to be.
-    layers = [set(permutations(sorted(shown[0][2])))]
+    layers = [set(permutations(sorted(intervals[0][2])))]
     steps: list[dict[Labels, set[Labels]]] = []
-    for (_, since, before, whose), (until, _, after, staying) in pairwise(shown):
-        new, gone = sorted(after - before), before - after
+    for (_, since, before, members), (until, _, after, staying) in pairwise(intervals):
+        new, removed = sorted(after - before), before - after
         came: dict[Labels, set[Labels]] = {}
         can = {person for person in persons if life.free(person, since, until)}
-        for held in layers[-1]:
+        for assignment in layers[-1]:
             moved = [
-                p for p in persons if p in whose and held[p] in gone and (p in staying or not after)
+                p
+                for p in persons
+                if p in members and assignment[p] in removed and (p in staying or not after)
             ]
-            left = whose - staying
+            left = members - staying
             if after and (
-                any(held[p] in after for p in left)
+                any(assignment[p] in after for p in left)
                 or len(moved) != len(new)
                 or not can.issuperset(moved)
             ):
                 continue
             for order in permutations(new) if after else [()]:
-                next_one = list(held)
+                next_one = list(assignment)
                 for person, label in zip(moved, order, strict=False):
                     next_one[person] = label
                 for person in left:
                     next_one[person] = -1
-                came.setdefault(tuple(next_one), set()).add(held)
+                came.setdefault(tuple(next_one), set()).add(assignment)
         steps.append(came)
         layers.append(set(came))
     possible = layers[-1]
     least = len(persons)
-    for number in range(len(shown) - 1, -1, -1):
+    for number in range(len(intervals) - 1, -1, -1):
         assert possible
-        pairs = {(p, held[p]) for held in possible for p in shown[number][3]}
+        pairs = {(p, assignment[p]) for assignment in possible for p in intervals[number][3]}
         for side in (0, 1):
             least = min([least, *Counter(pair[side] for pair in pairs).values()])
         if number:
-            possible = set().union(*(steps[number - 1][held] for held in possible))
+            possible = set().union(*(steps[number - 1][assignment] for assignment in possible))
     return least
 
 
 def life(rules: Rules, *releases: tuple[str, str]) -> Life:
-    """A class by release: who is out, and whose rows would change, a letter each.
+    """A class by release: the persons who are out, and those whose rows would change, a letter
+    each.
 
-    All are in, with rows of their own, at a release before these.
+    All are in, with distinct rows, at a release before these.
     """
     people = range(rules.size)
-    of = [tuple(frozenset(map("abcdefghij".index, some)) for some in one) for one in releases]
+    of = [
+        tuple(frozenset(map("abcdefghij".index, some)) for some in letters) for letters in releases
+    ]
     present = (frozenset(people), *(frozenset(people) - out for out, _ in of))
     return Life(rules, present, rows_of(present, [changing for _, changing in of]))
 
@@ -135,7 +141,7 @@ SEVERAL_ABSENCES = {
     ),
     "five times, a class of six": life(
         Rules(5, class_size=6),
-        *(one for other in "bcdef" for one in (("a", ""), ("", other), PAUSE)),
+        *(released_row for other in "bcdef" for released_row in (("a", ""), ("", other), PAUSE)),
     ),
     "others are out each time": life(
         Rules(2, "hold", class_size=5), ("ab", ""), ("", "cde"), PAUSE, ("c", ""), ("", "de")
@@ -172,21 +178,21 @@ def stays(releases: int, absences: int, changes: int) -> list[tuple[tuple[bool, 
 
     Two releases running in the source are needed for a change.
     """
-    found: list[tuple[tuple[bool, bool], ...]] = [()]
+    histories: list[tuple[tuple[bool, bool], ...]] = [()]
     for _ in range(releases - 1):
         longer = []
-        for before in found:
+        for before in histories:
             was_in = not before or before[-1][0]
             options = [(True, False), (False, False)] + [(True, True)] * was_in
-            longer += [(*before, one) for one in options]
-        found = [
-            one
-            for one in longer
-            if sum(changed for _, changed in one) <= changes
-            and sum(then and not now for (then, _), (now, _) in pairwise(((True, False), *one)))
+            longer += [(*before, stay) for stay in options]
+        histories = [
+            history
+            for history in longer
+            if sum(changed for _, changed in history) <= changes
+            and sum(then and not now for (then, _), (now, _) in pairwise(((True, False), *history)))
             <= absences
         ]
-    return found
+    return histories
 
 
 def every(
@@ -198,8 +204,14 @@ def every(
     others = list(combinations_with_replacement(stays(releases, 0, changes), never_out))
     for persons in product(some, others):
         by_release = list(zip(*persons[0], *persons[1], strict=True))
-        present = [frozenset(p for p in range(n) if one[p][0]) for one in by_release]
-        changing = [frozenset(p for p in range(n) if one[p][1]) for one in by_release]
+        present = [
+            frozenset(p for p in range(n) if histories_of_persons[p][0])
+            for histories_of_persons in by_release
+        ]
+        changing = [
+            frozenset(p for p in range(n) if histories_of_persons[p][1])
+            for histories_of_persons in by_release
+        ]
         everybody = (frozenset(range(n)), *present)
         yield everybody, rows_of(everybody, changing)
 
@@ -228,14 +240,14 @@ def test_nobody_who_returns_has_fewer_rows_than_k(changes: Any, size: tuple[int,
     rules = Rules(2, changes, class_size=size[0])
     for present, rows in every(*size):
         life = Life(rules, present, rows)
-        shown = displays(life)
-        if len(shown) > 1:
-            assert fewest(life, shown) >= 2, life
+        intervals = displays(life)
+        if len(intervals) > 1:
+            assert fewest(life, intervals) >= 2, life
             anew += 1
     assert anew > 10 or changes == "freeze"
 
 
-def drawn(seed: int, **rules: Any) -> Life:
+def random_life(seed: int, **rules: Any) -> Life:
     """A longer life of a larger class; most who leave are back."""
     chance = random.Random(seed)
     n = chance.choice((4, 5, 6))
@@ -246,20 +258,20 @@ def drawn(seed: int, **rules: Any) -> Life:
     for _ in range(chance.choice((4, 6))):
         present.append(frozenset(p for p in people if chance.random() >= out))
     changing = [{p for p in people if chance.random() < rate} for _ in present[1:]]
-    told: dict[str, Any] = {"changes": chance.choice(("show", "show", "hold"))} | rules
-    own = Rules(k, class_size=n, **told)
-    return Life(own, tuple(present), rows_of(present, changing))
+    options: dict[str, Any] = {"changes": chance.choice(("show", "show", "hold"))} | rules
+    life_rules = Rules(k, class_size=n, **options)
+    return Life(life_rules, tuple(present), rows_of(present, changing))
 
 
 @pytest.mark.slow
-def test_nor_in_longer_lives() -> None:
+def test_no_longer_life_has_fewer_rows_than_k() -> None:
     anew = parted = 0
     for seed in range(40_000 if FULL else 250):
-        life = drawn(seed)
-        shown = displays(life)
-        assert fewest(life, shown) >= life.rules.k, life
-        anew += len(shown) > 3
-        parted += any(0 < len(whose) < len(shown[0][3]) for *_, whose in shown)
+        life = random_life(seed)
+        intervals = displays(life)
+        assert fewest(life, intervals) >= life.rules.k, life
+        anew += len(intervals) > 3
+        parted += any(0 < len(members) < len(intervals[0][3]) for *_, members in intervals)
     assert anew > 20
     assert parted > 20
 
@@ -268,6 +280,6 @@ def test_nor_in_longer_lives() -> None:
 @pytest.mark.parametrize("changes", ["show", "hold"])
 def test_without_the_hold_they_have(changes: Any) -> None:
     without = frozenset({"held after returns"})
-    lives = (drawn(seed, changes=changes, without=without) for seed in range(400))
+    lives = (random_life(seed, changes=changes, without=without) for seed in range(400))
     fewer = (life for life in lives if fewest(life, displays(life)) < life.rules.k)
     assert len(list(islice(fewer, 3))) == 3

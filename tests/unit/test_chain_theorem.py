@@ -20,7 +20,7 @@ from tests.reference.chain_worlds import (
     MODELS,
     World,
     random_world,
-    told,
+    run_chain,
     too_small,
     visible_exchanges,
 )
@@ -37,22 +37,23 @@ def worlds(count: int, **rules: Any) -> Iterator[tuple[World, random.Random]]:
 
 
 def _words(chain: Chain) -> list[str]:
-    """What is there after a release."""
-    shared = [cell.combination for cell in chain.cells if cell.whose]
+    """The features that a release shows."""
+    shared = [cell.combination for cell in chain.cells if cell.released_persons]
     return [
         word
-        for word, there in {
+        for word, occurs in {
             "equal combinations": len(set(shared)) < len(shared),
             "strata": len({stratum for stratum, *_ in shared}) > 1,
             "NULLs": any(None in values for values in shared),
             "returned": bool(chain.returned),
             "waiting": bool(chain.waiting),
             "batch": any(
-                cell.whose and len(cell.whose) < sum(map(len, cell.cores)) for cell in chain.cells
+                cell.released_persons and len(cell.released_persons) < sum(map(len, cell.cores))
+                for cell in chain.cells
             ),
             "merged": any(len(cell.cores) > 1 for cell in chain.cells),
         }.items()
-        if there
+        if occurs
     ]
 
 
@@ -60,14 +61,14 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
     seen: set[Any] = set()
 
     def watch(chain: Chain, _: Source) -> None:
-        assert not any(chain.left.keys() & cell.whose for cell in chain.cells)
+        assert not any(chain.left.keys() & cell.released_persons for cell in chain.cells)
         seen.update(_words(chain))
 
     for world, chance in worlds(WORLDS):
-        found = told(world, watch)
-        seen |= found.states | {world.rules.changes}
-        assert not visible_exchanges(found, chance), world
-        assert not too_small(found), world
+        result = run_chain(world, watch)
+        seen |= result.states | {world.rules.changes}
+        assert not visible_exchanges(result, chance), world
+        assert not too_small(result), world
     # All that the worlds are to hold was there.
     assert seen == {
         "live",
@@ -102,9 +103,11 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
 )
 def test_each_defence_is_needed(without: str, rules: dict[str, Any]) -> None:
     assert without in DEFENCES
-    drawn = worlds(300, without=frozenset({without}), **rules)
-    found = (world for world, chance in drawn if visible_exchanges(told(world), chance))
-    assert len(list(islice(found, 3))) == 3
+    random_worlds = worlds(300, without=frozenset({without}), **rules)
+    visible = (
+        world for world, chance in random_worlds if visible_exchanges(run_chain(world), chance)
+    )
+    assert len(list(islice(visible, 3))) == 3
 
 
 @pytest.mark.slow
@@ -115,47 +118,51 @@ def test_every_cell_keeps_to_its_models_at_every_moment(models: Any) -> None:
     def watch(chain: Chain, source: Source) -> None:
         for cell in chain.cells:
             seen.add(("held, and nobody left", cell.state == "held" and cell.members <= {*source}))
-            seen.update(["merged"] * bool(len(cell.cores) > 1 and cell.whose))
+            seen.update(["merged"] * bool(len(cell.cores) > 1 and cell.released_persons))
 
     for world, chance in worlds(max(60, WORLDS // 20), models=models):
-        found = told(world, watch)
-        assert not visible_exchanges(found, chance), world
-        assert not too_small(found), world
-        assert not found.broken, world
-        seen |= found.states
+        result = run_chain(world, watch)
+        assert not visible_exchanges(result, chance), world
+        assert not too_small(result), world
+        assert not result.broken, world
+        seen |= result.states
     assert {"live", "refused", "merged", ("held, and nobody left", True)} <= seen
 
 
 @pytest.mark.parametrize("without", ["held by models", "no batches under models"])
 def test_a_model_is_broken_without(without: str) -> None:
-    found = [
-        bool(told(world).broken)
+    broken = [
+        bool(run_chain(world).broken)
         for world, _ in worlds(
             300, without=frozenset({without}), models=MODELS[0], changes="show", withdraw_above=None
         )
     ]
-    assert sum(found) >= 3
+    assert sum(broken) >= 3
 
 
 def test_rare_histories_are_counted() -> None:
     for without in ("holds", "left for good"):
-        found = [too_small(told(world)) for world, _ in worlds(60, without=frozenset({without}))]
-        assert sum(map(bool, found)) >= 5
+        rare = [
+            too_small(run_chain(world)) for world, _ in worlds(60, without=frozenset({without}))
+        ]
+        assert sum(map(bool, rare)) >= 5
 
 
 @pytest.mark.slow
-def test_a_class_merged_for_a_model_is_told_apart() -> None:
-    """What the documentation says is not covered: the theorem holds inside the class before."""
+def test_a_class_merged_for_a_model_can_be_distinguished() -> None:
+    """Not covered, according to the documentation: the theorem holds within the original class."""
     visible = merged = 0
     for world, _ in worlds(600, models=MODELS[0], class_size=None):
-        found = told(world)
-        at = {person: admitted for persons, admitted in found.interchangeable for person in persons}
-        for cell in found.cells:
-            cores = [persons for persons, _ in found.interchangeable if persons <= cell]
+        result = run_chain(world)
+        at = {
+            person: admitted for persons, admitted in result.interchangeable for person in persons
+        }
+        for cell in result.cells:
+            cores = [persons for persons, _ in result.interchangeable if persons <= cell]
             if len(cores) > 1:
                 a, b = min(cores[0]), min(cores[1])
                 merged += 1
-                visible += told(world.exchanged(a, b, at[a])).releases != found.releases
+                visible += run_chain(world.exchanged(a, b, at[a])).releases != result.releases
     assert 0 < visible < merged
 
 
@@ -195,36 +202,38 @@ RULES = [{}, {"class_size": 4}, {"max_wait": 1}, {"max_wait": 2, "min_newcomers"
 def test_all_small_worlds(size: tuple[int, int, int], rules: dict[str, Any]) -> None:
     cells = 0
     for world in symbolic(*size, **rules):
-        found = told(world)
-        assert not visible_exchanges(found)
-        cells += len(found.cells)
+        result = run_chain(world)
+        assert not visible_exchanges(result)
+        cells += len(result.cells)
     assert cells > 100
     broken = frozenset({"holds"})
-    assert any(visible_exchanges(told(world)) for world in symbolic(*size, without=broken, **rules))
+    assert any(
+        visible_exchanges(run_chain(world)) for world in symbolic(*size, without=broken, **rules)
+    )
 
 
 def alone_among_invented(seed: int, **rules: Any) -> bool:
-    """Whether a lone newcomer shares a class with accounts alone that somebody made up.
+    """Whether a lone newcomer shares a class only with invented accounts.
 
     In the second month one person joins and k - 1 accounts do; later others join, too.
     """
     chance, k = random.Random(seed), 5
 
-    def drawn() -> Row:
+    def random_row() -> Row:
         return Row(0, (chance.randrange(1000), chance.randrange(1000)), chance.randrange(9))
 
-    people = {person: drawn() for person in range(150)}
+    people = {person: random_row() for person in range(150)}
     chain = Chain(Rules(k, **rules))
     chain.release(people)
     invented = set(range(1000, 1000 + k - 1))
-    people |= {person: drawn() for person in (900, *sorted(invented))}
+    people |= {person: random_row() for person in (900, *sorted(invented))}
     for month in range(8):
         joined = chance.randint(1, 8) if month else 0
-        people |= {2000 + 10 * month + i: drawn() for i in range(joined)}
+        people |= {2000 + 10 * month + i: random_row() for i in range(joined)}
         chain.release(people)
-        found = [cell.members for cell in chain.cells if 900 in cell.members]
-        if found:
-            return found[0] <= {900} | invented
+        cells = [cell.members for cell in chain.cells if 900 in cell.members]
+        if cells:
+            return cells[0] <= {900} | invented
     raise AssertionError("She waits for longer than the rules say.")
 
 
@@ -237,12 +246,14 @@ def test_few_newcomers_wait_for_others_and_are_not_alone() -> None:
 
 
 def histories(n: int, releases: int) -> Iterator[tuple[Any, ...]]:
-    """Every n persons of one class, all of them in first: who is in then, and a bit that is kept.
+    """Every n persons of one class, all of them in first: who is in later, and a kept bit.
 
-    The order of the persons of a class is nothing, so multisets are enough.
+    The order of the persons of a class does not matter, so multisets are enough.
     """
-    one = product(product((True, False), repeat=releases - 1), product((0, 1), repeat=releases))
-    return combinations_with_replacement(list(one), n)
+    person_histories = product(
+        product((True, False), repeat=releases - 1), product((0, 1), repeat=releases)
+    )
+    return combinations_with_replacement(list(person_histories), n)
 
 
 @pytest.mark.slow
@@ -263,7 +274,7 @@ def test_all_small_worlds_of_values(changes: Any, size: tuple[int, int, int]) ->
                 tuple(Row(0, (0,), persons[p][1][now]) for p in range(n)) for now in range(releases)
             ),
         )
-        assert not visible_exchanges(told(world))
+        assert not visible_exchanges(run_chain(world))
         live += 1
     assert live > 100
 
@@ -275,8 +286,8 @@ def beside_table(models: Any, without: frozenset[str] = frozenset()) -> Iterator
     """
     old = combinations_with_replacement(product((True, False), (0, 1), (0, 1)), 2)
     pairs, new = list(old), list(combinations_with_replacement(product((True,), (0,), (0, 1)), 2))
-    for one, other, late in product(pairs, pairs, new):
-        persons = (*one, *other, *late)
+    for first, other, late in product(pairs, pairs, new):
+        persons = (*first, *other, *late)
         yield World(
             Rules(2, models=models, without=without),
             (frozenset(range(4)), frozenset(p for p in range(6) if persons[p][0])),
@@ -292,19 +303,24 @@ NOW = frozenset({"fixed reference"})
 def test_all_small_worlds_beside_the_first_release(kind: Any) -> None:
     states: set[str] = set()
     for world in beside_table(((kind, 0.3),)):
-        found = told(world)
-        assert not visible_exchanges(found)
-        assert not too_small(found)
-        assert not found.broken
-        states |= found.states
+        result = run_chain(world)
+        assert not visible_exchanges(result)
+        assert not too_small(result)
+        assert not result.broken
+        states |= result.states
     assert {"live", "held", "refused"} <= states
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("models", BESIDE_TABLE, ids=str)
 def test_a_table_that_changes_tells_who_is_exchanged(models: Any) -> None:
-    """Where classes are compared with the source as it is now, and one of two persons is out."""
-    asked = ((models[0][0], 0.3),)
-    found = (visible_exchanges(told(world)) for world in islice(beside_table(asked, NOW), 1000))
-    assert len(list(islice(filter(None, found), 3))) == 3
-    assert not any(visible_exchanges(told(world)) for world in islice(beside_table(asked), 1000))
+    """Classes are compared with the current source, and one of two persons is out."""
+    models_of_table = ((models[0][0], 0.3),)
+    visible = (
+        visible_exchanges(run_chain(world))
+        for world in islice(beside_table(models_of_table, NOW), 1000)
+    )
+    assert len(list(islice(filter(None, visible), 3))) == 3
+    assert not any(
+        visible_exchanges(run_chain(world)) for world in islice(beside_table(models_of_table), 1000)
+    )

@@ -13,7 +13,7 @@ import pytest
 from tests.reference.chain_rules import Row, Rules
 from tests.reference.chain_worlds import (
     World,
-    told,
+    run_chain,
     too_small,
     visible_exchanges,
     with_rows,
@@ -33,10 +33,10 @@ def worlds_of_rows(count: int, **rules: Any) -> Iterator[tuple[World, random.Ran
 def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
     tables, numbers = set(), set()
     for world, chance in worlds_of_rows(WORLDS // 6):
-        found = told(world)
-        assert not visible_exchanges(found, chance), world
-        assert not too_small(found), world
-        for release in found.releases:
+        result = run_chain(world)
+        assert not visible_exchanges(result, chance), world
+        assert not too_small(result), world
+        for release in result.releases:
             tables |= {row[0] for _, row in release}
         numbers |= {len(row.kept) for now in world.rows for row in now}
     assert tables == {0, 1}
@@ -51,7 +51,7 @@ def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
         ("limit by rows alone", {"max_rows": 1}),
         ("fixed limit", {"max_rows": 1}),
         ("tables together", {}),
-        # Of whom a table has no row, its quasi-identifiers are NULL; pools follow these.
+        # If a table has no row of a person, the quasi-identifiers are NULL; pools follow these.
         ("quasi-identifiers of the first table", {"max_wait": 0, "class_size": None}),
         ("quality by quasi-identifiers", {"max_wait": 3, "admit_every": 1, "min_newcomers": 0}),
     ],
@@ -59,9 +59,11 @@ def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
 def test_each_defence_is_needed_where_persons_have_several_rows(
     without: str, rules: dict[str, Any]
 ) -> None:
-    drawn = worlds_of_rows(300, without=frozenset({without}), **rules)
-    found = (world for world, chance in drawn if visible_exchanges(told(world), chance))
-    assert len(list(islice(found, 3))) == 3
+    random_worlds = worlds_of_rows(300, without=frozenset({without}), **rules)
+    visible = (
+        world for world, chance in random_worlds if visible_exchanges(run_chain(world), chance)
+    )
+    assert len(list(islice(visible, 3))) == 3
 
 
 def of_rows(world: World) -> World:
@@ -92,26 +94,26 @@ def test_all_small_worlds_where_persons_have_several_rows(
 ) -> None:
     """Every way to be in or out, also where newcomers wait for good classes."""
     for world in symbolic(*size, several=True, **rules):
-        assert not visible_exchanges(told(of_rows(world)))
+        assert not visible_exchanges(run_chain(of_rows(world)))
     broken = {"several": True, "without": frozenset({"tables together"}), **rules}
-    assert any(visible_exchanges(told(of_rows(world))) for world in symbolic(*size, **broken))
+    assert any(visible_exchanges(run_chain(of_rows(world))) for world in symbolic(*size, **broken))
 
 
 A, B = (0, 0), (1, 0)
-KEPT = ((A,), (B,), (A, A), (A, B))
+KEPT_ROWS = ((A,), (B,), (A, A), (A, B))
 
 
 def rows_and_models(models: Any, without: frozenset[str] = frozenset()) -> Iterator[World]:
     """Four persons of one class and two who come later; one row or two, with models on them.
 
-    A model counts what is kept of a person as one value; the product refuses models there, as
+    A model counts all kept values of a person as one value; the product refuses models there, as
     readers would count rows.
     """
-    old = combinations_with_replacement(product((True, False), KEPT[::3], KEPT[::3]), 2)
-    new = list(combinations_with_replacement(product((True,), KEPT[:1], KEPT[::3]), 2))
+    old = combinations_with_replacement(product((True, False), KEPT_ROWS[::3], KEPT_ROWS[::3]), 2)
+    new = list(combinations_with_replacement(product((True,), KEPT_ROWS[:1], KEPT_ROWS[::3]), 2))
     pairs = list(old)
-    for one, other, late in product(pairs, pairs, new):
-        persons = (*one, *other, *late)
+    for first, other, late in product(pairs, pairs, new):
+        persons = (*first, *other, *late)
         yield World(
             Rules(2, models=models, several=True, class_size=4, without=without),
             (frozenset(range(4)), frozenset(p for p in range(6) if persons[p][0])),
@@ -124,14 +126,14 @@ def rows_and_models(models: Any, without: frozenset[str] = frozenset()) -> Itera
 def test_all_small_worlds_of_several_rows_and_models(models: Any) -> None:
     states: set[str] = set()
     for world in rows_and_models(models):
-        found = told(world)
-        assert not visible_exchanges(found)
-        assert not too_small(found)
-        assert not found.broken
-        states |= found.states
+        result = run_chain(world)
+        assert not visible_exchanges(result)
+        assert not too_small(result)
+        assert not result.broken
+        states |= result.states
     assert {"live", "held", "refused"} <= states
     unheld = rows_and_models(models, frozenset({"held by models"}))
-    assert any(told(world).broken for world in unheld)
+    assert any(run_chain(world).broken for world in unheld)
 
 
 @pytest.mark.slow
@@ -142,14 +144,14 @@ def test_all_worlds_of_two_persons_with_one_row_or_two(
 ) -> None:
     """In either of two tables or in both; all ways to be in or out of three releases.
 
-    An exchange and its way back are one, and two who keep the same have none: so what is kept is
-    in one order only.
+    An exchange and its inverse are the same, and two persons with equal rows have none, so kept
+    rows appear in one order only.
     """
     stays = combinations_with_replacement(product((True, False), repeat=2), 2)
-    rows = list(combinations(product(KEPT, repeat=3), 2))
+    rows = list(combinations(product(KEPT_ROWS, repeat=3), 2))
     rules, visible, count = Rules(2, changes, several=True, without=without), 0, 0
-    for (one, other), kept in product(stays, rows):
-        persons = ((one, kept[0]), (other, kept[1]))
+    for (first, other), kept_rows in product(stays, rows):
+        persons = ((first, kept_rows[0]), (other, kept_rows[1]))
         world = World(
             rules,
             tuple(
@@ -158,7 +160,7 @@ def test_all_worlds_of_two_persons_with_one_row_or_two(
             ),
             tuple(tuple(Row(0, (0,), persons[p][1][now]) for p in range(2)) for now in range(3)),
         )
-        visible += bool(visible_exchanges(told(world)))
+        visible += bool(visible_exchanges(run_chain(world)))
         count += 1
         if visible and without:
             break

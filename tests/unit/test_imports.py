@@ -1,4 +1,6 @@
-"""Inside a database every import costs each connection: what is imported, and what is not."""
+"""Inside a database every import costs each connection: which modules are imported, and which are
+not.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ PARTITION = (
 
 def loaded_by(code: str) -> set[str]:
     """The modules that an interpreter has once it has run this."""
-    told = "import atexit, sys\natexit.register(lambda: print('\\nloaded', *sorted(sys.modules)))\n"
+    report_modules = (
+        "import atexit, sys\natexit.register(lambda: print('\\nloaded', *sorted(sys.modules)))\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", told + code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", report_modules + code], capture_output=True, text=True, check=False
     )
     assert not done.stderr, done.stderr
     return set(done.stdout.rpartition("\nloaded ")[2].split())
@@ -46,10 +50,10 @@ def packages(modules: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("code", ["import dbanon", "import dbanon.partitioning.classes", PARTITION])
 def test_the_core_needs_numpy_only(code: str) -> None:
-    found = packages(loaded_by(code))
-    assert HEAVY.isdisjoint(found)
+    loaded = packages(loaded_by(code))
+    assert HEAVY.isdisjoint(loaded)
     if code != "import dbanon":
-        assert "numpy" in found
+        assert "numpy" in loaded
 
 
 def command_line(*words: str) -> str:
@@ -61,70 +65,80 @@ def command_line(*words: str) -> str:
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
 def test_help_on_all_commands_loads_none(words: list[str]) -> None:
-    found = loaded_by(command_line(*words))
-    assert (HEAVY - {"click"} | {"numpy"}).isdisjoint(packages(found))
-    assert not {name for name in found if name.startswith("dbanon.job")}
+    loaded = loaded_by(command_line(*words))
+    assert (HEAVY - {"click"} | {"numpy"}).isdisjoint(packages(loaded))
+    assert not {name for name in loaded if name.startswith("dbanon.job")}
 
 
 def test_a_command_loads_no_other() -> None:
-    found = loaded_by(command_line("uninstall", "--help"))
-    assert "dbanon.doors.cli.administration" in found
-    assert "dbanon.doors.cli.anonymize" not in found
+    loaded = loaded_by(command_line("uninstall", "--help"))
+    assert "dbanon.doors.cli.administration" in loaded
+    assert "dbanon.doors.cli.anonymize" not in loaded
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", [("age,size", "mdav"), ("age,illness", "gaa_cp")])
 def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple[str, str]) -> None:
-    place = tmp_path / "people.duckdb"
-    with duckdb.connect(str(place)) as connection:
+    database_path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(database_path)) as connection:
         connection.execute(
             "CREATE TABLE people AS SELECT i % 7 AS age, i % 3 AS size, 'x' || i % 4 AS illness"
             " FROM range(50) AS t(i)"
         )
         # That a schema is created is a warning.
         connection.execute("CREATE SCHEMA release")
-    found = loaded_by(
+    loaded = loaded_by(
         command_line(
-            *("anonymize", f"duckdb:///{place}", "--table", "people", "--output", "release.people"),
+            *(
+                "anonymize",
+                f"duckdb:///{database_path}",
+                "--table",
+                "people",
+                "--output",
+                "release.people",
+            ),
             *("--quasi-identifiers", chosen[0], "--method", chosen[1], "--k", "5"),
         )
     )
-    assert "dbanon.stores.duckdb.session" in found
+    assert "dbanon.stores.duckdb.session" in loaded
     spared = {"sqlalchemy", "alembic", "psycopg", "pandas", "pydantic", "yaml", "jinja2"}
-    assert spared.isdisjoint(packages(found))
-    assert {"pyarrow.compute", "pyarrow.parquet", "rich.progress", "numpy.random"}.isdisjoint(found)
-    # What a release is planned, evaluated and exported by.
+    assert spared.isdisjoint(packages(loaded))
+    assert {"pyarrow.compute", "pyarrow.parquet", "rich.progress", "numpy.random"}.isdisjoint(
+        loaded
+    )
+    # Modules that plan, evaluate and export a release.
     assert {"dbanon.run.outlook", "dbanon.release.evaluation", "dbanon.run.export"}.isdisjoint(
-        found
+        loaded
     )
 
 
 @pytest.mark.slow
 def test_advice_on_duckdb_loads_no_other_client(tmp_path: Path) -> None:
-    place = tmp_path / "people.duckdb"
-    with duckdb.connect(str(place)) as connection:
+    database_path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(database_path)) as connection:
         connection.execute(
             "CREATE TABLE people AS SELECT i % 7 AS age, 'x' || i % 4 AS region"
             " FROM range(50) AS t(i)"
         )
-    url = f"duckdb:///{place}"
-    found = loaded_by(
+    url = f"duckdb:///{database_path}"
+    loaded = loaded_by(
         command_line("advise", url, "--table", "people", "--k", "3", "--format", "json")
     )
-    assert "dbanon.run.sweep" in found
+    assert "dbanon.run.sweep" in loaded
     spared = {"sqlalchemy", "alembic", "psycopg", "pandas", "pydantic", "yaml", "jinja2"}
-    assert spared.isdisjoint(packages(found))
+    assert spared.isdisjoint(packages(loaded))
 
 
 @pytest.mark.slow
 def test_a_backend_loads_what_a_release_needs() -> None:
-    found = loaded_by("import dbanon.doors.plpython")
-    assert HEAVY.isdisjoint(packages(found))
-    # Of other calls, of evaluations, and what only large tables, clients and errors need.
+    loaded = loaded_by("import dbanon.doors.plpython")
+    assert HEAVY.isdisjoint(packages(loaded))
+    # Modules for other calls and evaluations, and those only needed by large tables, clients and
+    # errors.
     others = {"dbanon.run.advise", "dbanon.advice.request", "dbanon.release.evaluation"}
     libraries = {"numpy.random", "concurrent.futures", "socket", "difflib", "html"}
-    assert (others | libraries).isdisjoint(found)
-    assert not {name for name in found if name.startswith("dbanon.measures.risk")}
+    assert (others | libraries).isdisjoint(loaded)
+    assert not {name for name in loaded if name.startswith("dbanon.measures.risk")}
 
 
 def test_nothing_imports_the_entry_point() -> None:

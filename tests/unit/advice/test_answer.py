@@ -1,4 +1,4 @@
-"""What an answer tells of columns: a few rows without a value are told as a range, and stay one."""
+"""What an answer reveals about columns: few rows without a value are reported as a range."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def test_different_values_do_not_tell_how_many_rows_have_none() -> None:
         column = ColumnProfile(Attribute("id", Kind.INTEGER), present, distinct)
         advice = ColumnAdvice(column, RoleProposal(IDENTIFIER, "given"), rows=1000, small=5)
         assert advice.nulls.to_dict() == {"rows": "1..4", "share": None}
-        told = advice.distinct.to_dict()
-        assert str(present) not in told["rows"]
-        assert told["share"] in (None, distinct / 1000)
+        distinct_json = advice.distinct.to_dict()
+        assert str(present) not in distinct_json["rows"]
+        assert distinct_json["share"] in (None, distinct / 1000)

@@ -1,4 +1,4 @@
-"""What is to be expected of a chain, beside what was measured on twelve releases."""
+"""The forecast for a chain, compared with measurements of twelve releases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_rates_are_those_of_the_releases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "churn", "held", "absent"),
+    ("rules", "churn", "held_share", "absent"),
     [
         # Measured on Adult and synthetic persons, k = 5, at the twelfth release.
         ({"changes": "show"}, 0.05, 0.82, 0.35),
@@ -46,13 +46,13 @@ def test_rates_are_those_of_the_releases() -> None:
     ],
 )
 def test_it_comes_near_to_what_was_measured(
-    rules: dict[str, Any], churn: float, held: float, absent: float
+    rules: dict[str, Any], churn: float, held_share: float, absent: float
 ) -> None:
-    found = forecast(ChainRules(**rules), 5, two_releases(churn, churn, churn / 2), horizon=10)
-    assert found is not None
-    assert found.held == pytest.approx(held, abs=0.05)
-    assert found.absent == pytest.approx(absent, abs=0.02)
-    assert found.missing == 0
+    result = forecast(ChainRules(**rules), 5, two_releases(churn, churn, churn / 2), horizon=10)
+    assert result is not None
+    assert result.held == pytest.approx(held_share, abs=0.05)
+    assert result.absent == pytest.approx(absent, abs=0.02)
+    assert result.missing == 0
 
 
 def test_withdrawing_and_freezing_have_their_price() -> None:
@@ -85,12 +85,12 @@ def test_advice_is_given_where_it_helps() -> None:
 
 def test_with_models_nobody_leaves_in_a_group_and_no_wider_class_is_advised() -> None:
     wide, churn = ChainRules(changes="show", class_size=50), two_releases(0.05, 0.05, 0.03)
-    groups, alone = (forecast(wide, 5, churn, models=models) for models in (False, True))
+    groups, with_models = (forecast(wide, 5, churn, models=models) for models in (False, True))
     assert groups is not None
-    assert alone is not None
-    assert alone.held > groups.held + 0.2
+    assert with_models is not None
+    assert with_models.held > groups.held + 0.2
     narrow = (
         forecast(ChainRules(changes="show"), 5, churn, models=models) for models in (False, True)
     )
-    advised = [any("class_size" in text for text in found.advice) for found in narrow if found]
+    advised = [any("class_size" in text for text in result.advice) for result in narrow if result]
     assert advised == [True, False]

@@ -104,8 +104,8 @@ def test_examples_have_their_form(name: str) -> None:
 def test_check_digits(text: str) -> None:
     numbers = [form for form in forms() if form.checks]
     assert any(form.fits(text) for form in numbers)
-    # Another digit breaks it; of registers where ten stands as a nought, all but one.
-    at = max(place for place, character in enumerate(text[:-1]) if character.isdigit())
+    # A changed digit breaks it; in registers that write ten as zero, all changes but one do.
+    at = max(index for index, character in enumerate(text[:-1]) if character.isdigit())
     form = next(form for form in numbers if form.fits(text))
     others = [text[:at] + digit + text[at + 1 :] for digit in set("0123456789") - {text[at]}]
     assert sum(map(form.fits, others)) <= 1
@@ -123,22 +123,22 @@ def test_ordinary_values_are_no_identifiers(kind: str) -> None:
 
 
 def test_random_numbers_are_no_identifiers() -> None:
-    drawn = random.Random(5)
+    rng = random.Random(5)
     for length in range(6, 20):
         for size in (5, 20, 300):
-            texts = [str(drawn.randrange(10 ** (length - 1), 10**length)) for _ in range(size)]
+            texts = [str(rng.randrange(10 ** (length - 1), 10**length)) for _ in range(size)]
             assert form_of_texts(texts) == ""
 
 
 def luhn(number: str) -> bool:
-    """As the standard tells it: a doubled digit counts by its own digits."""
+    """As in the standard: a doubled digit counts as the sum of its digits."""
     digits = [int(digit) for digit in reversed(number)]
     doubled = [sum(map(int, str(2 * digit))) for digit in digits[1::2]]
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 def test_few_values_need_a_form_that_chance_does_not_make() -> None:
-    # Of ten numbers of nine digits one passes; of two IBANs both do once in ten thousand times.
+    # One in ten numbers of nine digits passes; two IBANs both do once in ten thousand times.
     valid = [str(n) for n in range(130_692_500, 130_692_600) if luhn(str(n))][:5]
     assert form_of_texts(valid[:4]) == ""
     assert is_identifying(form_of_texts(valid))

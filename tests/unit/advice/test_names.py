@@ -1,4 +1,4 @@
-"""What names of columns say: identifiers in many languages, and ordinary names that are none."""
+"""Column names: identifiers in many languages, and ordinary names that are none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dbanon.advice.names import (
 ROLES = ("identifier", "number", "sensitive", "known", "numbered", "about")
 PERSONS = ("person", "person_or_place", "person_number", "joined", "coded", "birth", "sex")
 
-# Of public data models: CDISC, DaTraV, Synthea, COMPAS, OMOP, and what people call their columns.
+# From public data models (CDISC, DaTraV, Synthea, COMPAS, OMOP), and common column names.
 IDENTIFIERS = [
     "USUBJID", "SUBJID", "VSID", "PSID", "SSN", "DRIVERS", "PASSPORT", "FIRST", "LAST", "MAIDEN",
     "first", "last", "fname", "lname", "FirstName", "LAST_NAME", "middle", "tel", "Tel.", "tel_no",

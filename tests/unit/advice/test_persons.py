@@ -162,8 +162,8 @@ def test_columns_that_do_not_vary_within_a_person() -> None:
         "age",
         "date_naissance",
     )
-    found = constant_within(Attribute(name, Kind.CATEGORY) for name in names)
-    assert found == {
+    columns = constant_within(Attribute(name, Kind.CATEGORY) for name in names)
+    assert columns == {
         "Geburtsdatum": BIRTH,
         "DOB": BIRTH,
         "year_of_birth": BIRTH,
@@ -192,7 +192,7 @@ def test_what_is_worth_looking_at() -> None:
     birth = [*columns, *table(born="date")]
     assert suspects(birth) == ("patient_id", "ward_no", "code")
     assert suspects([*birth, *table(sex="category")]) == ("patient_id", "ward_no", "code", "zip")
-    # Of types that frames and other databases have for numbers; ordered texts are none.
+    # Number types of frames and other databases; ordered texts do not count.
     assert suspects([Attribute("mrn", Kind.FLOAT)]) == ("mrn",)
     assert suspects([Attribute("mrn", Kind.DECIMAL, scale=2)]) == ()
     assert suspects([Attribute("mrn", Kind.OTHER, sql_type="uuid")]) == ("mrn",)
@@ -215,7 +215,7 @@ def test_as_many_values_as_persons() -> None:
     assert not many_values(column("member_no", 300, 9))
     assert not many_values(column("customer", 2_000, 20))
     assert not many_values(column("patient_id", 2_000, 2_000, key=True))
-    # Without such a name, twenty rows a value are the most.
+    # Without such a name, at most twenty rows may share a value.
     assert many_values(column("zip", 2_000, 100))
     assert not many_values(column("zip", 2_000, 99))
     assert many_values(column("zip", 100, 5))
@@ -224,31 +224,33 @@ def test_as_many_values_as_persons() -> None:
     assert not many_values(column("customer", 2_000, 900, worded=0.7))
 
 
-def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100) -> WithinPerson:
-    return WithinPerson(what, values, constant, by_chance)
+def within_person(
+    name: str, constant: int, by_chance: float = 10.0, values: int = 100
+) -> WithinPerson:
+    return WithinPerson(name, values, constant, by_chance)
 
 
 @pytest.mark.parametrize(
     ("name", "seen", "why"),
     [
         ("patient_id", [], BY_NAME),
-        ("patient_id", [within(BIRTH, 80)], BY_NAME),
+        ("patient_id", [within_person(BIRTH, 80)], BY_NAME),
         # A household, a firm: their members differ.
-        ("customer", [within(BIRTH, 40)], ""),
-        ("record_no", [within(BIRTH, 95)], BY_VALUES),
-        ("record_no", [within(BIRTH, 94)], ""),
-        ("record_no", [within(BIRTH, 100), within(SEX, 60)], ""),
+        ("customer", [within_person(BIRTH, 40)], ""),
+        ("record_no", [within_person(BIRTH, 95)], BY_VALUES),
+        ("record_no", [within_person(BIRTH, 94)], ""),
+        ("record_no", [within_person(BIRTH, 100), within_person(SEX, 60)], ""),
         ("record_no", [], ""),
-        ("zip", [within(BIRTH, 100)], ""),
+        ("zip", [within_person(BIRTH, 100)], ""),
         # First names tell the sex, ages the year of birth; both only a person does.
-        ("x", [within(BIRTH, 30), within(SEX, 100)], ""),
-        ("x", [within(BIRTH, 100), within(SEX, 97)], BY_VALUES),
-        # What nearly all rows agree in tells nothing, nor do four values, nor a few by chance.
-        ("record_no", [within(SEX, 100, by_chance=80.0)], ""),
-        ("record_no", [within(BIRTH, 4, 0.1, values=4)], ""),
-        ("record_no", [within(BIRTH, 5, 0.1, values=5)], BY_VALUES),
-        ("record_no", [within(SEX, 9, 4.5, values=9)], ""),
-        ("record_no", [within(SEX, 15, 7.5, values=15)], BY_VALUES),
+        ("x", [within_person(BIRTH, 30), within_person(SEX, 100)], ""),
+        ("x", [within_person(BIRTH, 100), within_person(SEX, 97)], BY_VALUES),
+        # Near-constant columns carry no evidence, nor do four values, nor a few by chance.
+        ("record_no", [within_person(SEX, 100, by_chance=80.0)], ""),
+        ("record_no", [within_person(BIRTH, 4, 0.1, values=4)], ""),
+        ("record_no", [within_person(BIRTH, 5, 0.1, values=5)], BY_VALUES),
+        ("record_no", [within_person(SEX, 9, 4.5, values=9)], ""),
+        ("record_no", [within_person(SEX, 15, 7.5, values=15)], BY_VALUES),
     ],
 )
 def test_what_is_taken_for_a_number_of_persons(

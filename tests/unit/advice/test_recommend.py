@@ -41,11 +41,11 @@ def curve(name: str) -> list[Point]:
 
 @pytest.mark.parametrize(("name", "k"), [("tarragona", 5), ("census", 5), ("eia", 6)])
 def test_where_three_tables_bend(name: str, k: int) -> None:
-    found = recommend(curve(name))
-    assert found is not None
-    assert found.point.k == bend_point(curve(name)).k == k
-    assert found.bends == {"mdav": k}
-    assert f"k = 3..10, the best trade-off, is at k = {k}" in found.rule
+    recommendation = recommend(curve(name))
+    assert recommendation is not None
+    assert recommendation.point.k == bend_point(curve(name)).k == k
+    assert recommendation.bends == {"mdav": k}
+    assert f"k = 3..10, the best trade-off, is at k = {k}" in recommendation.rule
     # k beyond the range changes nothing: only bends over the same range compare.
     more = [*curve(name), point(15, 0.5, 0.04), point(20, 0.6, 0.03)]
     assert bend_point(more).k == k
@@ -58,35 +58,37 @@ def test_the_refined_point_of_no_more_risk_is_taken() -> None:
         point(6, 0.0857, 0.156, refine="fast"),
         point(7, 0.0961, 0.137, refine="fast"),
     ]
-    found = recommend([*curve("census"), *refined])
-    assert found is not None
-    assert (found.point.curve, found.point.k) == ("mdav+fast", 6)
-    assert found.runner_up is not None
-    assert (found.runner_up.curve, found.runner_up.k) == ("mdav", 5)
-    assert "mdav+fast with k = 6 has less loss at no more risk" in found.rule
+    recommendation = recommend([*curve("census"), *refined])
+    assert recommendation is not None
+    assert (recommendation.point.curve, recommendation.point.k) == ("mdav+fast", 6)
+    assert recommendation.runner_up is not None
+    assert (recommendation.runner_up.curve, recommendation.runner_up.k) == ("mdav", 5)
+    assert "mdav+fast with k = 6 has less loss at no more risk" in recommendation.rule
 
 
 def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:
     # Scaled, the chord runs from (1, 0) to (0, 1): depth is 1 - x - y.
-    found = recommend(
+    recommendation = recommend(
         [point(3, 0.0, 1.0), point(4, 0.1, 0.5), point(5, 0.4, 0.4), point(6, 1.0, 0.0)]
     )
-    assert found is not None
-    assert found.point.k == 4
-    assert found.runner_up is not None
-    assert found.runner_up.k == 5
+    assert recommendation is not None
+    assert recommendation.point.k == 4
+    assert recommendation.runner_up is not None
+    assert recommendation.runner_up.k == 5
 
 
 def test_the_runner_up_of_several_curves_is_the_bend_of_the_least_risk() -> None:
-    """Among equal risks the one of less loss; the order of the curves decides nothing."""
+    """Among equal risks the point of less loss is chosen; the order of the curves has no effect."""
     bends = {"b": (0.30, 0.20), "c": (0.40, 0.19), "d": (0.35, 0.19), "e": (0.35, 0.25)}
-    own = [point(5, 0.25, 0.15)]
+    expected = [point(5, 0.25, 0.15)]
     for names in permutations(bends):
-        found = recommend([*own, *(point(5, *bends[name], method=name) for name in names)])
-        assert found is not None
-        assert found.point is own[0]
-        assert found.runner_up is not None
-        assert found.runner_up.curve == "d"
+        recommendation = recommend(
+            [*expected, *(point(5, *bends[name], method=name) for name in names)]
+        )
+        assert recommendation is not None
+        assert recommendation.point is expected[0]
+        assert recommendation.runner_up is not None
+        assert recommendation.runner_up.curve == "d"
 
 
 @pytest.mark.parametrize(
@@ -106,19 +108,19 @@ def test_the_runner_up_within_limits_is_the_next_in_order(limits: dict[str, floa
         ordered.append(point(k, loss, risk, method=method))
     for first in range(len(ordered) - 1):
         for points in permutations(ordered[first:]):
-            found = recommend(points, **limits)
-            assert found is not None
-            assert found.point is ordered[first]
-            assert found.runner_up is ordered[first + 1]
+            recommendation = recommend(points, **limits)
+            assert recommendation is not None
+            assert recommendation.point is ordered[first]
+            assert recommendation.runner_up is ordered[first + 1]
 
 
 def test_a_curve_that_time_cut_has_no_bend() -> None:
     cut = [point(9, 0.12, 0.09, refine="fast"), point(10, 0.13, 0.08, refine="fast")]
-    found = recommend([*curve("census"), *cut])
-    assert found is not None
-    assert found.bends == {"mdav": 5}
-    assert found.runner_up is not None
-    assert found.runner_up.curve == "mdav"
+    recommendation = recommend([*curve("census"), *cut])
+    assert recommendation is not None
+    assert recommendation.bends == {"mdav": 5}
+    assert recommendation.runner_up is not None
+    assert recommendation.runner_up.curve == "mdav"
 
 
 def test_limits() -> None:
@@ -145,18 +147,18 @@ def test_limits() -> None:
 
 
 def test_one_point_is_its_own_bend() -> None:
-    found = recommend([point(5, 0.1, 0.1)])
-    assert found is not None
-    assert found.runner_up is None
-    assert "was not tried completely" in found.note
+    recommendation = recommend([point(5, 0.1, 0.1)])
+    assert recommendation is not None
+    assert recommendation.runner_up is None
+    assert "was not tried completely" in recommendation.note
 
 
 points_of = st.lists(
     st.tuples(st.integers(2, 20), st.floats(0, 1), st.floats(0, 1), st.sampled_from("ab")),
     min_size=1,
     max_size=20,
-    unique_by=lambda one: (one[0], one[3]),
-).map(lambda found: [point(k, loss, risk, method) for k, loss, risk, method in found])
+    unique_by=lambda figures: (figures[0], figures[3]),
+).map(lambda rows: [point(k, loss, risk, method) for k, loss, risk, method in rows])
 limits = st.one_of(st.none(), st.floats(0, 1))
 
 
@@ -164,38 +166,40 @@ limits = st.one_of(st.none(), st.floats(0, 1))
 def test_what_is_recommended_is_within_the_limits_and_nothing_better_is(
     points: list[Point], max_risk: float | None, max_loss: float | None
 ) -> None:
-    found = recommend(points, max_risk, max_loss)
-    within = [
+    recommendation = recommend(points, max_risk, max_loss)
+    admissible = [
         p
         for p in points
         if (max_risk is None or p.risk <= max_risk) and (max_loss is None or p.loss <= max_loss)
     ]
-    assert (found is None) == (not within)
-    if found is None:
+    assert (recommendation is None) == (not admissible)
+    if recommendation is None:
         return
-    assert found.point in within
-    assert found.runner_up is not found.point
-    assert (found.runner_up is None) == (len(points) == 1 or len(within) == 1)
+    assert recommendation.point in admissible
+    assert recommendation.runner_up is not recommendation.point
+    assert (recommendation.runner_up is None) == (len(points) == 1 or len(admissible) == 1)
     if max_risk is not None:
-        assert found.point.loss == min(p.loss for p in within)
+        assert recommendation.point.loss == min(p.loss for p in admissible)
     elif max_loss is not None:
-        assert found.point.risk == min(p.risk for p in within)
+        assert recommendation.point.risk == min(p.risk for p in admissible)
     else:
         start = bend_point([p for p in points if p.curve == points[0].curve])
-        assert found.point.risk <= start.risk
-        assert found.point.loss == min(
+        assert recommendation.point.risk <= start.risk
+        assert recommendation.point.loss == min(
             [start.loss, *(p.loss for p in points if p.risk <= start.risk)]
         )
 
 
 @given(points_of)
 def test_the_frontier_is_marked(points: list[Point]) -> None:
-    for one in with_frontier(points):
+    for candidate in with_frontier(points):
         beaten = any(
-            p.risk <= one.risk and p.loss <= one.loss and (p.risk, p.loss) != (one.risk, one.loss)
+            p.risk <= candidate.risk
+            and p.loss <= candidate.loss
+            and (p.risk, p.loss) != (candidate.risk, candidate.loss)
             for p in points
         )
-        assert not (beaten and one.on_frontier)
+        assert not (beaten and candidate.on_frontier)
 
 
 KS = (3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
@@ -214,7 +218,9 @@ def test_promising_ones_find_what_all_would(
     max_risk: float | None,
     max_loss: float | None,
 ) -> None:
-    """Of a refinement that changes loss and risk alike at each k, as few as needed are tried."""
+    """If a refinement changes loss and risk equally at each k, as few points as needed are
+    tried.
+    """
     losses = list(np.cumprod(steps[0][::-1])[::-1])
     risks = 0.5 * np.cumprod(steps[1])
     points = [point(*at) for at in zip(KS, losses, risks, strict=True)]
@@ -227,11 +233,11 @@ def test_promising_ones_find_what_all_would(
     while (release := next_refinement(points, left, max_risk, max_loss)) is not None:
         left.remove(release)
         points.append(better[release])
-    found = recommend(points, max_risk, max_loss)
-    assert (found is None) == (everything is None)
-    if found is not None and everything is not None:
+    recommendation = recommend(points, max_risk, max_loss)
+    assert (recommendation is None) == (everything is None)
+    if recommendation is not None and everything is not None:
         of_loss = max_risk is not None or max_loss is None
-        figures = [p.loss if of_loss else p.risk for p in (found.point, everything.point)]
+        figures = [p.loss if of_loss else p.risk for p in (recommendation.point, everything.point)]
         assert figures[0] == pytest.approx(figures[1])
 
 

@@ -71,10 +71,10 @@ PROPOSALS = [
 def test_what_a_statistician_would_say(
     given_column: ColumnProfile, role: str, reason: str, also: str
 ) -> None:
-    found = propose(Profile(ROWS, (given_column,)))[given_column.name]
-    assert found == RoleProposal(role, reason, also)
+    role_found = propose(Profile(ROWS, (given_column,)))[given_column.name]
+    assert role_found == RoleProposal(role, reason, also)
     assert role in ROLES
-    assert REASONS[reason] in str(found)
+    assert REASONS[reason] in str(role_found)
 
 
 counts = st.integers(0, 200)
@@ -92,13 +92,15 @@ columns = st.builds(
 )
 
 
-@given(st.lists(columns, min_size=1, max_size=6, unique_by=lambda one: one.name))
-def test_every_column_has_one_role_whatever_stands_beside_it(found: list[ColumnProfile]) -> None:
-    together = propose(Profile(200, tuple(found)))
-    assert list(together) == [one.name for one in found]
-    for one in found:
-        assert together[one.name] == propose(Profile(200, (one,)))[one.name]
-        # What strangers may know is never left unprotected because it is sensitive, too.
-        assert together[one.name].also in ("", "sensitive")
-        if together[one.name].also:
-            assert together[one.name].role == "quasi_identifier"
+@given(st.lists(columns, min_size=1, max_size=6, unique_by=lambda column: column.name))
+def test_the_role_of_a_column_does_not_depend_on_other_columns(
+    profile_columns: list[ColumnProfile],
+) -> None:
+    together = propose(Profile(200, tuple(profile_columns)))
+    assert list(together) == [column.name for column in profile_columns]
+    for column in profile_columns:
+        assert together[column.name] == propose(Profile(200, (column,)))[column.name]
+        # A column that outsiders may know is protected even if it is sensitive, too.
+        assert together[column.name].also in ("", "sensitive")
+        if together[column.name].also:
+            assert together[column.name].role == "quasi_identifier"

@@ -1,4 +1,4 @@
-"""What singles rows out, against counting by hand."""
+"""Columns that make rows unique, compared with counts by hand."""
 
 from __future__ import annotations
 
@@ -54,42 +54,44 @@ def test_groups_are_those_counted_by_hand(rows: list[tuple[int | None, ...]]) ->
 @given(tables)
 def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]) -> None:
     names = [f"c{at}" for at in range(len(rows[0]))]
-    found = singling(names, sizes_of(microdata(rows)), small=3)
-    alone = {
+    result = singling(names, sizes_of(microdata(rows)), small=3)
+    unique_counts = {
         places: by_hand(rows, places)[1]
         for count in range(1, MOST_COLUMNS + 1)
         for places in combinations(range(len(names)), count)
     }
-    wanted = {
+    expected = {
         places
-        for places in alone
+        for places in unique_counts
         if all(
-            alone[part] <= ENOUGH * len(rows)
+            unique_counts[part] <= ENOUGH * len(rows)
             for count in range(1, len(places))
             for part in combinations(places, count)
         )
     }
-    assert {tuple(int(name[1:]) for name in one.columns) for one in found.sets} == wanted
-    assert not found.cut
-    counts = [one.unique.count for one in found.sets]
+    assert {
+        tuple(int(name[1:]) for name in column_set.columns) for column_set in result.sets
+    } == expected
+    assert not result.cut
+    counts = [column_set.unique.count for column_set in result.sets]
     assert counts == sorted(counts, reverse=True)
-    assert set(found.without) == (set(names) if len(names) > 1 else set())
+    assert set(result.without) == (set(names) if len(names) > 1 else set())
 
 
 def test_distinction_and_separation() -> None:
-    # Sizes 1, 1, 2: 4 rows, 6 pairs, one of them not told apart.
-    found = describe_set(["a"], {1: 2, 2: 1}, 3)
-    assert (found.unique.count, found.few.count) == (2, 4)
-    assert (found.distinction, found.separation) == (0.75, 0.8333)
+    # Sizes 1, 1, 2: 4 rows, 6 pairs, one of which cannot be separated.
+    described = describe_set(["a"], {1: 2, 2: 1}, 3)
+    assert (described.unique.count, described.few.count) == (2, 4)
+    assert (described.distinction, described.separation) == (0.75, 0.8333)
     assert describe_set(["a"], {1: 1}, 3).separation == 0.0
 
 
-def test_a_budget_of_sets_is_kept_and_said() -> None:
+def test_the_limit_on_sets_is_obeyed_and_reported() -> None:
     rows = [tuple(np.random.default_rng(at).integers(0, 3, 5).tolist()) for at in range(30)]
     names = [f"c{at}" for at in range(5)]
-    found = singling(names, sizes_of(microdata(rows)), small=3, most_sets=7)
-    assert (len(found.sets), found.cut) == (7, True)
-    assert sum(len(one.columns) == 1 for one in found.sets) == 5
+    result = singling(names, sizes_of(microdata(rows)), small=3, most_sets=7)
+    assert (len(result.sets), result.cut) == (7, True)
+    assert sum(len(column_set.columns) == 1 for column_set in result.sets) == 5
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,9 @@ def test_a_budget_of_sets_is_kept_and_said() -> None:
         (0, 0, "0", 0.0),
     ],
 )
-def test_few_rows_are_told_as_a_range(count: int, of: int, words: str, share: float | None) -> None:
-    found = Count(count, of)
-    assert (str(found), found.share) == (words, share)
-    assert found.to_dict() == {"rows": words, "share": share}
+def test_few_rows_are_reported_as_a_range(
+    count: int, of: int, words: str, share: float | None
+) -> None:
+    counted = Count(count, of)
+    assert (str(counted), counted.share) == (words, share)
+    assert counted.to_dict() == {"rows": words, "share": share}

@@ -1,4 +1,4 @@
-"""What SQL decides about classes of a chain, at the very numbers where the answer changes."""
+"""Decisions of SQL about classes of a chain, at the exact numbers where they change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
 
 
 def decide(
-    session: Session, counts: list[tuple[int, int]], whole: str = NO_CELLS, **rules: Any
+    session: Session, counts: list[tuple[int, int]], cells: str = NO_CELLS, **rules: Any
 ) -> list[str]:
     """The state of each class, from its persons and how many of them are still in the source."""
     rows = [(cell, members, present, 1) for cell, (members, present) in enumerate(counts)]
@@ -41,12 +41,12 @@ def decide(
     )
     chain: Any = SimpleNamespace(rules=ChainRules.of_plain(rules))
     matched: Any = object()
-    CellState(session, chain, sequence=2, k=K, matched=matched).decide(whole, batches=True)
+    CellState(session, chain, sequence=2, k=K, matched=matched).decide(cells, batches=True)
     return [state for (state,) in session.rows(f"SELECT state FROM {VERDICT} ORDER BY cell")]
 
 
 def test_a_class_goes_on_while_k_left_and_k_stay(session: Session) -> None:
-    """With exactly k on both sides nobody is among fewer; with one less on either side, held."""
+    """With exactly k on both sides no group is too small; with one less on either side, held."""
     counts = [(members, present) for members in range(3, 9) for present in range(members + 1)]
     states = decide(session, counts, changes="show")
     for (members, present), state in zip(counts, states, strict=True):
@@ -89,16 +89,16 @@ def failing(session: Session, model: Model, classes: list[list[int]]) -> int:
         f"CREATE TEMPORARY TABLE shown AS WITH s (cell, k0) AS (VALUES {values}) SELECT * FROM s"
     )
     state: Any = SimpleNamespace(session=session, rows="shown")
-    found = recount.count_failing(state, [Attribute("ill", Kind.CATEGORY)], [model])
+    n_failing = recount.count_failing(state, [Attribute("ill", Kind.CATEGORY)], [model])
     session.run("DROP TABLE shown")
-    return found
+    return n_failing
 
 
 @pytest.mark.parametrize(("level", "expected"), [(3.0, 2), (3.0000001, 0), (2.9999999, 2)])
 def test_recursive_diversity_fails_at_equality(
     session: Session, level: float, expected: int
 ) -> None:
-    """Of 3 and 1, of 6 and 2, and of 4 and 2: only the last has r_1 < 3 r_2."""
+    """For 3 and 1, 6 and 2, and 4 and 2: only the last has r_1 < 3 r_2."""
     model = Model("recursive_cl", "ill", level, l=2)
     assert failing(session, model, [[3, 1], [6, 2], [4, 2]]) == expected
 

@@ -1,4 +1,6 @@
-"""``.ci/prepare.sh`` on a Debian of its own: what apt-get is asked for, and what stays enabled."""
+"""``.ci/prepare.sh`` on a separate Debian: the packages requested from apt-get, and the sources
+left enabled.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ sh sleep sort tail touch tr
 
 
 class Debian:
-    """A system below a folder, and the log of what was called."""
+    """A system in a folder, and the log of the calls to it."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.programs, self.log_path = folder / "root", folder / "opt", folder / "log"
@@ -114,8 +116,10 @@ def debian(tmp_path: Path) -> Debian:
 
 def test_no_package_of_a_server_is_installed(debian: Debian) -> None:
     text = debian.prepare("postgres")
-    asked = [line for line in debian.log() if " satisfy " in line or " install " in line]
-    assert asked == ["--yes --no-install-recommends satisfy libc6 | libc,libpq5 (>= 17)"], text
+    install_lines = [line for line in debian.log() if " satisfy " in line or " install " in line]
+    assert install_lines == ["--yes --no-install-recommends satisfy libc6 | libc,libpq5 (>= 17)"], (
+        text
+    )
     downloads = [line.partition(" download ")[2] for line in debian.log() if "download" in line]
     assert downloads == [
         "postgresql-17 postgresql-client-17 postgresql-plpython3-17",

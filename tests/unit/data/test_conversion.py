@@ -21,8 +21,8 @@ def test_a_moment_is_rounded_down_or_beyond_the_unit(source: str, target: str) -
     # The last unit of the source is not whole in the target.
     reach = 2**63 - NANOSECONDS[source] // NANOSECONDS[target]
     expected = [count if abs(count) < max(reach, 2**62 + 1) else None for count in exact]
-    found = [None if np.isnat(m) else int(m.astype(np.int64)) for m in converted]
-    assert found == expected
+    rounded = [None if np.isnat(m) else int(m.astype(np.int64)) for m in converted]
+    assert rounded == expected
 
 
 def test_nothing_is_not_a_moment() -> None:

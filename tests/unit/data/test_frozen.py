@@ -1,4 +1,4 @@
-"""Frozen dataclasses are as the standard library's, but for what it takes to define one."""
+"""Frozen dataclasses behave like the standard library's, except for the cost of defining one."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
 
     @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
     class Plain:
-        """Without what is compared and shown."""
+        """Excludes fields that are neither compared nor shown."""
 
         a: int
         b: int = 1
 
     @dataclass(frozen=True)
-    class Own:
-        """With methods of its own."""
+    class WithMethods:
+        """Defines its own methods."""
 
         a: int
         b: int = 1
@@ -68,7 +68,7 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
 
     @dataclass(frozen=True)
     class Compared:
-        """Compared in its own way, and so hashed by its fields all the same."""
+        """Has a custom comparison, but still hashes by its fields."""
 
         a: int
 
@@ -78,41 +78,41 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
     class Loose(Point):
         """No dataclass, which may have more."""
 
-    class Given(Point):
+    class CustomInit(Point):
         """No dataclass, which is made in another way."""
 
         def __init__(self, only: int) -> None:
             super().__init__(only, 5)
 
-    return {c.__name__: c for c in (Point, Tall, Plain, Own, Compared, Loose, Given)}
+    return {c.__name__: c for c in (Point, Tall, Plain, WithMethods, Compared, Loose, CustomInit)}
 
 
 OURS, THEIRS = map(classes, DECORATORS)
 
 
-def both(what: Callable[[dict[str, Any]], Any]) -> Any:
-    """What is the same of both, or the error."""
-    told = []
-    for made in (OURS, THEIRS):
+def both(call: Callable[[dict[str, Any]], Any]) -> Any:
+    """The common result of both implementations, or the error."""
+    outcomes = []
+    for classes_of_kind in (OURS, THEIRS):
         try:
-            told.append(what(made))
+            outcomes.append(call(classes_of_kind))
         except Exception as error:
-            told.append(type(error))
-    assert told[0] == told[1]
-    return told[0]
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1]
+    return outcomes[0]
 
 
 @pytest.mark.parametrize(
-    "what",
+    "call",
     [
         lambda c: vars(c["Point"](1)),
         lambda c: list(vars(c["Point"](1, secret="t", y=3))),
         lambda c: vars(c["Tall"](1, 5, [6], 7)),
         lambda c: repr(c["Point"](1)),
         lambda c: repr(c["Tall"](1)),
-        lambda c: repr(c["Own"](1)),
-        lambda c: vars(c["Own"](1)),
-        lambda c: hash(c["Own"](1)),
+        lambda c: repr(c["WithMethods"](1)),
+        lambda c: vars(c["WithMethods"](1)),
+        lambda c: hash(c["WithMethods"](1)),
         lambda c: hash(c["Point"](1)) == hash((1, 2, "s")),
         lambda c: hash(c["Compared"](1)) == hash((1,)),
         lambda c: c["Compared"](1) == 5,
@@ -130,19 +130,19 @@ def both(what: Callable[[dict[str, Any]], Any]) -> Any:
         lambda c: list(inspect.signature(c["Tall"]).parameters),
         lambda c: c["Point"].__init__.__qualname__,
         lambda c: vars(c["Loose"](1, 2)),
-        lambda c: vars(c["Given"](1)),
-        lambda c: list(inspect.signature(c["Given"]).parameters),
-        lambda c: list(inspect.signature(c["Own"]).parameters),
+        lambda c: vars(c["CustomInit"](1)),
+        lambda c: list(inspect.signature(c["CustomInit"]).parameters),
+        lambda c: list(inspect.signature(c["WithMethods"]).parameters),
         lambda c: list(inspect.signature(c["Loose"]).parameters),
         lambda c: setattr(c["Loose"](1), "more", 1),
     ],
 )
-def test_the_same(what: Callable[[dict[str, Any]], Any]) -> None:
-    assert not isinstance(both(what), type)
+def test_the_same(call: Callable[[dict[str, Any]], Any]) -> None:
+    assert not isinstance(both(call), type)
 
 
 @pytest.mark.parametrize(
-    "what",
+    "call",
     [
         lambda c: c["Point"](),
         lambda c: c["Point"](1, 2, [], "s"),
@@ -160,8 +160,8 @@ def test_the_same(what: Callable[[dict[str, Any]], Any]) -> None:
         lambda c: delattr(c["Loose"](1), "x"),
     ],
 )
-def test_the_same_error(what: Callable[[dict[str, Any]], Any]) -> None:
-    assert issubclass(both(what), Exception)
+def test_the_same_error(call: Callable[[dict[str, Any]], Any]) -> None:
+    assert issubclass(both(call), Exception)
 
 
 @pytest.mark.parametrize("base", DECORATORS)
@@ -179,11 +179,11 @@ def test_one_inherits_from_the_other(base: Decorator, derived: Decorator) -> Non
 
         b: int = 2
 
-    made = Derived(1)
-    assert (made.a, made.b) == (1, 2)
-    assert made == Derived(1, 2) != Base(1)
+    instance = Derived(1)
+    assert (instance.a, instance.b) == (1, 2)
+    assert instance == Derived(1, 2) != Base(1)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.a = 3  # type: ignore[misc]
+        instance.a = 3  # type: ignore[misc]
 
 
 @frozen.dataclass(frozen=True)
@@ -203,7 +203,7 @@ def test_what_it_does_not_have() -> None:
 
         @frozen.dataclass(frozen=True)
         class Counted:
-            """A field that nobody gives."""
+            """A field without an argument."""
 
             a: int = field(init=False, default=1)
 

@@ -1,4 +1,4 @@
-"""What a label of an interval tells: in which cells a class begins and ends, and nothing else."""
+"""An interval label reveals the cells in which a class begins and ends, and nothing else."""
 
 from collections import defaultdict
 from functools import cache
@@ -60,9 +60,9 @@ def test_every_pair_from_the_end_cells_has_the_same_label(name):
     of_label = defaultdict(set)
     for first, last, ends in zip(*pairs.T, zip(low, high, strict=True), strict=True):
         of_label[ends].add((first, last))
-    for found in of_label.values():
-        firsts, lasts = ({pair[at] for pair in found} for at in (0, 1))
-        assert found == {(a, b) for a in firsts for b in lasts if a <= b}
+    for cell_pairs in of_label.values():
+        firsts, lasts = ({pair[at] for pair in cell_pairs} for at in (0, 1))
+        assert cell_pairs == {(a, b) for a in firsts for b in lasts if a <= b}
         # Where a class may have one value only, it may have the others of the cell as well.
         finest = grid.finest.of(values)
         if len(firsts) == 1:
@@ -99,7 +99,7 @@ def test_the_steps_of_ages():
     grid = grid_for(AGE, Scale.of(np.array([17.0, 90.0])), None)
     assert [step.cells.step for step in grid.coarser] == [100, 50, 20, 10, 5]
     assert grid.finest.step == 2
-    known = {
+    expected_ends = {
         (30, 30): (30, 32),
         (39, 41): (38, 42),
         (25, 44): (24, 46),
@@ -109,7 +109,7 @@ def test_the_steps_of_ages():
         (29, 70): (25, 75),
         (18, 90): (10, 100),
     }
-    for pair, ends in known.items():
+    for pair, ends in expected_ends.items():
         low, high = grid.around(np.array(pair[:1], float), np.array(pair[1:], float))
         assert (low[0], high[0]) == ends
 
@@ -146,9 +146,9 @@ def test_the_step_follows_from_the_cells_of_the_ends(values, attribute):
 def test_the_loss_is_that_of_the_values_held(least, spread, unit):
     scale = Scale.of(np.array([least, least + spread]))
     low, high = np.array([least, least]), np.array([least + unit, least + 2 * spread + unit])
-    found = held_width(low, high, scale, unit)
+    widths = held_width(low, high, scale, unit)
     # The sums are rounded to the digits of their place, which a small spread feels.
     last = np.spacing(least + 2 * spread + unit)
     rounded = 8 * last / max(spread, last)
-    assert found[0] == pytest.approx(0, abs=1e-9 if spread == 0 else max(1e-4, rounded))
-    assert found[1] == (0 if scale.constant else 1)
+    assert widths[0] == pytest.approx(0, abs=1e-9 if spread == 0 else max(1e-4, rounded))
+    assert widths[1] == (0 if scale.constant else 1)

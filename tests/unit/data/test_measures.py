@@ -81,12 +81,12 @@ def test_scales_are_what_spaces_measured(microdata: Microdata) -> None:
     valid = microdata.numeric_valid()
     scales = [measures.numbers[a.name] for a in microdata.numeric]
     for how in STANDARDIZATIONS:
-        found = Standardization.of(scales, how)
+        standardization = Standardization.of(scales, how)
         exponent, shift, scale, points = reference.standardized(microdata.numbers, how, valid)
-        np.testing.assert_array_equal(found.exponent, exponent)
-        np.testing.assert_array_equal(found.shift, shift)
-        np.testing.assert_array_equal(found.scale, scale)
-        np.testing.assert_array_equal(found.apply(microdata.numbers), points)
+        np.testing.assert_array_equal(standardization.exponent, exponent)
+        np.testing.assert_array_equal(standardization.shift, shift)
+        np.testing.assert_array_equal(standardization.scale, scale)
+        np.testing.assert_array_equal(standardization.apply(microdata.numbers), points)
 
 
 @given(tables(), st.data())
@@ -135,8 +135,10 @@ def test_each_pattern_of_nulls_has_the_covariance_of_all_that_hold_it(microdata:
     points = reference.standardized(microdata.numbers, "mahalanobis", valid)[3]
     full = np.ones((microdata.n_records, len(NUMBERS)), bool) if valid is None else valid
     for present in full:
-        own = np.where(present, points[full[:, present].all(axis=1)], 0.0)
-        np.testing.assert_array_equal(measures.whitening_of(present).factor, whitening(own).factor)
+        complete_points = np.where(present, points[full[:, present].all(axis=1)], 0.0)
+        np.testing.assert_array_equal(
+            measures.whitening_of(present).factor, whitening(complete_points).factor
+        )
 
 
 @given(tables(), st.integers(1, 6))
@@ -145,14 +147,14 @@ def test_iloss_of_numbers_is_by_their_range(microdata: Microdata, size: int) -> 
     measures = Measures.of(microdata)
     for column, attribute in enumerate(microdata.numeric):
         valid = microdata.valid_column(attribute.name)
-        # No class is of both kinds.
+        # No class has both kinds.
         kinds = np.zeros(microdata.n_records, int) if valid is None else ~valid * 1000
         numbers = np.where(kinds, 0.0, microdata.numbers[:, column])
         labels = np.unique(np.arange(len(numbers)) // size + kinds, return_inverse=True)[1]
-        found = iloss(numbers, measures.numbers[attribute.name], Partition(labels), valid)
+        losses = iloss(numbers, measures.numbers[attribute.name], Partition(labels), valid)
         if np.isfinite(measures.numbers[attribute.name].spread):
             expected = reference.range_loss(numbers, Partition(labels), valid)
-            assert found == pytest.approx(expected, rel=1e-12)
+            assert losses == pytest.approx(expected, rel=1e-12)
 
 
 @given(tables())
@@ -162,11 +164,13 @@ def test_dictionaries_are_the_values_with_their_counts(microdata: Microdata) -> 
     [tree] = trees_of(microdata.attributes, {}, measures)[4:]
     assert tree is not None
     assert set(measures.categories) == {"place"}
-    found = measures.categories["place"]
-    assert found.values == microdata.categories[0]
+    dictionary = measures.categories["place"]
+    assert dictionary.values == microdata.categories[0]
     codes = microdata.codes[:, 0]
-    assert found.counts.tolist() == [int((codes == c).sum()) for c in range(len(found.values))]
-    assert tree.n_leaves == len(found.values)
+    assert dictionary.counts.tolist() == [
+        int((codes == c).sum()) for c in range(len(dictionary.values))
+    ]
+    assert tree.n_leaves == len(dictionary.values)
 
 
 @given(
@@ -187,18 +191,23 @@ def test_distributions_are_what_models_measured(codes: list[int], seed: int) -> 
 
 
 def test_a_distribution_knows_leaves_without_records_and_texts() -> None:
-    found = ValueFrequencies.of(np.array([1, 1, -1, 3], np.int32), ["a", "b", "c", "d"], 6)
-    assert found.counts.tolist() == [0, 2, 0, 1, 0, 0]
-    assert found.occurring().values == ("b", "d")
-    assert found.shares.tolist() == [0, 2 / 3, 0, 1 / 3, 0, 0]
+    distribution = ValueFrequencies.of(np.array([1, 1, -1, 3], np.int32), ["a", "b", "c", "d"], 6)
+    assert distribution.counts.tolist() == [0, 2, 0, 1, 0, 0]
+    assert distribution.occurring().values == ("b", "d")
+    assert distribution.shares.tolist() == [0, 2 / 3, 0, 1 / 3, 0, 0]
     assert ValueFrequencies.of(np.empty(0, np.int32)).shares.tolist() == []
 
 
 def test_nothing_and_one_value_have_a_scale() -> None:
     assert Scale.of(np.empty(0)) == Scale()
     assert Scale().constant
-    one = Scale.of(np.array([5e-324]))
-    assert (one.constant, one.deviation, one.spread, one.is_integral) == (True, 0.0, 0.0, False)
+    smallest_scale = Scale.of(np.array([5e-324]))
+    assert (
+        smallest_scale.constant,
+        smallest_scale.deviation,
+        smallest_scale.spread,
+        smallest_scale.is_integral,
+    ) == (True, 0.0, 0.0, False)
     same = Scale.of(np.full(9, 0.1))
     assert (same.constant, same.deviation, same.count) == (True, 0.0, 9)
 
@@ -240,26 +249,34 @@ def test_measures_are_small_frozen_and_travel(many: Microdata) -> None:
 
 
 def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
-    """From moments gathered in pieces: no function asks how they came about."""
+    """From moments gathered in pieces: functions do not depend on their origin."""
     values = many.numbers[:, 0]
     count, mean = len(values), float(np.mean(values / 4))
     deviation = float(np.sqrt(np.sum(np.square(values / 4 - mean)) / (count - 1)))
-    found = Scale(count, float(values.min()), float(values.max()), 2 * mean, 2 * deviation, False)
+    described_scale = Scale(
+        count, float(values.min()), float(values.max()), 2 * mean, 2 * deviation, False
+    )
     measured = Scale.of(values)
-    assert found.exponent == measured.exponent
-    scale = 4.0 / 2.0**found.exponent
+    assert described_scale.exponent == measured.exponent
+    scale = 4.0 / 2.0**described_scale.exponent
     assert mean * scale == pytest.approx(measured.mean, rel=1e-9)
     assert deviation * scale == pytest.approx(measured.deviation, rel=1e-12)
     measures = Measures(numbers={"count": measured, "size": Scale.of(many.numbers[:, 1])})
-    alone = many.of_attributes(["count", "size"])
-    space = numeric_space(alone, measures, standardize="zscore", weights={}, hierarchies={})
+    two_attributes = many.of_attributes(["count", "size"])
+    space = numeric_space(
+        two_attributes, measures, standardize="zscore", weights={}, hierarchies={}
+    )
     assert space(np.arange(10)).points.shape == (10, 2)
 
 
 def test_mahalanobis_needs_a_covariance(many: Microdata) -> None:
-    alone = many.of_attributes(["count", "size"])
+    two_attributes = many.of_attributes(["count", "size"])
     space = numeric_space(
-        alone, Measures.of(alone), standardize="mahalanobis", weights={}, hierarchies={}
+        two_attributes,
+        Measures.of(two_attributes),
+        standardize="mahalanobis",
+        weights={},
+        hierarchies={},
     )
     with pytest.raises(InvalidParameter, match="covariance"):
         space(np.arange(10))

@@ -18,8 +18,8 @@ LETTERS = ("", "B", "a", "é")
 NUMBER, TEXT = Attribute("x", Kind.FLOAT), Attribute("t", Kind.CATEGORY)
 
 
-def collect(chunks: Iterable[Chunk], **given: Any) -> Microdata:
-    return microdata_from_chunks([NUMBER, TEXT], chunks, categories=[LETTERS], **given)
+def collect(chunks: Iterable[Chunk], **options: Any) -> Microdata:
+    return microdata_from_chunks([NUMBER, TEXT], chunks, categories=[LETTERS], **options)
 
 
 def chunk(rows: list[tuple[int, float | None, str | None]]) -> Chunk:
@@ -48,28 +48,32 @@ def test_how_rows_are_cut_and_ordered_changes_nothing(rows: list[Any], data: st.
     shuffled = data.draw(st.permutations(rows))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
     ends = zip([0, *cuts], [*cuts, len(rows)], strict=True)
-    found = collect([chunk(shuffled[a:b]) for a, b in ends if a < b])
-    np.testing.assert_array_equal(found.keys, plain.keys)
-    np.testing.assert_array_equal(found.numbers, plain.numbers)
-    np.testing.assert_array_equal(found.codes, plain.codes)
-    assert found.categories == plain.categories
-    assert (found.valid is None) == (plain.valid is None)
+    microdata = collect([chunk(shuffled[a:b]) for a, b in ends if a < b])
+    np.testing.assert_array_equal(microdata.keys, plain.keys)
+    np.testing.assert_array_equal(microdata.numbers, plain.numbers)
+    np.testing.assert_array_equal(microdata.codes, plain.codes)
+    assert microdata.categories == plain.categories
+    assert (microdata.valid is None) == (plain.valid is None)
     if plain.valid is not None:
-        np.testing.assert_array_equal(found.valid, plain.valid)
-    for (_, _, text), code in zip(sorted(rows), found.codes[:, 0], strict=True):
-        assert text is None if code < 0 else found.categories[0][code] == text
+        np.testing.assert_array_equal(microdata.valid, plain.valid)
+    for (_, _, text), code in zip(sorted(rows), microdata.codes[:, 0], strict=True):
+        assert text is None if code < 0 else microdata.categories[0][code] == text
 
 
 def test_arrays_are_read_only() -> None:
-    found = collect([chunk([(1, 1.0, "a"), (2, None, "B")])])
-    for array in (found.keys, found.numbers, found.codes, found.valid):
+    microdata = collect([chunk([(1, 1.0, "a"), (2, None, "B")])])
+    for array in (microdata.keys, microdata.numbers, microdata.codes, microdata.valid):
         assert array is not None
         assert not array.flags.writeable
 
 
 def test_nothing_is_read() -> None:
-    found = collect([])
-    assert (found.n_records, found.numbers.shape, found.codes.shape) == (0, (0, 1), (0, 1))
+    microdata = collect([])
+    assert (microdata.n_records, microdata.numbers.shape, microdata.codes.shape) == (
+        0,
+        (0, 1),
+        (0, 1),
+    )
 
 
 def test_keys_that_occur_twice() -> None:
@@ -86,35 +90,35 @@ def test_what_is_not_finite_is_refused_with_the_columns_name(value: float) -> No
 def test_each_column_is_looked_into_and_named_where_it_is_not_finite() -> None:
     attributes = [NUMBER, TEXT, Attribute("day", Kind.DATE), Attribute("z", Kind.FLOAT)]
     numbers = np.ones((4, 3))
-    # What stands where a value is NULL is no value.
+    # The number stored where a value is NULL is not a value.
     valid = np.ones((4, 4), bool)
     valid[3], numbers[3] = False, np.nan
-    for column, told in enumerate(('"x" holds NaN or', '"day" holds', '"z" holds NaN or')):
+    for column, message in enumerate(('"x" holds NaN or', '"day" holds', '"z" holds NaN or')):
         bad = numbers.copy()
         bad[1:3, column] = -np.inf
-        for flags, rows, found in ((valid, bad, 4), (None, bad[:3], 3)):
+        for flags, rows, n_rows in ((valid, bad, 4), (None, bad[:3], 3)):
             n = len(rows)
-            one = Chunk(np.arange(n).reshape(-1, 1), rows, np.zeros((n, 1), np.int32), flags)
-            with pytest.raises(NonFiniteValue, match=f"{told} infinity in 2 of {found} rows"):
-                microdata_from_chunks(attributes, [one], categories=[LETTERS])
+            bad_chunk = Chunk(np.arange(n).reshape(-1, 1), rows, np.zeros((n, 1), np.int32), flags)
+            with pytest.raises(NonFiniteValue, match=f"{message} infinity in 2 of {n_rows} rows"):
+                microdata_from_chunks(attributes, [bad_chunk], categories=[LETTERS])
     keys, codes = np.arange(4).reshape(-1, 1), np.zeros((4, 1), np.int32)
-    whole = microdata_from_chunks(
+    microdata = microdata_from_chunks(
         attributes, [Chunk(keys, numbers, codes, valid)], categories=[LETTERS]
     )
-    assert whole.n_records == 4
+    assert microdata.n_records == 4
 
 
 def test_the_memory_limit_ends_the_reading() -> None:
-    taken = []
+    chunks_read = []
 
     def chunks() -> Any:
         for i in range(100):
-            taken.append(i)
+            chunks_read.append(i)
             yield chunk([(i, 1.0, "a")])
 
     with pytest.raises(MemoryLimit):
         collect(chunks(), memory_limit=1000)
-    assert len(taken) < 20
+    assert len(chunks_read) < 20
 
 
 @pytest.mark.parametrize(
@@ -135,11 +139,16 @@ def test_what_float64_does_not_hold(attribute: Attribute, value: float, wide: bo
 
 
 def test_records_are_found_by_their_keys() -> None:
-    one = np.array([[-5], [3], [9]])
-    assert find_records(one, np.array([[9], [-5]])).tolist() == [2, 0]
+    one_column_keys = np.array([[-5], [3], [9]])
+    assert find_records(one_column_keys, np.array([[9], [-5]])).tolist() == [2, 0]
     two = np.array([[1, 2**48 - 1], [7, 0], [7, 5]])
     assert find_records(two, two[::-1]).tolist() == [2, 1, 0]
-    for ordered, missing in ((one, [[4]]), (two, [[7, 1]]), (two, [[8, 0]]), (one[:0], [[1]])):
+    for ordered, missing in (
+        (one_column_keys, [[4]]),
+        (two, [[7, 1]]),
+        (two, [[8, 0]]),
+        (one_column_keys[:0], [[1]]),
+    ):
         with pytest.raises(SourceChanged):
             find_records(ordered, np.array(missing))
 
@@ -158,7 +167,9 @@ def test_the_most_frequent_code_of_each_unit_is_the_smallest_of_several() -> Non
     for _ in range(50):
         unit = np.unique(rng.integers(0, 12, 60), return_inverse=True)[1].reshape(-1)
         codes = rng.integers(-1, 5, 60).astype(np.int32)
-        counts = [Counter(codes[unit == one].tolist()) for one in range(unit.max() + 1)]
-        wanted = [min(many, key=lambda code: (-many[code], code)) for many in counts]
-        assert most_frequent(codes, unit).tolist() == wanted
+        counts = [
+            Counter(codes[unit == unit_number].tolist()) for unit_number in range(unit.max() + 1)
+        ]
+        expected = [min(many, key=lambda code: (-many[code], code)) for many in counts]
+        assert most_frequent(codes, unit).tolist() == expected
     assert most_frequent(np.empty(0, np.int32), np.empty(0, np.int32)).tolist() == []

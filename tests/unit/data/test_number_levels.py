@@ -20,19 +20,19 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
     scale = Scale.of(numbers)
     levels = NumberLevels.of(attribute, scale, step)
     finest = grid_for(attribute, scale, step).finest
-    lost = np.zeros(len(numbers))
+    loss_below = np.zeros(len(numbers))
     narrower = numbers, numbers
     for level in range(levels.top + 1):
         cells, (low, high) = levels.cells_of(numbers, level), levels.around(numbers, level)
         loss = levels.loss(numbers, level)
-        assert (loss >= lost - 1e-12).all()
-        lost = loss
+        assert (loss >= loss_below - 1e-12).all()
+        loss_below = loss
         if level < levels.top:
             # Borders are those of the public grid's finest cells.
             edges = finest.borders(finest.of(low))
             assert (low == edges).all()
-            own = released_ends(attribute, low, finest.borders(finest.of(numbers) + 1))[1]
-            assert (high >= own).all()
+            released_high = released_ends(attribute, low, finest.borders(finest.of(numbers) + 1))[1]
+            assert (high >= released_high).all()
             assert len(np.unique(cells)) > 1
         same = cells[1:] == cells[:-1]
         assert ((low[1:] == low[:-1]) == same).all()
@@ -43,7 +43,7 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
         assert (high >= narrower[1]).all()
         narrower = low, high
     assert levels.top <= 5 or step == 1
-    assert (lost == 1).all()
+    assert (loss_below == 1).all()
     assert len(np.unique(levels.cells_of(numbers, levels.top))) == 1
 
 
@@ -88,11 +88,11 @@ def test_values_outside_of_the_range_are_in_the_label_of_all():
 
 
 def test_values_that_other_cells_keep_together_stay_together():
-    own, other = levels_of("integer", 0, 73), levels_of("integer", 0, 730)
+    levels, other = levels_of("integer", 0, 73), levels_of("integer", 0, 730)
     # Cells of 20 by the other: 15 and 17 in one, 21 and 39 in the next.
     values = np.array([15.0, 17.0, 21.0, 39.0])
-    level = own.level_holding(other, 0, values)
-    cells = own.cells_of(values, level)
+    level = levels.level_holding(other, 0, values)
+    cells = levels.cells_of(values, level)
     assert cells[0] == cells[1]
     assert cells[2] == cells[3]
-    assert own.level_holding(own, 1, values) == 1
+    assert levels.level_holding(levels, 1, values) == 1

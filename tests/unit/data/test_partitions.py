@@ -11,13 +11,13 @@ from dbanon.errors import RecountFailed
 
 
 def test_sizes_and_members() -> None:
-    found = Partition([1, 0, -1, 1, 0, 1])
-    assert found.sizes.tolist() == [2, 3]
-    assert (found.n_classes, found.n_suppressed) == (2, 1)
-    assert found.members.tolist() == [1, 4, 0, 3, 5]
-    assert found.starts.tolist() == [0, 2]
+    partition = Partition([1, 0, -1, 1, 0, 1])
+    assert partition.sizes.tolist() == [2, 3]
+    assert (partition.n_classes, partition.n_suppressed) == (2, 1)
+    assert partition.members.tolist() == [1, 4, 0, 3, 5]
+    assert partition.starts.tolist() == [0, 2]
     with pytest.raises(ValueError, match="read-only"):
-        found.labels[0] = 0
+        partition.labels[0] = 0
 
 
 @pytest.mark.parametrize("labels", [[0, 2], [1, 1], [-2, 0], [[0, 0]]])
@@ -33,12 +33,12 @@ def test_empty_and_all_suppressed() -> None:
 
 
 def test_what_is_required() -> None:
-    found = Partition([0, 0, 1, 1, 1])
-    assert found.require(2, 3) is found
+    partition = Partition([0, 0, 1, 1, 1])
+    assert partition.require(2, 3) is partition
     with pytest.raises(RecountFailed, match="2 records, fewer than k = 3"):
-        found.require(3)
+        partition.require(3)
     with pytest.raises(RecountFailed, match="3 records, more than 2"):
-        found.require(2, 2)
+        partition.require(2, 2)
 
 
 def test_parts_are_combined() -> None:

@@ -24,8 +24,8 @@ def small(monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1, 6, 7, 8, 14, 100])
 def test_pieces_are_all_in_order(n, small) -> None:
-    found = [i for piece in pieces(n) for i in range(n)[piece]]
-    assert found == list(range(n))
+    indices = [i for piece in pieces(n) for i in range(n)[piece]]
+    assert indices == list(range(n))
     assert all(piece.stop - piece.start <= 7 for piece in pieces(n))
 
 
@@ -41,31 +41,31 @@ def test_items_are_found_in_their_order_by_threads_without_signals() -> None:
 
 
 def test_an_error_of_one_is_raised_and_others_do_not_begin() -> None:
-    begun = []
+    started = []
 
     def work(item):
-        begun.append(item)
+        started.append(item)
         if item == 1:
             raise KeyError(item)
-        # Whoever waits sees the error long before all others could have begun.
+        # The waiting caller sees the error long before all others could have started.
         time.sleep(0.001)
 
     with pytest.raises(KeyError):
         on_all_cores(work, range(10_000))
-    assert len(begun) < 10_000
+    assert len(started) < 10_000
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8])
-def test_arrays_in_pieces_are_copied_and_measured_alike(dtype, small) -> None:
+def test_arrays_in_pieces_have_the_same_copies_and_measures(dtype, small) -> None:
     rng = np.random.default_rng(2)
-    given = (rng.normal(size=(60, 3)) * 50 + 100).astype(dtype)
-    for data in (given, given.T.copy().T, given[::-2]):
+    original = (rng.normal(size=(60, 3)) * 50 + 100).astype(dtype)
+    for data in (original, original.T.copy().T, original[::-2]):
         microdata = microdata_of(data)
         np.testing.assert_array_equal(microdata.numbers, data.astype(np.float64))
         assert microdata.numbers.flags.c_contiguous
         assert not np.shares_memory(microdata.numbers, data)
-        one, all_cores = Measures.of(microdata), Measures.of(microdata, each=on_all_cores)
-        assert dict(one.numbers) == dict(all_cores.numbers)
+        on_one_core, all_cores = Measures.of(microdata), Measures.of(microdata, each=on_all_cores)
+        assert dict(on_one_core.numbers) == dict(all_cores.numbers)
 
 
 @pytest.mark.parametrize("each", [map, on_all_cores])
@@ -78,19 +78,19 @@ def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
     for records in np.split(order, 6):
         labels = np.unique(rng.integers(0, 4, 15), return_inverse=True)[1]
         labels[rng.integers(0, 15, 2)] = SUPPRESSED
-        held = labels >= 0
-        labels[held] = np.unique(labels[held], return_inverse=True)[1]
-        expected[records[held]] = labels[held] + first
+        is_member = labels >= 0
+        labels[is_member] = np.unique(labels[is_member], return_inverse=True)[1]
+        expected[records[is_member]] = labels[is_member] + first
         first += labels.max() + 1
         parts.append((records, Partition(labels, {"turns": 2})))
-    found = combine(parts, 100, each)
-    np.testing.assert_array_equal(found.labels, expected)
-    assert found.method_counts == {"turns": 12}
-    assert found.n_suppressed == int((expected < 0).sum())
-    # Of all records in their order there is nothing to put anywhere.
-    alone = combine([(np.arange(100), found)], 100)
-    assert alone.labels is found.labels
-    turned = combine([(np.arange(100)[::-1], found)], 100)
+    combined = combine(parts, 100, each)
+    np.testing.assert_array_equal(combined.labels, expected)
+    assert combined.method_counts == {"turns": 12}
+    assert combined.n_suppressed == int((expected < 0).sum())
+    # For all records in order there is nothing to rearrange.
+    single_part = combine([(np.arange(100), combined)], 100)
+    assert single_part.labels is combined.labels
+    turned = combine([(np.arange(100)[::-1], combined)], 100)
     np.testing.assert_array_equal(turned.labels, expected[::-1])
 
 

@@ -1,4 +1,4 @@
-"""Shares of records: what is told as enough is enough, and no rounding takes a record away."""
+"""Shares of records: a share given as sufficient is sufficient, and rounding loses no record."""
 
 from __future__ import annotations
 

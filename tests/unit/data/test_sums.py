@@ -1,4 +1,4 @@
-"""Sums without rounding: the same of a column in whatever order and pieces it comes."""
+"""Exact sums: the same for a column in any order and any pieces."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ def exactly(values):
 @settings(max_examples=200, deadline=None)
 def test_sums_are_exact(values):
     total, squares = exactly(values)
-    found = Sums.of(np.array(values))
-    assert Fraction(found.total, 2**1074) == total
-    assert Fraction(found.squares, 2**2148) == squares
+    sums = Sums.of(np.array(values))
+    assert Fraction(sums.total, 2**1074) == total
+    assert Fraction(sums.squares, 2**2148) == squares
 
 
 @given(COLUMNS, st.randoms(use_true_random=False), st.integers(0, 30))
 @settings(max_examples=200, deadline=None)
 def test_pieces_in_any_order_are_the_whole(values, random, cut):
-    whole = Sums.of(np.array(values))
+    all_sums = Sums.of(np.array(values))
     random.shuffle(values)
     pieces = Sums.of(np.array(values[:cut])) + Sums.of(np.array(values[cut:]))
-    assert pieces == whole
-    assert repr(Scale.of_sums(pieces)) == repr(Scale.of_sums(whole))  # -0.0 is another text
+    assert pieces == all_sums
+    assert repr(Scale.of_sums(pieces)) == repr(Scale.of_sums(all_sums))  # -0.0 is another text
 
 
 @given(st.lists(FINITE, min_size=2, max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_mean_and_deviation_are_the_nearest_numbers(values):
-    found = Scale.of(np.array(values))
+    scale = Scale.of(np.array(values))
     total, squares = exactly(values)
-    n, unit = len(values), Fraction(2) ** -found.exponent
-    assert found.mean == float(total * unit / n)
+    n, unit = len(values), Fraction(2) ** -scale.exponent
+    assert scale.mean == float(total * unit / n)
     variance = (squares - total**2 / n) / (n - 1) * unit**2
-    if found.deviation < 1e-300:
+    if scale.deviation < 1e-300:
         assert variance < Fraction(10) ** -590
         return
     # The square root is between the middles to the two neighbours, exactly.
     below, above = (
-        (Fraction(found.deviation) + Fraction(math.nextafter(found.deviation, to))) / 2
+        (Fraction(scale.deviation) + Fraction(math.nextafter(scale.deviation, to))) / 2
         for to in (0.0, math.inf)
     )
     assert below**2 <= variance <= above**2
 
 
 def test_what_follows_the_last_bit_of_a_square_root_decides():
-    """Its 64 bits lie in the middle of two numbers, and what follows them above it."""
-    found = Sums.of(np.array([0.0, 465041.0])).deviation(0)
-    middle = (Fraction(math.nextafter(found, 0.0)) + Fraction(found)) / 2
-    assert middle**2 < Fraction(465041**2, 2) < Fraction(found) ** 2
+    """Its 64 bits lie halfway between two numbers, and the bits below tip it upwards."""
+    deviation = Sums.of(np.array([0.0, 465041.0])).deviation(0)
+    middle = (Fraction(math.nextafter(deviation, 0.0)) + Fraction(deviation)) / 2
+    assert middle**2 < Fraction(465041**2, 2) < Fraction(deviation) ** 2
 
 
 @pytest.mark.slow
@@ -70,10 +70,10 @@ def test_more_values_than_are_taken_at_once():
     rng = np.random.default_rng(5)
     values = rng.normal(size=150_001) * 10.0 ** rng.integers(-9, 9, 150_001)
     total, squares = exactly(values.tolist())
-    found = Sums.of(values)
-    assert Fraction(found.total, 2**1074) == total
-    assert Fraction(found.squares, 2**2148) == squares
-    assert found == Sums.of(values[:70_000]) + Sums.of(values[70_000:])
+    sums = Sums.of(values)
+    assert Fraction(sums.total, 2**1074) == total
+    assert Fraction(sums.squares, 2**2148) == squares
+    assert sums == Sums.of(values[:70_000]) + Sums.of(values[70_000:])
 
 
 def test_no_values():
@@ -106,5 +106,5 @@ def test_squares_of_one_exponent_beyond_two_words():
     """4.2 million squares of 106 bits: their sum has more than 128."""
     count = 2**22 + 5
     value = math.nextafter(2.0, 0.0)
-    found = Sums.of(np.full(count, value))
-    assert Fraction(found.squares, 2**2148) == count * Fraction(value) ** 2
+    sums = Sums.of(np.full(count, value))
+    assert Fraction(sums.squares, 2**2148) == count * Fraction(value) ** 2

@@ -17,7 +17,7 @@ def test_letters_are_no_escapes() -> None:
 
 
 def test_nobody_else_decides_about_escapes() -> None:
-    """The room of errors is below that of words, and has hints of its own."""
+    """The package of errors is in a layer below that of words, and has its own hints."""
     package = Path(dbanon.__file__).parent
     deciding = {
         str(file.relative_to(package))

@@ -1,4 +1,4 @@
-"""What `dbanon install` tells a server to import from, without a `--python-path`."""
+"""The path that `dbanon install` gives a server to import from, without a `--python-path`."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_an_editable_install_is_refused_before_anything_is_asked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(_kernels, "__file__", str(tmp_path / "dbanon" / "kernels" / "core.so"))
-    # Nobody listens there.
+    # No server listens on this port.
     with pytest.raises(PythonNotUsable, match="editable") as refused:
         install.install("postgresql://nobody@127.0.0.1:1/none")
     assert "--python-path" in str(refused.value.hint)
 
 
 def test_a_plain_interpreter_imports_from_them_or_they_are_refused() -> None:
-    """In the environment that the tests run in, whatever it is."""
+    """In the environment of the tests, whichever it is."""
     try:
         paths = install.own_paths()
     except PythonNotUsable:
@@ -79,7 +79,7 @@ def test_the_way_out_is_one_line_for_the_servers_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = "sudo python3.13 -m pip install --target /usr/local/lib/dbanon"
-    # As pip records it: PEP 610.
+    # As recorded by pip: PEP 610.
     record = tmp_path / "dbanon-0.dist-info" / "direct_url.json"
     record.parent.mkdir()
     (record.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: dbanon\nVersion: 0\n")
@@ -87,9 +87,9 @@ def test_the_way_out_is_one_line_for_the_servers_python(
     wheel = tmp_path / "a b.whl"
     wheel.touch()
     record.write_text(json.dumps({"url": wheel.as_uri()}))
-    told = server_python.install_hint("3.13")
-    assert f"{command} '{wheel}' && " in told
-    assert "\n" not in told
+    hint = server_python.install_hint("3.13")
+    assert f"{command} '{wheel}' && " in hint
+    assert "\n" not in hint
     # A wheel that is gone, one from elsewhere, and no record at all.
     without = f"{command} ./dbanon-{version()}-*.whl && "
     wheel.unlink()
@@ -121,7 +121,7 @@ class _WithoutPython:
         return self.found
 
 
-def test_a_server_without_plpython_is_told_its_package() -> None:
+def test_a_server_without_plpython_gets_a_hint_with_its_package() -> None:
     with pytest.raises(InstallRefused, match="plpython3u") as refused:
         server_python.require_python(_WithoutPython(), ["/usr/local/lib/dbanon"], [])
     assert "postgresql-plpython3-17" in str(refused.value.hint)

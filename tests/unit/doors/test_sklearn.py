@@ -37,32 +37,32 @@ def test_all_checks_of_scikit_learn(method: Any) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkipTestWarning)
-        found = check_estimator(
+        checks = check_estimator(
             Microaggregation(method=method),
             expected_failed_checks=EXPECTED_FAILED_CHECKS,
             on_fail=None,
         )
-    wrong = [one["check_name"] for one in found if one["status"] not in ("passed", "xfail")]
+    wrong = [check["check_name"] for check in checks if check["status"] not in ("passed", "xfail")]
     # Needs a variable of the environment before scipy is imported.
     assert set(wrong) <= {"check_array_api_input"}
-    failed = {one["check_name"] for one in found if one["status"] == "xfail"}
+    failed = {check["check_name"] for check in checks if check["status"] == "xfail"}
     assert failed == set(EXPECTED_FAILED_CHECKS), "a reason that is none any more"
-    assert sum(one["status"] == "passed" for one in found) >= 40
+    assert sum(check["status"] == "passed" for check in checks) >= 40
 
 
 def test_labels_are_those_of_partition_and_centroids_are_means() -> None:
     from dbanon.sklearn import Microaggregation
 
     frame = table()
-    made = Microaggregation(k=4, method="mdav", refine="fast").fit(frame)
-    assert made.labels_.tolist() == dbanon.partition(frame, 4, refine="fast").labels.tolist()
-    assert np.bincount(made.labels_).min() >= 4
-    means = frame.groupby(made.labels_).mean().to_numpy()
-    np.testing.assert_allclose(made.centroids_, means, rtol=1e-12)
-    assert made.n_features_in_ == 2
-    assert list(made.feature_names_in_) == ["age", "income"]
-    assert made.fit_predict(frame.to_numpy()).tolist() == made.labels_.tolist()
-    assert not hasattr(made, "feature_names_in_")
+    fitted = Microaggregation(k=4, method="mdav", refine="fast").fit(frame)
+    assert fitted.labels_.tolist() == dbanon.partition(frame, 4, refine="fast").labels.tolist()
+    assert np.bincount(fitted.labels_).min() >= 4
+    means = frame.groupby(fitted.labels_).mean().to_numpy()
+    np.testing.assert_allclose(fitted.centroids_, means, rtol=1e-12)
+    assert fitted.n_features_in_ == 2
+    assert list(fitted.feature_names_in_) == ["age", "income"]
+    assert fitted.fit_predict(frame.to_numpy()).tolist() == fitted.labels_.tolist()
+    assert not hasattr(fitted, "feature_names_in_")
 
 
 def test_in_a_pipeline_with_names_of_columns() -> None:

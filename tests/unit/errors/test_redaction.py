@@ -10,7 +10,7 @@ from dbanon.doors.jobfile.field_types import written_password
 from dbanon.errors import DatabaseFailure, has_credentials, redact
 
 SECRET = "hunter2"
-# What is typed, and what is shown of it.
+# The typed text, and its redacted form.
 SPELLINGS = [
     ("postgresql://u:hunter2@h/db", "postgresql://u:***@h/db"),
     ("POSTGRESQL://u:hunter2@h/db", "POSTGRESQL://u:***@h/db"),
@@ -99,12 +99,12 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), SPELLINGS)
-def test_credentials_are_hidden_and_nothing_else(text: str, shown: str) -> None:
-    assert redact(text) == shown
+@pytest.mark.parametrize(("text", "redacted"), SPELLINGS)
+def test_credentials_are_hidden_and_nothing_else(text: str, redacted: str) -> None:
+    assert redact(text) == redacted
     assert "unter2" not in redact(f"The source {text}")
-    # What was redacted once stays as it is.
-    assert redact(shown) == shown
+    # Redacting twice changes nothing more.
+    assert redact(redacted) == redacted
     assert has_credentials(text)
 
 
@@ -119,8 +119,8 @@ def test_no_error_shows_a_credential(text: str) -> None:
     """A text of a library may get into a message, a detail or a hint, and from there anywhere."""
     error = DatabaseFailure(f"No {text}", detail=f"OSError: {text}", hint=f"Try {text}")
     error.hint = error.hint
-    said = f"{error} {error!r} {error.args} {json.dumps(error.to_dict())}"
-    assert "unter2" not in said
+    error_text = f"{error} {error!r} {error.args} {json.dumps(error.to_dict())}"
+    assert "unter2" not in error_text
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SPELLINGS if "://" in text])

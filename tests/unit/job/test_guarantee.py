@@ -52,18 +52,18 @@ def test_questions() -> None:
 
 
 def test_sets_by_the_names_of_the_release() -> None:
-    """Bounds of a range stand for the quasi-identifier that was asked for, and for nothing else."""
-    own = ("age", "x_low", "x_high")
+    """The bounds of a range replace only the requested quasi-identifier."""
+    quasi_identifiers = ("age", "x_low", "x_high")
     released = ("age_low", "age_high", "x_low", "x_high")
-    assert ColumnSet(("age", "ill"), 5).released(own, released).columns == (
+    assert ColumnSet(("age", "ill"), 5).released(quasi_identifiers, released).columns == (
         "age_low",
         "age_high",
         "ill",
     )
-    assert ColumnSet(("x", "x_low")).released(own, released).columns == ("x", "x_low")
-    # What the ledger has of a release is by its names already.
-    told = recorded(3, {"also_k": [{"columns": ["x"], "k": 4}]})
-    assert told.questions(released).also == (("x",),)
+    assert ColumnSet(("x", "x_low")).released(quasi_identifiers, released).columns == ("x", "x_low")
+    # The ledger's column sets use released names already.
+    recorded_guarantee = recorded(3, {"also_k": [{"columns": ["x"], "k": 4}]})
+    assert recorded_guarantee.questions(released).also == (("x",),)
 
 
 def test_sentences() -> None:
@@ -88,9 +88,9 @@ def test_sentences() -> None:
 
 
 def test_rows_that_hold() -> None:
-    found = POLICY.guaranteed().check(counted(), NEEDED)
-    assert (found.k, found.rarest, found.persons, found.k_rows) == (3, 3, None, None)
-    assert (found.ledger_values, found.cautions, found.counted) == ({}, (), "")
+    verdict = POLICY.guaranteed().check(counted(), NEEDED)
+    assert (verdict.k, verdict.rarest, verdict.persons, verdict.k_rows) == (3, 3, None, None)
+    assert (verdict.ledger_values, verdict.cautions, verdict.counted) == ({}, (), "")
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_nulls_are_counted_where_they_are_released_and_no_stratum_has_its_own() 
 
 
 def test_persons() -> None:
-    wanted = POLICY.guaranteed(entity="who")
+    guarantee = POLICY.guaranteed(entity="who")
 
     def check(**changes: Any) -> Any:
-        given = {"persons": 7, "smallest": 3, "histogram": dict(ROWS.histogram)} | changes
-        return wanted.check(counted(persons={"who": EntityCount(**given)}), NEEDED)
+        counts = {"persons": 7, "smallest": 3, "histogram": dict(ROWS.histogram)} | changes
+        return guarantee.check(counted(persons={"who": EntityCount(**counts)}), NEEDED)
 
     assert check().ledger_values == {"entity": "who", "persons": 7}
     assert (check(smallest=4).k, check(smallest=4).persons) == (4, 7)
@@ -135,22 +135,27 @@ def test_persons() -> None:
 
 def test_each_attribute() -> None:
     rows = Recount(10, {5: 4}, k_rows=1)
-    found = EACH.guaranteed().check(counted(rows), NEEDED)
-    assert (found.k, found.rarest, found.k_rows, found.ledger_values) == (5, 1, 1, {"k_rows": 1})
-    [caution] = found.cautions
+    verdict = EACH.guaranteed().check(counted(rows), NEEDED)
+    assert (verdict.k, verdict.rarest, verdict.k_rows, verdict.ledger_values) == (
+        5,
+        1,
+        1,
+        {"k_rows": 1},
+    )
+    [caution] = verdict.cautions
     assert (caution.title, caution.why[-18:]) == ("ROWS ARE NOT k-ANONYMOUS", "shared by 1 row(s)")
     assert "NOT k-ANONYMOUS" in EACH.guaranteed().told_of(rows)
 
 
 def test_models_are_part_of_the_verdict() -> None:
-    wanted = Policy(k=3, models=(Model("distinct_l", "ill", 2),)).guaranteed()
+    guarantee = Policy(k=3, models=(Model("distinct_l", "ill", 2),)).guaranteed()
     needed = Expected(6, 0, {"ill": Attribute("ill", Kind.CATEGORY)})
     rows = Recount(6, {3: 2})
 
     def check(values: list[int]) -> Any:
         column = Coded(np.array(values, np.int32), ("a", "b"))
         cells = ClassValueCounts(np.repeat(np.arange(2), 3), column, np.ones(6, np.int64))
-        return wanted.check(counted(rows, cells={"ill": cells}), needed)
+        return guarantee.check(counted(rows, cells={"ill": cells}), needed)
 
     [level] = check([0, 1, 1, 0, 0, 1]).models
     assert level.achieved == 2
@@ -173,10 +178,10 @@ def test_what_a_method_does_not_give_is_refused() -> None:
     ("policy", "entity"), [(POLICY, None), (POLICY, "who"), (EACH, None)], ids=str
 )
 def test_a_ledger_tells_it_again(policy: Policy, entity: str | None) -> None:
-    given = policy.guaranteed(["site"], entity)
+    guarantee = policy.guaranteed(["site"], entity)
     again = recorded(3, {**policy.arguments(), "by": ["site"], "entity": entity})
-    assert type(again) is type(given)
-    assert again.questions(["age"]) == given.questions(["age"])
+    assert type(again) is type(guarantee)
+    assert again.questions(["age"]) == guarantee.questions(["age"])
 
 
 def test_entries_of_0_1_0_count_rows() -> None:

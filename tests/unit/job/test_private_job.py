@@ -1,4 +1,4 @@
-"""A differentially private release as it is asked for, and what of it is refused."""
+"""Requests for a differentially private release, and the options they refuse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbanon.job.private import NewBudget, own_options, private_job
 from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
 
-ASKED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "table": "people",
     "output": "release.people",
     "quasi_identifiers": ["age"],
@@ -30,11 +30,11 @@ ASKED: dict[str, Any] = {
 
 def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
     """Doors hand on the options of all methods, at their defaults."""
-    plain = private_job(ASKED)
+    plain = private_job(OPTIONS)
     more = {"k": None, "sensitive": (), "nulls": "error", "seed": 0, "where": None, "exports": ()}
-    assert private_job(ASKED | more | {"method": "dp_ranks", "entity": None}) == plain
+    assert private_job(OPTIONS | more | {"method": "dp_ranks", "entity": None}) == plain
     assert plain.arguments()["bounds"] == {"age": [0, 120]}
-    born = private_job(ASKED | {"bounds": {"age": (date(1900, 1, 1), "2020-01-01")}})
+    born = private_job(OPTIONS | {"bounds": {"age": (date(1900, 1, 1), "2020-01-01")}})
     assert born.arguments()["bounds"] == {"age": ["1900-01-01", "2020-01-01"]}
 
 
@@ -56,13 +56,13 @@ def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
 )
 def test_refusals(more: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
-        private_job(ASKED | more)
+        private_job(OPTIONS | more)
 
 
 def test_an_option_that_is_none() -> None:
     with pytest.raises(UnknownOption, match="epsilonn"):
-        private_job(ASKED | {"epsilonn": 1})
-    assert {"epsilon", "bounds", "null_as", "budget"} <= {one.name for one in own_options()}
+        private_job(OPTIONS | {"epsilonn": 1})
+    assert {"epsilon", "bounds", "null_as", "budget"} <= {option.name for option in own_options()}
 
 
 def test_two_sides_of_bounds() -> None:
@@ -84,7 +84,7 @@ def test_what_an_epsilon_costs_is_never_less() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 3, 6])
 def test_one_release_may_spend_all_of_a_budget(epsilon: float) -> None:
-    """What is charged of rho is what the noise is for, to the last part."""
+    """The charge in rho equals the cost of the noise, to the last part."""
     cost = Cost(epsilon, 1e-9)
     budget = NewBudget(name="m", source="people", epsilon=epsilon, delta=1e-9)
     total = Decimal(repr(budget.amount)).quantize(Decimal("1e-9"), ROUND_FLOOR)
@@ -119,7 +119,7 @@ def test_budgets_that_are_none(more: dict[str, Any]) -> None:
 
 
 def _column(low: float, high: float, **attribute: Any) -> Any:
-    session: Any = SimpleNamespace(type_of=lambda one: "its type")
+    session: Any = SimpleNamespace(type_of=lambda column: "its type")
     return synthetic_column(session, Attribute("c", **attribute), (low, high))
 
 

@@ -105,9 +105,9 @@ def test_groups_and_means_are_those_of_numpy(n: int, classes: int, suppressed: b
     rng = np.random.default_rng(n)
     labels = labels_of(rng, n, classes, suppressed)
     members, starts = kernels.grouped(labels, classes)
-    for actual, wanted in zip((members, starts), grouped(labels), strict=True):
+    for actual, of_numpy in zip((members, starts), grouped(labels), strict=True):
         assert actual.dtype == np.int64
-        assert actual.tolist() == wanted.tolist()
+        assert actual.tolist() == of_numpy.tolist()
     table = rng.normal(size=(n, 3)) * 10.0 ** rng.integers(-8, 9, (n, 3))
     for values in (*table.T, np.round(table[:, 0])):
         sizes = kernels.class_means(values, members, starts)

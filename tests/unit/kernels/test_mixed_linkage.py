@@ -76,14 +76,14 @@ def table(rng, kinds, n, m, values, released):
             ends[0].append(np.stack((at, at), axis=1))
             ends[1].append(np.stack((middle - width, middle + width), axis=1))
             continue
-        made = tree(rng, kind)
-        parents.append(made)
-        own = rng.choice(leaves(made), n)
-        above = own[rng.integers(0, n, m)]
+        parent_of = tree(rng, kind)
+        parents.append(parent_of)
+        leaf_nodes = rng.choice(leaves(parent_of), n)
+        above = leaf_nodes[rng.integers(0, n, m)]
         for _ in range(0 if released == "values" else 4):
             climbs = rng.random(m) < (0.1 if released == "few" else 0.4)
-            above = np.where(climbs, np.maximum(made[above], 0), above)
-        nodes[0].append(own)
+            above = np.where(climbs, np.maximum(parent_of[above], 0), above)
+        nodes[0].append(leaf_nodes)
         nodes[1].append(above.astype(np.int32))
     return parents, *(
         (

@@ -172,7 +172,7 @@ def test_the_reference_equals_the_plain_version(case):
         np.testing.assert_array_equal(getattr(reference, method)(space, k), expected)
 
 
-def test_rows_that_differ_beside_their_codes_only():
+def test_rows_that_differ_only_apart_from_their_codes():
     """More equal tuples than a leaf holds: by their first records."""
     n = 100
     codes = np.zeros((n, 2), np.int32)

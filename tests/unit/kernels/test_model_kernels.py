@@ -228,7 +228,7 @@ def test_the_worked_example():
 
 
 @pytest.mark.parametrize(
-    ("wish", "given", "message"),
+    ("wish", "overrides", "message"),
     [
         ("no such", {}, "no such model"),
         ("distinct_l", {"attribute": 1}, "no such attribute"),
@@ -250,7 +250,7 @@ def test_the_worked_example():
         ),
     ],
 )
-def test_models_refuse_what_they_cannot_count(wish, given, message):
+def test_models_refuse_what_they_cannot_count(wish, overrides, message):
     models = kernels.Models(np.array([3], np.int32))
     arguments = {
         "attribute": 0,
@@ -261,7 +261,7 @@ def test_models_refuse_what_they_cannot_count(wish, given, message):
         "ranges": NO_RANGES,
     }
     with pytest.raises(ValueError, match=message):
-        models.add(wish, **arguments | given)
+        models.add(wish, **arguments | overrides)
     with pytest.raises(ValueError, match="one count"):
         models.keeps(np.zeros(2, np.int32))
     with pytest.raises(ValueError, match="at least 0"):

@@ -27,7 +27,7 @@ def widths_of(codes, models):
 
 
 def guard_of(codes, models, who, labels):
-    """What the kernel is given, and the shares of the table, counted with sets."""
+    """The input of the kernel, and the shares of the table, counted with sets."""
     names, widths = widths_of(codes, models)
     released = np.flatnonzero(labels >= 0)
     size = len({who[i] for i in released})

@@ -85,7 +85,7 @@ KINDS = (
 )
 
 
-def drawn(kinds, n, rng, weights=None):
+def random_records(kinds, n, rng, weights=None):
     """Records of attributes of these kinds, and what measures them."""
     weights = weights or [1.0] * len(kinds)
     measured, columns = [], []
@@ -127,7 +127,7 @@ def expected(method, codes, metric, k):
 def case_of(method, kinds):
     """Records of these kinds, what measures them, and the plain version's classes for each k."""
     rng = np.random.default_rng(len(kinds))
-    codes, metric = drawn(kinds, 80 if method in SLOW else 300, rng)
+    codes, metric = random_records(kinds, 80 if method in SLOW else 300, rng)
     return codes, metric, {k: expected(method, codes, metric, k) for k in (2, 7)}
 
 
@@ -146,7 +146,7 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     rng = np.random.default_rng(seed)
     kinds = KINDS[rng.integers(len(KINDS))]
     weights = rng.choice([0.0, 0.25, 1.0, 3.7], len(kinds)).tolist()
-    codes, metric = drawn(kinds, n, rng, weights)
+    codes, metric = random_records(kinds, n, rng, weights)
     # Copies of few rows: as many ties as can be.
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n)
@@ -159,14 +159,14 @@ def test_small_tables_with_many_ties(method, seed, n, k):
 def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)
     # Trees are built anew where half of the tuples are left, and these are 1000 at least.
-    codes, metric = drawn(("number", "some", "deep", "broad"), 2_100, rng)
+    codes, metric = random_records(("number", "some", "deep", "broad"), 2_100, rng)
     assert len(np.unique(codes, axis=0)) == 2_100
     np.testing.assert_array_equal(run(method, codes, metric, 5), expected(method, codes, metric, 5))
 
 
 def test_the_order_of_attributes_changes_nothing():
     rng = np.random.default_rng(8)
-    codes, metric = drawn(("uneven", "number", "some", "grid"), 400, rng)
+    codes, metric = random_records(("uneven", "number", "some", "grid"), 400, rng)
     order = [2, 0, 3, 1]
     turned = Metric(
         tuple(metric.attributes[i] for i in order), metric.units[order], metric.squares[order]
@@ -179,7 +179,7 @@ def test_the_order_of_attributes_changes_nothing():
 
 
 def test_what_is_wrong_is_refused():
-    codes, metric = drawn(("number", "two"), 20, np.random.default_rng(1))
+    codes, metric = random_records(("number", "two"), 20, np.random.default_rng(1))
     table = metric.table(codes)
     for squares in ([0], [0, -1], [0, 1 << 62], [0, 0, 0]):
         with pytest.raises(ValueError, match="square"):
@@ -211,7 +211,7 @@ def in_40_bits(codes, metric):
     return plain.squared(codes, metric) >> max(largest.bit_length() - 40, 0)
 
 
-def lost(squares, labels):
+def sums_of_squares(squares, labels):
     """The sums of squares of all classes, as squared distances of pairs tell them."""
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     return sum(
@@ -235,7 +235,7 @@ def refined(codes, metric, k, labels, budget=kernels.DEFAULT_BUDGET, **effort):
 @pytest.mark.parametrize("kinds", KINDS)
 def test_the_pass_gives_the_classes_of_the_plain_version(kinds, level):
     rng = np.random.default_rng(len(kinds) + 1)
-    codes, metric = drawn(kinds, 120, rng)
+    codes, metric = random_records(kinds, 120, rng)
     labels = run("mdav", codes, metric, 3)
     actual = refined(codes, metric, 3, labels)
     squares = in_40_bits(codes, metric)
@@ -246,7 +246,7 @@ def test_the_pass_gives_the_classes_of_the_plain_version(kinds, level):
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 70), k=st.integers(1, 6))
 def test_the_pass_on_small_tables_with_many_ties(seed, n, k):
     rng = np.random.default_rng(seed)
-    codes, metric = drawn(KINDS[rng.integers(len(KINDS))], n, rng)
+    codes, metric = random_records(KINDS[rng.integers(len(KINDS))], n, rng)
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n // 2 + 1)
     labels = run("cbfs", codes, metric, k)
@@ -258,7 +258,7 @@ def test_the_pass_on_small_tables_with_many_ties(seed, n, k):
 @pytest.mark.parametrize("heat", [0.0, 0.09])
 def test_refinement_loses_no_more_and_follows_its_seed(heat, level):
     rng = np.random.default_rng(11)
-    codes, metric = drawn(("number", "some", "deep", "broad"), 300, rng)
+    codes, metric = random_records(("number", "some", "deep", "broad"), 300, rng)
     squares = in_40_bits(codes, metric)
     # Classes of 2k and more are cut first.
     labels = np.repeat(np.arange(10), 30).astype(np.int32)
@@ -276,5 +276,5 @@ def test_refinement_loses_no_more_and_follows_its_seed(heat, level):
     again = refined(codes, metric, 3, labels, budget=1_000, seed=5, **effort)
     np.testing.assert_array_equal(actual, again)
     best = refined(codes, metric, 3, run("mdav", codes, metric, 3))
-    assert lost(squares, actual) < 1.01 * lost(squares, best)
-    assert lost(squares, best) < lost(squares, run("mdav", codes, metric, 3))
+    assert sums_of_squares(squares, actual) < 1.01 * sums_of_squares(squares, best)
+    assert sums_of_squares(squares, best) < sums_of_squares(squares, run("mdav", codes, metric, 3))

@@ -18,7 +18,7 @@ Labels = NDArray[np.int32]
 
 
 def cut(rng: np.random.Generator, records: NDArray[np.int64], k: int, labels: Labels) -> None:
-    """Classes of k to 2k - 1 of these records in a drawn order; labels are of no other class."""
+    """Classes of k to 2k - 1 of these records in random order; no other class has their labels."""
     order = rng.permutation(records)
     at = 0
     while at < len(order):
@@ -30,7 +30,7 @@ def cut(rng: np.random.Generator, records: NDArray[np.int64], k: int, labels: La
         at += size
 
 
-def drawn(rng: np.random.Generator, n: int, k: int) -> Labels:
+def random_partition(rng: np.random.Generator, n: int, k: int) -> Labels:
     """A partition that shares borders with others: within four parts, or two of them together."""
     labels = np.full(n, -1, np.int32)
     bounds = [0, n // 4, n // 2, 3 * n // 4, n]
@@ -91,7 +91,7 @@ def several(seed: int, k: int, kind: str) -> tuple[Points, list[Labels]]:
         points = points.round()
     elif kind == "far":
         points[0] += 1e6
-    return points, [drawn(rng, n, k) for _ in range(25)]
+    return points, [random_partition(rng, n, k) for _ in range(25)]
 
 
 KINDS = ["normal", "grid", "far"]
@@ -119,7 +119,7 @@ def test_given_classes_are_put_together_and_lose_no_more(seed: int, k: int, kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, kind: str) -> None:
     """Not always: regions leave out classes that cost more than all of a region does."""
-    # With a record that is far away it comes this near the best.
+    # With an outlier it comes this close to the optimum.
     rel = 1e-5 if kind == "far" else 1e-8
     best = 0
     for seed in range(5):
@@ -132,7 +132,7 @@ def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, k
 def test_it_loses_less_than_any_of_them() -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(36, 2)) + np.arange(36)[:, None] // 9 * 3
-    partitions = [drawn(rng, 36, 3) for _ in range(25)]
+    partitions = [random_partition(rng, 36, 3) for _ in range(25)]
     classes = kernels.recombined(points, 3, partitions[0], partitions[1:], 200, 1)
     assert loss(points, classes) < 0.9 * min(loss(points, labels) for labels in partitions)
 
@@ -167,10 +167,10 @@ def test_regions_of_a_larger_table_never_lose_more() -> None:
     assert losses[-1] <= sum(best) * (1 + 1e-9)
 
 
-def test_points_of_which_distances_overflow() -> None:
+def test_points_whose_distances_overflow() -> None:
     rng = np.random.default_rng(3)
     points = rng.normal(size=(36, 2)) * 1e200
-    partitions = [drawn(rng, 36, 3) for _ in range(5)]
+    partitions = [random_partition(rng, 36, 3) for _ in range(5)]
     classes = kernels.recombined(points, 3, partitions[0], partitions[1:], 20, 1)
     assert np.bincount(classes).min() >= 3
 

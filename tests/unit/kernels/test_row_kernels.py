@@ -89,7 +89,7 @@ def test_rows_fall_apart_and_come_together(case: tuple[int, list[Row]]) -> None:
 def test_what_is_no_row_is_refused(broken: bytes) -> None:
     with pytest.raises(ValueError, match="no rows"):
         kernels.split_rows(array(broken), [8], 1)
-    # Behind a row that is one, too.
+    # Also after a valid row.
     with pytest.raises(ValueError, match="no rows"):
         kernels.split_rows(array(copied([([bytes(8)], [b"a"])]) + broken), [8], 1)
 
@@ -185,7 +185,7 @@ def test_floats_as_text(values: list[float]) -> None:
 
 
 class Libpq:
-    """What a libpq does, of messages that come by and by: None where nothing has come yet."""
+    """Imitates libpq with messages that arrive one at a time: None if none has arrived yet."""
 
     def __init__(self, messages: list[bytes | None], end: int = -1) -> None:
         self._messages, self._end = list(messages), end
@@ -201,7 +201,7 @@ class Libpq:
         self.addresses = [ctypes.cast(call, ctypes.c_void_p).value or 0 for call in self._calls]
 
     @property
-    def held(self) -> int:
+    def n_unfreed(self) -> int:
         """Rows that were handed out and not freed."""
         return len(self._held)
 
@@ -255,7 +255,7 @@ def test_rows_are_taken_from_libpq(rows: list[bytes], data: st.DataObject) -> No
         *(b"".join(rows[i : i + n_rows]) for i in range(0, len(rows), n_rows)),
         *([b""] if len(rows) % n_rows == 0 else []),
     ]
-    assert (drain.rows, libpq.held) == (0, 0)
+    assert (drain.rows, libpq.n_unfreed) == (0, 0)
 
 
 @pytest.mark.parametrize("end", [-1, -2])

@@ -16,7 +16,7 @@ import dbanon.kernels
 from dbanon.kernels import _kernels
 from dbanon.kernels.sources import require_current, stamp
 
-HERE = Path(dbanon.kernels.__file__).parent
+KERNELS_DIRECTORY = Path(dbanon.kernels.__file__).parent
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def checkout(tmp_path: Path) -> Path:
     """A copy of the package's top and its kernels, with the core that runs here."""
     directory = tmp_path / "checkout" / "dbanon" / "kernels"
     directory.parent.mkdir(parents=True)
-    shutil.copy(HERE.parent / "__init__.py", directory.parent)
-    shutil.copytree(HERE, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(KERNELS_DIRECTORY.parent / "__init__.py", directory.parent)
+    shutil.copytree(KERNELS_DIRECTORY, directory, ignore=shutil.ignore_patterns("__pycache__"))
     if _kernels.__file__ is not None and not list(directory.glob("_kernels.*.so")):
         # An editable install has it elsewhere.
         shutil.copy(_kernels.__file__, directory)
@@ -47,23 +47,25 @@ def imported(checkout: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_core_that_runs_is_of_these_sources() -> None:
-    assert stamp(str(HERE)) == _kernels.SOURCES
+    assert stamp(str(KERNELS_DIRECTORY)) == _kernels.SOURCES
 
 
-@pytest.mark.parametrize("what", ["changed", "added", "removed", "renamed", "moved", "older core"])
-def test_other_sources_are_told(checkout: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    "change", ["changed", "added", "removed", "renamed", "moved", "older core"]
+)
+def test_other_sources_are_reported(checkout: Path, change: str) -> None:
     file = checkout / "points" / "mdav.cpp"
-    if what == "changed":
+    if change == "changed":
         file.write_text(file.read_text().replace("a", "b", 1))
-    elif what == "added":
+    elif change == "added":
         (checkout / "mixed" / "more.hpp").touch()
-    elif what == "removed":
+    elif change == "removed":
         file.unlink()
-    elif what == "renamed":
+    elif change == "renamed":
         file.rename(file.with_name("mdav2.cpp"))
-    elif what == "moved":
+    elif change == "moved":
         file.rename(checkout / "mixed" / "mdav.cpp")
-    older = SimpleNamespace() if what == "older core" else _kernels
+    older = SimpleNamespace() if change == "older core" else _kernels
     with pytest.raises(ImportError, match="make setup") as error:
         require_current(older, str(checkout))
     assert str(checkout.parents[1]) in str(error.value)
@@ -90,7 +92,7 @@ def test_a_wheel_without_sources_is_not_asked(checkout: Path) -> None:
 
 
 def test_sources_that_cannot_be_read_are_not_asked(checkout: Path) -> None:
-    """Such as those that a server's account has no right to."""
+    """Files that a server's account may not read."""
     file = checkout / "points" / "mdav.cpp"
     file.unlink()
     file.symlink_to("nowhere")
@@ -105,9 +107,9 @@ def test_the_folders_of_the_sources_know_those_below_alone() -> None:
         "mixed": {"mixed", "common"},
         "common": {"common"},
     }
-    sources = list(HERE.rglob("*.[ch]pp"))
-    assert {file.parent for file in sources} == {HERE / folder for folder in below}
+    sources = list(KERNELS_DIRECTORY.rglob("*.[ch]pp"))
+    assert {file.parent for file in sources} == {KERNELS_DIRECTORY / folder for folder in below}
     for file in sources:
         for name in re.findall(r'#include "(.+)"', file.read_text()):
-            assert (HERE / name).is_file(), f"{file.name}: {name}"
+            assert (KERNELS_DIRECTORY / name).is_file(), f"{file.name}: {name}"
             assert name.split("/")[0] in below[file.parent.name], f"{file.name}: {name}"

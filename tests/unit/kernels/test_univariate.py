@@ -52,7 +52,7 @@ def test_the_larger_class_holds_the_median(n, k):
 
 
 def test_axes():
-    """By an attribute, by the sum and by the first component, which is the diagonal here."""
+    """Order by an attribute, by the sum and by the first component, which is the diagonal here."""
     points = np.array([[0, 3], [1, 2], [2, 1.5], [3, 0], [10, 10], [12, 11.0]])
     by = {
         axis: dbanon.partition(points, 2, method="single_axis", axis=axis, standardize="none")

@@ -147,7 +147,7 @@ def test_the_index_changes_nothing(p, kind):
         points[:] = 0.3
     elif kind == "two":
         points[:] = rng.integers(0, 2, size=(900, 1))
-    for make in (kernels.Ward, lambda *given: kernels.Mst(*given[:2], True, given[2])):
+    for make in (kernels.Ward, lambda *args: kernels.Mst(*args[:2], True, args[2])):
         for k in (2, 5):
             actual = [labels_of(make(points, k, how)) for how in ("brute", "index", "auto")]
             np.testing.assert_array_equal(actual[0], actual[1])

@@ -181,7 +181,7 @@ def test_every_kernel_is_the_same_without(name: str, kind: str, search: kernels.
 @pytest.mark.parametrize(("p", "k"), [(6, 100), (8, 5), (10, 20), (13, 5), (24, 50)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_larger_tables_are_the_same_without(kind: str, p: int, k: int) -> None:
-    """Of several levels of nodes, with a change from the index to scanning on the way."""
+    """Several levels of nodes, with a change from the index to scanning on the way."""
     points = table(kind, 6_000, p, 2)
     results = []
     for allowed in (True, False):

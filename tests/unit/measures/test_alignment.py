@@ -39,7 +39,7 @@ def test_mean_deviation_and_least_sum_are_those_of_all_pairings() -> None:
     assert rate[1] == pytest.approx((sums.mean() - own_rows) / (sums.mean() - least))
 
 
-def test_pairings_that_are_all_alike_are_not_refused() -> None:
+def test_pairings_that_are_all_equal_are_not_refused() -> None:
     x = np.arange(40.0).reshape(-1, 1)
     assert compare_with_chance(paired(x, np.full((40, 1), 19.5))) is None
     assert compare_with_chance(paired(x[:1], x[:1])) is None
@@ -49,7 +49,7 @@ def test_pairings_that_are_all_alike_are_not_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 1500])
 def test_releases_pass_and_shuffled_ones_do_not(n: int) -> None:
-    """Of 240 and of 24 trials; 0.5 % of shuffled ones passed where the rates were measured."""
+    """For 240 and 24 trials; 0.5 % of shuffled releases passed when the rates were measured."""
     rng = np.random.default_rng(1)
     aligned = shuffled = 0
     for kind in KINDS:

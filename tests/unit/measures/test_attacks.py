@@ -151,15 +151,15 @@ def test_a_label_that_covers_the_value_is_right_and_one_that_covers_all_is_no_ri
     assert result.columns["job"].risk == 0
     food = released.assign(job=["care", "care", "food", "food", "food", "food"])
     features = dbanon.attack(original, food, hierarchies=tree).found["attribute_inference"]
-    # Of age 20 to 29 two of three rows say care: which of them is meant is drawn.
+    # Two of three rows aged 20 to 29 say care; a random draw picks one of them.
     assert features.columns["job"].attack.right >= 3
-    # The cook of 23 and the one of 34 have rows of their own decade that say food.
+    # The cooks aged 23 and 34 each have a row of their decade that says food.
     assert features.columns["age"].attack.right >= 2
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_linking_and_inferring_are_the_references(seed: int) -> None:
-    """Without ties each guess is certain, and the rates are those of the definitions."""
+    """Without ties each guess is certain, and the rates match the definitions."""
     original, released = people(seed, 60), people(seed + 10, 45)
     originals = original.to_numpy(object).tolist()
     rows = released.to_numpy(object).tolist()

@@ -60,7 +60,7 @@ def of_means(points, classes):
 
 @pytest.fixture(scope="module")
 def measured(casc):
-    """By table and k: the figures of all measures."""
+    """By table and k, the figures of all measures."""
     figures = {}
     for name, k in EXPECTED:
         points = casc(name).values
@@ -161,17 +161,17 @@ def test_adult(adult, k):
 
 
 def as_expected(frame, classes, figures):
-    found = evaluate(
+    measured = evaluate(
         EvaluationTask(Pairs(tuple(adult_columns(frame, classes)), Partition(classes.labels)))
     )
     zil, change, loss, linked, named = figures
-    assert found["direct_loss"].parts["zil"] == pytest.approx(zil, abs=1e-3)
-    assert found["direct_loss"].value == pytest.approx(zil / 7000, abs=1e-6)
-    assert found["entropy_change"].value == pytest.approx(change, abs=1e-4)
-    assert found["entropy_loss"].value == pytest.approx(loss, abs=1e-5)
-    assert found["nearest_linkage_risk"].value == pytest.approx(linked, abs=1e-9)
-    assert found["disclosure_risk"].value == found["nearest_linkage_risk"].value
-    assert found["linkage_risk"].value == pytest.approx(named, abs=1e-4)
+    assert measured["direct_loss"].parts["zil"] == pytest.approx(zil, abs=1e-3)
+    assert measured["direct_loss"].value == pytest.approx(zil / 7000, abs=1e-6)
+    assert measured["entropy_change"].value == pytest.approx(change, abs=1e-4)
+    assert measured["entropy_loss"].value == pytest.approx(loss, abs=1e-5)
+    assert measured["nearest_linkage_risk"].value == pytest.approx(linked, abs=1e-9)
+    assert measured["disclosure_risk"].value == measured["nearest_linkage_risk"].value
+    assert measured["linkage_risk"].value == pytest.approx(named, abs=1e-4)
 
 
 def adult_points(frame):

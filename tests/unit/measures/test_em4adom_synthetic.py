@@ -58,7 +58,7 @@ def case_of(originals, kinds, classes):
 
 @pytest.fixture(scope="module")
 def measured():
-    """By k: classes of MDAV, and the figures of all measures, of a table like Census."""
+    """By k, MDAV's classes and the figures of all measures, for a table like Census."""
     points = census_like(150, 4)
     classes = {k: Partition(dbanon.partition(points, k).labels) for k in SIZES}
     return points, {
@@ -99,7 +99,7 @@ def test_pairs_of_columns_with_a_weak_correlation_are_counted():
 
 
 def test_risk_falls_and_loss_grows_with_k(measured):
-    """What the source says of all tables; single steps may go the other way."""
+    """The source's claims about all tables; single steps may go the other way."""
     _, by_k = measured
     for name in ("disclosure_risk", "nearest_linkage_risk", "linkage_risk"):
         risks = [by_k[k][1][name].value for k in SIZES]
@@ -124,7 +124,7 @@ def test_the_bend_is_the_point_farthest_from_the_chord(seed):
     x, y = ((np.array(v) - min(v)) / (max(v) - min(v)) for v in (risks, losses))
 
     def area(x_of_point, y_of_point):
-        """Of the triangle with the chord, signed by the side of the chord."""
+        """The area of the triangle with the chord, signed by the side of the chord."""
         return (x[-1] - x[0]) * (y_of_point - y[0]) - (y[-1] - y[0]) * (x_of_point - x[0])
 
     # Below the chord is the side of the origin.
@@ -153,7 +153,7 @@ def require_figures_of_formulas(frame, classes):
         assert figures[name].value == pytest.approx(getattr(formulas, name)(case), rel=1e-9), name
     linked, _ = formulas.nearest_linkage_risk(case)
     assert figures["nearest_linkage_risk"].value == pytest.approx(linked, rel=1e-9)
-    # Without a loss of numbers alone, the risk is that of linkage.
+    # Without a loss for numbers alone, the risk is that of linkage.
     assert figures["disclosure_risk"].value == figures["nearest_linkage_risk"].value
     assert figures["linkage_risk"].value == pytest.approx(formulas.linkage_risk(case)[0], rel=1e-9)
     return figures["direct_loss"].parts["zil"]

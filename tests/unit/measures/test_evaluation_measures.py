@@ -84,7 +84,7 @@ def test_larger_tables(seed):
 @given(cases(), st.booleans())
 @settings(max_examples=100)
 def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
-    """To the last bit."""
+    """Equal to the last bit."""
     case_pairs = pairs(case)
     for group in links.comparison_groups(case_pairs):
         questions, points = group.records, group.rows
@@ -138,7 +138,7 @@ def test_notes_lead_to_the_part_that_is_missing():
 
 
 def test_constant_columns_do_not_thin_out_a_loss():
-    """Nor does the pair of two columns that vary lose less because 27 others do not."""
+    """Two columns that vary lose no less because 27 others are constant."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=50)
     columns = [

@@ -1,4 +1,4 @@
-"""Who shares the classes of a person's rows, against the rule in plain Python."""
+"""The persons who share the classes of a person's rows, compared with the rule in plain Python."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 5)), min_size=1, max
 
 
 def plainly(rows: list[tuple[int, int]], k: int, seed: int) -> JointRows:
-    """Every set is looked at by itself: who has a row in each of its classes."""
+    """Check every set of rows separately for persons with a row in each of its classes."""
     order = list(dict.fromkeys(person for person, _ in rows))
-    whose = np.array([order.index(person) for person, _ in rows], np.int64)
+    person_of_row = np.array([order.index(person) for person, _ in rows], np.int64)
     classes_of = {p: {c for q, c in rows if q == p} for p in order}
 
     def is_below(classes: set[int]) -> bool:
-        return sum(classes <= own for own in classes_of.values()) < k
+        return sum(classes <= member_classes for member_classes in classes_of.values()) < k
 
-    drawn = sample_pairs(whose, len(order), seed)
-    pairs = [{rows[one][1] for one in pair} for pair in drawn.values() if pair is not None]
+    sampled = sample_pairs(person_of_row, len(order), seed)
+    pairs = [{rows[index][1] for index in pair} for pair in sampled.values() if pair is not None]
     return JointRows(
         k,
-        len(drawn),
-        sum(is_below(classes_of[order[person]]) for person in drawn),
+        len(sampled),
+        sum(is_below(classes_of[order[person]]) for person in sampled),
         len(pairs),
         sum(map(is_below, pairs)),
         len(order),
@@ -42,19 +42,19 @@ def test_it_equals_the_rule(rows: list[tuple[int, int]], k: int, seed: int) -> N
 
 
 def test_a_pair_is_of_two_rows_of_the_person() -> None:
-    whose = np.array([0, 1, 0, 2, 1, 0])
-    drawn = sample_pairs(whose, 3)
-    assert drawn[2] is None
+    person_of_row = np.array([0, 1, 0, 2, 1, 0])
+    sampled = sample_pairs(person_of_row, 3)
+    assert sampled[2] is None
     for person in (0, 1):
-        pair = drawn[person]
+        pair = sampled[person]
         assert pair is not None
         assert pair[0] != pair[1]
-        assert [whose[row] for row in pair] == [person, person]
+        assert [person_of_row[row] for row in pair] == [person, person]
 
 
 def test_of_very_many_persons_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "MOST_PERSONS", 10)
     persons = np.repeat(np.arange(40), 2)
-    found = joint_rows(persons, persons // 10, 10)
-    assert (found.persons, found.in_all, found.of_pairs) == (10, 40, 10)
-    assert (found.below, found.pairs_below) == (0, 0)
+    exposure = joint_rows(persons, persons // 10, 10)
+    assert (exposure.persons, exposure.in_all, exposure.of_pairs) == (10, 40, 10)
+    assert (exposure.below, exposure.pairs_below) == (0, 0)

@@ -46,8 +46,8 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         attack, random = guesses(rng, 150, 10, 0.9), guesses(rng, 150, 10, 0.9)
         rates = Rate.of_records(*attack), Rate.of_records(*random)
         plain = [Rate(rate.right, rate.guesses) for rate in rates]
-        for kind, (one, other) in (("records", rates), ("guesses", plain)):
-            low, high = AttackResult(one, other).interval or (1, 0)
+        for kind, (attack_rates, other) in (("records", rates), ("guesses", plain)):
+            low, high = AttackResult(attack_rates, other).interval or (1, 0)
             n_covered[kind] += low <= 0 <= high
     # Both rates are .4, so the risk is 0.
     assert n_covered["records"] / 400 >= 0.95

@@ -20,16 +20,16 @@ from tests.reference import worst_class
 HAND = np.array([[3, 1, 0, 0], [1, 1, 1, 1]])
 
 
-def each(kind, counts, whole=None, persons=None, *, l=2, distance="equal"):  # noqa: E741
+def each(kind, counts, table_counts=None, persons=None, *, l=2, distance="equal"):  # noqa: E741
     """The level of each class, as the package measures it."""
     return {
         "distinct_l": lambda: sensitive.each_distinct(counts),
         "entropy_l": lambda: sensitive.each_entropy(counts),
         "recursive_cl": lambda: sensitive.each_recursive(counts, l),
         "alpha_k": lambda: sensitive.each_largest_share(counts),
-        "t_closeness": lambda: sensitive.each_t(counts, distance, whole, persons),
-        "beta_likeness": lambda: sensitive.each_beta(counts, whole, persons),
-        "delta_disclosure": lambda: sensitive.each_delta(counts, whole, persons),
+        "t_closeness": lambda: sensitive.each_t(counts, distance, table_counts, persons),
+        "beta_likeness": lambda: sensitive.each_beta(counts, table_counts, persons),
+        "delta_disclosure": lambda: sensitive.each_delta(counts, table_counts, persons),
     }[kind]()
 
 
@@ -233,7 +233,7 @@ DISTANCES = ("equal", "ordered", "flat", "even", "uneven", "deep")
 @given(st.integers(0, 2**32), st.sampled_from(DISTANCES), st.integers(1, 4), st.floats(0.05, 1))
 @settings(max_examples=60)
 def test_levels_are_those_of_plain_loops(kind, persons, seed, distance, most, level):
-    """Of classes beside their own table and beside another; of values that either may lack."""
+    """Classes against their own table and another, with values that either may lack."""
     rng = np.random.default_rng(seed)
     n, width = int(rng.integers(1, 6)), int(rng.integers(2, 7))
     if distance not in ("equal", "ordered"):
@@ -247,25 +247,30 @@ def test_levels_are_those_of_plain_loops(kind, persons, seed, distance, most, le
     other = rng.dirichlet(np.ones(width)) * rng.permutation(np.arange(width) % 2 == 0)
     if not persons:
         other /= other.sum()
-    for whole in (table, other):
+    for table_counts in (table, other):
         more = {"l": most, "distance": distance}
         expected = [
             worst_class.level_of_class(
-                kind, row, whole, **more, persons=None if sizes is None else sizes[c]
+                kind, row, table_counts, **more, persons=None if sizes is None else sizes[c]
             )
             for c, row in enumerate(counts)
         ]
         model = Model(kind, "a", level, **more)
-        reached, _ = model._levels(counts, whole, sizes)
+        reached, _ = model._levels(counts, table_counts, sizes)
         np.testing.assert_allclose(reached, expected, rtol=1e-9, atol=1e-9)
         better = max if kind in worst_class.AT_LEAST else min
         for bound in (level, better(expected)):
             if not 0 < bound <= (1 if kind in ("alpha_k", "t_closeness") else 1e9):
                 continue
             model = Model(kind, "a", bound, **more)
-            assert model.satisfied(counts, whole, sizes).tolist() == [
+            assert model.satisfied(counts, table_counts, sizes).tolist() == [
                 worst_class.keeps(
-                    kind, bound, row, whole, **more, persons=None if sizes is None else sizes[c]
+                    kind,
+                    bound,
+                    row,
+                    table_counts,
+                    **more,
+                    persons=None if sizes is None else sizes[c],
                 )
                 for c, row in enumerate(counts)
             ]

@@ -49,16 +49,16 @@ def test_losses(adult, k, refine, most):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("k", "published", "own"),
+    ("k", "published", "our_loss"),
     [(5, 8_900, 8_238), pytest.param(10, 14_700, 13_856, marks=pytest.mark.campaign)],
 )
-def test_published_losses(adult, k, published, own):
-    """By default labels, and on the classes' own ranges."""
+def test_published_losses(adult, k, published, our_loss):
+    """By default labels, computed from the classes' own ranges."""
     frame, files, rows, paths = adult
-    place = np.arange(len(frame))
+    row_numbers = np.arange(len(frame))
     with pytest.warns(KeptColumnTells, match="place"):
         released, report = dbanon.anonymize_frame(
-            frame.assign(place=place),
+            frame.assign(place=row_numbers),
             quasi_identifiers=list(frame.columns),
             keep=["place"],
             k=k,
@@ -71,7 +71,7 @@ def test_published_losses(adult, k, published, own):
     counted = published_iloss(rows, released, paths)
     assert report.internal.information_loss * frame.size == pytest.approx(counted, rel=1e-12)
     assert counted <= published
-    assert report.internal.information_loss_before_rounding * frame.size <= own
+    assert report.internal.information_loss_before_rounding * frame.size <= our_loss
 
 
 # --- a table like Adult, which any clone has ------------------------------------------------------
@@ -96,8 +96,8 @@ def test_losses_of_a_small_table(small, k):
     frame, rows, paths = small.quasi_identifiers, small.rows, small.paths
     counted = {}
     for refine in (None, "fast"):
-        given = {"method": "gaa_cp", "hierarchies": small.files, "refine": refine}
-        partition = dbanon.partition(frame, k, **given)
+        options = {"method": "gaa_cp", "hierarchies": small.files, "refine": refine}
+        partition = dbanon.partition(frame, k, **options)
         assert np.bincount(partition.labels).min() >= k
         counted[refine] = iloss(rows, partition.labels, paths)
         measured = dbanon.generalization_loss(frame, partition, hierarchies=small.files)
@@ -128,17 +128,17 @@ def test_released_losses_of_a_small_table(small, k):
 
 
 def least_iloss(rows, k, paths):
-    """By trying all partitions into classes of k or more."""
+    """Try all partitions into classes of k or more."""
 
-    def partitions(rest):
-        if not rest:
+    def partitions(remaining):
+        if not remaining:
             yield []
-        for size in range(k, len(rest) + 1):
-            if len(rest) - size and len(rest) - size < k:
+        for size in range(k, len(remaining) + 1):
+            if len(remaining) - size and len(remaining) - size < k:
                 continue
-            for others in combinations(rest[1:], size - 1):
-                members = (rest[0], *others)
-                for more in partitions([i for i in rest if i not in members]):
+            for others in combinations(remaining[1:], size - 1):
+                members = (remaining[0], *others)
+                for more in partitions([i for i in remaining if i not in members]):
                     yield [members, *more]
 
     least = np.inf
@@ -155,8 +155,8 @@ def test_refined_classes_of_few_records_are_the_optimum(tmp_path, seed, k):
     table = adult_like(8, tmp_path / "adult", seed)
     frame, rows, paths = table.quasi_identifiers, table.rows, table.paths
     least = least_iloss(rows, k, paths)
-    given = {"method": "gaa_cp", "hierarchies": table.files}
-    plain = dbanon.partition(frame, k, **given)
-    refined = dbanon.partition(frame, k, refine="thorough", **given)
+    options = {"method": "gaa_cp", "hierarchies": table.files}
+    plain = dbanon.partition(frame, k, **options)
+    refined = dbanon.partition(frame, k, refine="thorough", **options)
     assert iloss(rows, plain.labels, paths) >= least
     assert iloss(rows, refined.labels, paths) == pytest.approx(least, rel=1e-9)

@@ -1,4 +1,6 @@
-"""DCM: scikit-learn's labels before the repair, the source's data, and what the repair is for."""
+"""DCM: scikit-learn's labels before the repair, the source's data, and the reason for the
+repair.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.reference.data import MAGIC_FILE, load_magic
 from tests.synthetic_data import magic_like
 
 # Before the repair, first 1,012 records of MAGIC, r = 0.2: classes and noise.
-FOUND = {
+PUBLISHED = {
     2: (16, 107),
     4: (2, 164),
     8: (4, 244),
@@ -34,7 +36,7 @@ FOUND = {
 
 
 def dbscan(points, k, radius):
-    """The labels of scikit-learn, which takes a second to import: where it is asked alone."""
+    """scikit-learn's labels; imported only here because the import takes a second."""
     from sklearn.cluster import DBSCAN
 
     return DBSCAN(eps=radius, min_samples=k, algorithm="kd_tree").fit(points).labels_
@@ -82,17 +84,17 @@ def test_classes_are_those_of_the_reference(table):
     np.testing.assert_array_equal(
         before_repair(points, k, radius), reference.dbscan(points, k, radius)
     )
-    found = dbanon.partition(points, k, method="dcm", radius=radius, standardize="none")
-    np.testing.assert_array_equal(found.labels, reference.dcm(points, k, radius))
-    assert found.sizes.min() >= k
+    partition = dbanon.partition(points, k, method="dcm", radius=radius, standardize="none")
+    np.testing.assert_array_equal(partition.labels, reference.dcm(points, k, radius))
+    assert partition.sizes.min() >= k
 
 
 def test_worked_example():
     """k = 3, r = 1: 1 and 11 are core; 5 is noise, nearer to the mean 1 than to the mean 11."""
     values = np.array([[10.0], [0.0], [1.0], [5.0], [2.0], [11.0], [12.0]])
     assert before_repair(values, 3, 1.0).tolist() == [1, 0, 0, -1, 0, 1, 1]
-    found = dbanon.partition(values, 3, method="dcm", radius=1.0, standardize="none")
-    assert found.labels.tolist() == [1, 0, 0, 0, 0, 1, 1]
+    partition = dbanon.partition(values, 3, method="dcm", radius=1.0, standardize="none")
+    assert partition.labels.tolist() == [1, 0, 0, 0, 0, 1, 1]
 
 
 def test_a_class_of_dbscan_can_be_smaller_than_k():
@@ -100,36 +102,36 @@ def test_a_class_of_dbscan_can_be_smaller_than_k():
     values = np.array([[-0.1], [-0.1], [0.0], [0.1], [0.2], [0.3], [0.3]])
     labels = before_repair(values, 4, 0.1000001)
     assert np.bincount(labels).tolist() == [4, 3]
-    found = dbanon.partition(values, 4, method="dcm", radius=0.1000001, standardize="none")
-    assert found.sizes.tolist() == [7]
+    partition = dbanon.partition(values, 4, method="dcm", radius=0.1000001, standardize="none")
+    assert partition.sizes.tolist() == [7]
 
 
 def test_a_report_says_what_dbscan_found_and_that_it_was_repaired():
     """4 and 3 of one column, twice as strata: counts add up; a refinement does not lose them."""
     values = [-0.1, -0.1, 0.0, 0.1, 0.2, 0.3, 0.3]
     frame = pd.DataFrame({"x": values * 2, "part": [0] * 7 + [1] * 7})
-    given = {"quasi_identifiers": ["x"], "k": 4, "method": "dcm"}
-    for options, told in (
+    arguments = {"quasi_identifiers": ["x"], "k": 4, "method": "dcm"}
+    for options, finding in (
         ({"by": ["part"]}, "classes of DBSCAN: 4, noise: 0"),
         ({"by": ["part"], "refine": "fast"}, "classes of DBSCAN: 4, noise: 0"),
     ):
         _, report = dbanon.anonymize_frame(
-            frame, **given, **options, options={"radius": 0.1000001}, standardize="none"
+            frame, **arguments, **options, options={"radius": 0.1000001}, standardize="none"
         )
-        assert dict(report.rows())["counted by the method"] == told
-        assert f"<p>Found by the method: <bdi>{told}</bdi>.</p>" in page(report)
+        assert dict(report.rows())["counted by the method"] == finding
+        assert f"<p>Found by the method: <bdi>{finding}</bdi>.</p>" in page(report)
         assert "as published, DCM does not ensure it; classes were repaired" in report.guarantee
-    _, plain = dbanon.anonymize_frame(frame, **given | {"method": "mdav"})
+    _, plain = dbanon.anonymize_frame(frame, **arguments | {"method": "mdav"})
     assert "counted by the method" not in dict(plain.rows())
     assert "Found by the method" not in page(plain)
 
 
-def test_much_noise_is_a_class_and_nobody_dense_makes_one_class():
+def test_much_noise_forms_a_class_and_no_dense_records_form_one_class():
     values = np.array([[0.0], [0.1], [0.2], [5.0], [7.0], [9.0]])
-    found = dbanon.partition(values, 3, method="dcm", radius=0.5, standardize="none")
-    assert found.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    alone = dbanon.partition(values * 100, 3, method="dcm", radius=0.5, standardize="none")
-    assert alone.n_classes == 1
+    partition = dbanon.partition(values, 3, method="dcm", radius=0.5, standardize="none")
+    assert partition.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    sparse = dbanon.partition(values * 100, 3, method="dcm", radius=0.5, standardize="none")
+    assert sparse.n_classes == 1
 
 
 def test_the_space_is_that_of_ranges_where_no_other_is_asked_for():
@@ -144,31 +146,31 @@ def test_the_space_is_that_of_ranges_where_no_other_is_asked_for():
 
 
 def test_the_source_s_data():
-    """MAGIC, first 1,012: what DBSCAN finds, and what is lost with the overall mean for noise."""
+    """MAGIC, first 1,012: the classes of DBSCAN, and the loss if noise gets the overall mean."""
     values = load_magic(require_reference(MAGIC_FILE)).values[:1012]
     low, high = values.min(axis=0), values.max(axis=0)
     space = Space(np.ascontiguousarray((values - low) / (high - low)), ())
-    for k, (classes, noise) in FOUND.items():
-        found = drive(kernels.Dbscan(space.points, k, 0.2), lambda share: None)
-        assert (found.n_classes, found.n_suppressed) == (classes, noise)
+    for k, (classes, noise) in PUBLISHED.items():
+        partition = drive(kernels.Dbscan(space.points, k, 0.2), lambda share: None)
+        assert (partition.n_classes, partition.n_suppressed) == (classes, noise)
         assert dbanon.partition(values, k, method="dcm").sizes.min() >= k
     # SSE/SST, before repair.
     for k, loss in ((2, 0.926), (10, 0.889), (32, 0.979), (64, 1.0)):
-        found = drive(kernels.Dbscan(space.points, k, 0.2), lambda share: None)
-        assert loss_of_published(space.points, found) == pytest.approx(loss, abs=5e-4)
+        partition = drive(kernels.Dbscan(space.points, k, 0.2), lambda share: None)
+        assert loss_of_published(space.points, partition) == pytest.approx(loss, abs=5e-4)
 
 
 @pytest.mark.parametrize("k", [2, 8, 20, 200])
 def test_classes_and_loss_of_a_table_like_the_source_s(k):
-    """By a plain DBSCAN; the loss is what the squares between classes leave of all squares."""
+    """A plain DBSCAN; the loss is the share of squares that remains within classes."""
     values = magic_like(400, 4)
     low, high = values.min(axis=0), values.max(axis=0)
     points = np.ascontiguousarray((values - low) / (high - low))
-    found = drive(kernels.Dbscan(points, k, 0.15), lambda share: None)
+    partition = drive(kernels.Dbscan(points, k, 0.15), lambda share: None)
     labels = reference.dbscan(points, k, 0.15)
-    np.testing.assert_array_equal(found.labels, labels)
-    assert (found.n_classes, found.n_suppressed) == (labels.max() + 1, (labels < 0).sum())
-    assert (found.n_classes == 0) is (k == 200)
+    np.testing.assert_array_equal(partition.labels, labels)
+    assert (partition.n_classes, partition.n_suppressed) == (labels.max() + 1, (labels < 0).sum())
+    assert (partition.n_classes == 0) is (k == 200)
     repaired = dbanon.partition(values, k, method="dcm", radius=0.15)
     np.testing.assert_array_equal(repaired.labels, reference.dcm(points, k, 0.15))
     centred = points - points.mean(axis=0)
@@ -177,13 +179,13 @@ def test_classes_and_loss_of_a_table_like_the_source_s(k):
         for label in range(labels.max() + 1)
     )
     loss = 1 - between / np.square(centred).sum()
-    assert loss_of_published(points, found) == pytest.approx(loss, rel=1e-9)
+    assert loss_of_published(points, partition) == pytest.approx(loss, rel=1e-9)
 
 
-def loss_of_published(points, found: Partition):
+def loss_of_published(points, partition: Partition):
     """SSE/SST where noise is released with the overall mean."""
     centred = points - points.mean(axis=0)
     released = np.zeros_like(centred)
-    for label in range(found.n_classes):
-        released[found.labels == label] = centred[found.labels == label].mean(axis=0)
+    for label in range(partition.n_classes):
+        released[partition.labels == label] = centred[partition.labels == label].mean(axis=0)
     return np.square(centred - released).sum() / np.square(centred).sum()

@@ -59,17 +59,20 @@ def test_every_record_is_at_its_level(seed, n, k):
     out, report = release(frame, k)
     joined = out.merge(frame, on="row", suffixes=("", "_own"))
     for name, tree in TREES.items():
-        expected = [at_level(tree, report.levels[name], own) for own in joined[f"{name}_own"]]
+        expected = [
+            at_level(tree, report.levels[name], original) for original in joined[f"{name}_own"]
+        ]
         assert joined[name].tolist() == expected
     assert report.k_achieved >= k
     assert report.arguments["levels"] == report.levels
-    # The loss told is that of the levels: no smaller than that of the classes' own ranges.
+    # The reported loss is that of the levels: no smaller than that of the classes' own ranges.
     cells = [
         tree.loss(
-            np.array([leaf(tree, own)]), tree.at_level(report.levels[name])[[leaf(tree, own)]]
+            np.array([leaf(tree, original)]),
+            tree.at_level(report.levels[name])[[leaf(tree, original)]],
         )
         for name, tree in TREES.items()
-        for own in frame[name]
+        for original in frame[name]
     ]
     assert report.internal.information_loss == pytest.approx(float(np.mean(cells)))
     assert (
@@ -83,7 +86,7 @@ def test_a_class_of_one_value_is_not_told_below_the_level():
         {"place": ["Kiel", "Kiel", "Celle", "Celle", "Ulm", "Hof"], "row": range(6)}
     )
     out, report = release(frame, 2, ["place"])
-    # As leaves Ulm and Hof are alone; one step up the south is one, as coast and plain are.
+    # As leaves Ulm and Hof are unique; one step up the south is a class, like coast and plain.
     assert report.levels == {"place": 1}
     assert out["place"].value_counts().to_dict() == {"coast": 2, "plain": 2, "south": 2}
     out, contracted = release(frame, 2, ["place"], options={"contract": True})
@@ -97,7 +100,7 @@ def test_numbers_of_one_part_are_told_alike(more):
     frame = persons(200, 5)
     out, report = release(frame, 5, ("place", "age"), **more)
     joined = out.merge(frame, on="row", suffixes=("", "_own"))
-    # As many labels as the level has parts at most, and they are in the order of ages.
+    # At most as many labels as the level has parts, in the order of ages.
     parts = [200, 16, 8, 4, 2, 1][report.levels["age"]]
     ends = joined.groupby("age").age_own.agg(["min", "max"]).sort_values("min")
     assert len(ends) <= parts
@@ -113,13 +116,15 @@ def test_one_level_for_all_strata():
     out, report = release(frame, 4, by=["side"])
     joined = out.merge(frame, on="row", suffixes=("", "_own"))
     for name, tree in TREES.items():
-        expected = [at_level(tree, report.levels[name], own) for own in joined[f"{name}_own"]]
+        expected = [
+            at_level(tree, report.levels[name], original) for original in joined[f"{name}_own"]
+        ]
         assert joined[name].tolist() == expected
     assert out.groupby(["place", "job", "side"]).size().min() >= 4
     frame.loc[::3, "job"] = None
     out, report = release(frame, 4, by=["side"], nulls="category")
     assert out["job"].isna().sum() == 40
-    expected = {at_level(PLACES, report.levels["place"], own) for own in frame["place"]}
+    expected = {at_level(PLACES, report.levels["place"], original) for original in frame["place"]}
     assert set(out["place"]) == expected
 
 
@@ -128,21 +133,25 @@ def test_suppression_is_of_the_whole_table():
     out, report = release(frame, 6, by=["side"], options={"suppression": 0.2}, max_suppression=0.2)
     assert 0 < report.suppressed <= 24
     for name, tree in TREES.items():
-        assert set(out[name]) <= {at_level(tree, report.levels[name], own) for own in frame[name]}
+        assert set(out[name]) <= {
+            at_level(tree, report.levels[name], original) for original in frame[name]
+        }
 
 
-def test_merged_classes_are_told_above_their_levels():
+def test_merged_classes_have_labels_above_their_levels():
     frame = persons(60, 3)
     frame["ill"] = frame["row"] % 2
     plain = release(frame, 2, sensitive=["ill"])[1]
-    wanted = [dbanon.Model("distinct_l", "ill", 2)]
-    out, report = release(frame, 2, sensitive=["ill"], models=wanted)
+    models = [dbanon.Model("distinct_l", "ill", 2)]
+    out, report = release(frame, 2, sensitive=["ill"], models=models)
     assert report.levels == plain.levels
     assert report.models[0].achieved == 2
     joined = out.merge(frame, on="row", suffixes=("", "_own"))
-    for told, own in zip(joined["place"], joined["place_own"], strict=True):
-        way = PLACES.path(own)
-        assert way.index(told) >= way.index(at_level(PLACES, report.levels["place"], own))
+    for released_label, original in zip(joined["place"], joined["place_own"], strict=True):
+        path = PLACES.path(original)
+        assert path.index(released_label) >= path.index(
+            at_level(PLACES, report.levels["place"], original)
+        )
 
 
 def test_persons_of_many_rows():
@@ -156,9 +165,9 @@ def test_persons_of_many_rows():
 
 def test_in_partitions_and_what_is_refused():
     frame = persons(50, 1)[["place", "age"]]
-    found = dbanon.partition(frame, 3, method="full_domain", hierarchies={"place": PLACES})
-    assert set(found.levels) == {"place", "age"}
-    assert found.sizes.min() >= 3
+    partition = dbanon.partition(frame, 3, method="full_domain", hierarchies={"place": PLACES})
+    assert set(partition.levels) == {"place", "age"}
+    assert partition.sizes.min() >= 3
     with pytest.raises(InvalidParameter, match="blocks"):
         dbanon.partition(frame, 3, method="full_domain", block_size=10)
     # Distances are not asked for: they are no reason to refuse.

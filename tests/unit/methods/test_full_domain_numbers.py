@@ -88,8 +88,10 @@ def test_classes_that_were_merged_have_nested_labels():
         numbers = frame[name].to_numpy(float)
         ends = sorted(ends_of(sorted(out[name].unique()), "integer", numbers).values())
         assert all(
-            one[1] < other[0] or (one[0] <= other[0] and other[1] <= one[1]) or one[0] == other[0]
-            for i, one in enumerate(ends)
+            label[1] < other[0]
+            or (label[0] <= other[0] and other[1] <= label[1])
+            or label[0] == other[0]
+            for i, label in enumerate(ends)
             for other in ends[i + 1 :]
         )
 
@@ -144,8 +146,8 @@ def sorted_rows(frame):
 def frames_of_whole_numbers():
     rng = np.random.default_rng(5)
     ages = rng.integers(17, 91, 200)
-    place = rng.choice(["Ulm", "Hof"], 200)
-    integers = pd.DataFrame({"age": ages, "place": place})
+    town = rng.choice(["Ulm", "Hof"], 200)
+    integers = pd.DataFrame({"age": ages, "place": town})
     return integers, integers.astype({"age": float})
 
 

@@ -1,4 +1,4 @@
-"""What every method of generalization keeps to, through the door that users take."""
+"""Properties of every generalization method, tested through the public interface."""
 
 from fractions import Fraction
 
@@ -61,9 +61,12 @@ def test_contract(name, case, seed):
     same = MixedSpace(
         space.codes[:1].repeat(n, axis=0).copy(), space.units, space.trees, space.names
     )
-    alike = run(name, same, k, seed)
+    partition_of_same = run(name, same, k, seed)
     records = reference.Records(same)
-    assert not any(records.loss(np.flatnonzero(alike.labels == c)) for c in range(alike.n_classes))
+    assert not any(
+        records.loss(np.flatnonzero(partition_of_same.labels == c))
+        for c in range(partition_of_same.n_classes)
+    )
 
 
 @given(case=spaces(largest=120))
@@ -123,14 +126,14 @@ def test_worked_examples(name, space, k, options, expected):
 def test_full_domain_is_the_best_of_all_combinations(case, suppression):
     """Against all combinations, one by one, on hierarchies alone."""
     space, k = case
-    kept = [a for a, tree in enumerate(space.trees) if tree is not None][:3]
-    if not kept:
+    generalized = [a for a, tree in enumerate(space.trees) if tree is not None][:3]
+    if not generalized:
         return
     space = MixedSpace(
-        np.ascontiguousarray(space.codes[:, kept]),
-        space.units[kept],
-        tuple(space.trees[a] for a in kept),
-        tuple(space.names[a] for a in kept),
+        np.ascontiguousarray(space.codes[:, generalized]),
+        space.units[generalized],
+        tuple(space.trees[a] for a in generalized),
+        tuple(space.names[a] for a in generalized),
     )
     n = space.n_records
     partition = run("full_domain", space, k, suppression=suppression)
@@ -257,5 +260,5 @@ def test_refinement_works_on_large_classes_of_distinct_records():
     plain = dbanon.partition(frame, 60, method="mondrian")
     refined = dbanon.partition(frame, 60, method="mondrian", refine="fast")
     assert refined.sizes.min() >= 60
-    losses = [dbanon.generalization_loss(frame, found) for found in (plain, refined)]
+    losses = [dbanon.generalization_loss(frame, partition) for partition in (plain, refined)]
     assert losses[1] < 0.95 * losses[0]

@@ -1,4 +1,4 @@
-"""Secure-k-Ward: worked examples, the ratio in what is released, and the rule of choice."""
+"""Secure-k-Ward: worked examples, the ratio in the released values, and the rule of choice."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from dbanon.recoding.secure import choose_sides, secure_value, security_ratio
 
 
 def test_security_ratio():
-    """Of 0 4 5 6, 5 and both its neighbours are nearer than 2 to 5."""
+    """Among 0 4 5 6, 5 and its two neighbours are closer than 2 to 5."""
     assert security_ratio(np.array([0.0, 4.0, 5.0, 6.0]), 5.0, 2.0) == 0.25
 
 
@@ -25,7 +25,7 @@ def test_secure_values_worked_example():
     assert secure_value(values, 7.0, 4.0, 1.0, 0.0, 1) == 15.0
     # Two of three are enough at 7 already when 0.6 must be safe from epsilon 3.5: 0 and 11.
     assert security_ratio(values, 7.0, 3.5) == pytest.approx(2 / 3)
-    # In steps of 4 values are rounded away from the mean.
+    # In steps of 4, values are rounded away from the mean.
     assert secure_value(values, 7.0, 4.0, 1.0, 4.0, -1) == 4.0
     assert secure_value(values, 7.0, 4.0, 1.0, 4.0, 1) == 16.0
 
@@ -55,11 +55,11 @@ def test_secure_values_are_secure_and_nearest(values, epsilon, gamma0, step):
     values = np.array(values, float)
     mean = values.mean()
     for side in (-1, 1):
-        found = secure_value(values, mean, epsilon, gamma0, step, side)
-        assert side * (found - mean) >= 0 or security_ratio(values, mean, epsilon) >= gamma0
-        assert security_ratio(values, found, epsilon) >= gamma0
+        secure = secure_value(values, mean, epsilon, gamma0, step, side)
+        assert side * (secure - mean) >= 0 or security_ratio(values, mean, epsilon) >= gamma0
+        assert security_ratio(values, secure, epsilon) >= gamma0
         if step:
-            assert found == round(found / step) * step
+            assert secure == round(secure / step) * step
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64", "float32"])
@@ -77,14 +77,14 @@ def test_release(dtype):
     assert report.smallest_class >= 4
     assert released.dtypes.tolist() == frame.dtypes.tolist()
     assert report.internal.information_loss > plain.internal.information_loss
-    found = dbanon.partition(frame, 4, method="secure_kward", epsilon=0.1, gamma0=0.6)
+    partition = dbanon.partition(frame, 4, method="secure_kward", epsilon=0.1, gamma0=0.6)
     # Every class of the originals keeps the ratio to some released row.
     values = set(map(tuple, released.drop_duplicates().to_numpy()))
     for name in ("a", "b"):
         epsilon = 0.1 * frame[name].std()
         column = ["a", "b"].index(name)
-        for label in range(found.n_classes):
-            originals = frame[name].to_numpy(float)[found.labels == label]
+        for label in range(partition.n_classes):
+            originals = frame[name].to_numpy(float)[partition.labels == label]
             assert any(
                 security_ratio(originals, value[column], epsilon * (1 - 1e-6)) >= 0.6
                 for value in values

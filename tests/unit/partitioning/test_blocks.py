@@ -63,14 +63,14 @@ def test_blocks_are_cut_across_the_longest_direction():
 def test_no_class_crosses_a_border_and_threads_change_nothing():
     points = np.random.default_rng(1).normal(size=(3000, 4))
     blocks = cut(points, 500)
-    one = partition_blocks(blocks, _run_on(points), lambda share: None, threads=1)
+    single_threaded = partition_blocks(blocks, _run_on(points), lambda share: None, threads=1)
     four = partition_blocks(blocks, _run_on(points), lambda share: None, threads=4)
-    assert (one.labels == four.labels).all()
-    assert one.sizes.min() >= 5
+    assert (single_threaded.labels == four.labels).all()
+    assert single_threaded.sizes.min() >= 5
     owner = np.empty(3000, int)
     for number, block in enumerate(blocks):
         owner[block] = number
-    for members in np.split(one.members, one.starts[1:]):
+    for members in np.split(single_threaded.members, single_threaded.starts[1:]):
         assert len(set(owner[members])) == 1
 
 
@@ -86,9 +86,11 @@ def test_what_tick_raises_stops_all_blocks():
 
 def test_loss_in_blocks_is_near_the_loss_of_the_whole():
     points = np.random.default_rng(2).normal(size=(20000, 3))
-    whole = dbanon.information_loss(points, dbanon.partition(points, 5))
+    loss_without_blocks = dbanon.information_loss(points, dbanon.partition(points, 5))
     blocks = partition_blocks(cut(points, 5000), _run_on(points), lambda share: None)
-    assert whole < dbanon.information_loss(points, blocks) < 1.15 * whole
+    assert (
+        loss_without_blocks < dbanon.information_loss(points, blocks) < 1.15 * loss_without_blocks
+    )
 
 
 def test_directions_cut_across_one_another():
@@ -109,8 +111,8 @@ def test_blocks_of_classes_hold_whole_classes(n, size):
     labels[labels == labels.max()] = SUPPRESSED
     blocks = cut_classes(points, Partition(labels), size)
     assert sorted(np.concatenate(blocks).tolist()) == np.flatnonzero(labels >= 0).tolist()
-    held = [set(labels[block].tolist()) for block in blocks]
-    assert sum(map(len, held)) == len(set().union(*held))
+    labels_by_block = [set(labels[block].tolist()) for block in blocks]
+    assert sum(map(len, labels_by_block)) == len(set().union(*labels_by_block))
     assert all((np.diff(block) > 0).all() for block in blocks)
 
 
@@ -129,27 +131,27 @@ def _people(n):
 @pytest.mark.parametrize("iterations", [None, 0, 800])
 def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch):
     frame = _people(600)
-    asked = {"method": "gaa_cp", "block_size": 100}
+    options = {"method": "gaa_cp", "block_size": 100}
     refined = {"refine": "fast", "refine_iterations": iterations}
-    plain = dbanon.partition(frame, 5, **asked)
-    found = []
+    plain = dbanon.partition(frame, 5, **options)
+    partitions = []
     for cores in (1, 4):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        found.append(dbanon.partition(frame, 5, **asked, **refined))
-    assert (found[0].labels == found[1].labels).all()
-    assert found[0].sizes.min() >= 5
-    before, after = (dbanon.generalization_loss(frame, p) for p in (plain, found[0]))
-    # Without rounds, by swaps alone.
+        partitions.append(dbanon.partition(frame, 5, **options, **refined))
+    assert (partitions[0].labels == partitions[1].labels).all()
+    assert partitions[0].sizes.min() >= 5
+    before, after = (dbanon.generalization_loss(frame, p) for p in (plain, partitions[0]))
+    # Without rounds, by swaps only.
     assert after < before
 
 
 @pytest.mark.slow
 def test_refinement_in_blocks_loses_little_more_than_on_the_whole():
     frame = _people(1_600)
-    whole = dbanon.partition(frame, 5, method="gaa_cp", refine="fast")
+    without_blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast")
     blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast", block_size=400)
-    alone = dbanon.partition(frame, 5, method="gaa_cp", block_size=400)
-    losses = [dbanon.generalization_loss(frame, p) for p in (whole, blocks, alone)]
+    unrefined = dbanon.partition(frame, 5, method="gaa_cp", block_size=400)
+    losses = [dbanon.generalization_loss(frame, p) for p in (without_blocks, blocks, unrefined)]
     assert losses[1] < 1.1 * losses[0] < losses[2]
 
 
@@ -182,13 +184,13 @@ def _plain_passes(points, k, size, how):
     for turn, direction in enumerate((1, 0)):
         before = Partition(np.unique(labels, return_inverse=True)[1])
         for number, block in enumerate(cuts.cut_classes(space_of(points), before, keys, direction)):
-            own = Space(np.ascontiguousarray(points[block]), ("a",) * points.shape[1])
+            block_space = Space(np.ascontiguousarray(points[block]), ("a",) * points.shape[1])
             part = Partition(np.unique(before.labels[block], return_inverse=True)[1])
             seed = np.random.SeedSequence([3, turn, number]).generate_state(1, np.uint64)[0]
-            found = refine.refine_points(
-                own, part, k, how, tick=lambda share: None, seed=int(seed), share=0.5
+            refined = refine.refine_points(
+                block_space, part, k, how, tick=lambda share: None, seed=int(seed), share=0.5
             )
-            labels[block] = 10**6 * number + found.labels
+            labels[block] = 10**6 * number + refined.labels
     return Partition(np.unique(labels, return_inverse=True)[1])
 
 
@@ -204,29 +206,29 @@ def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monke
     expected = _plain_passes(points, 5, 450, how)
     for cores in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        asked = {"standardize": "none", "block_size": 450, "refine": how, "seed": 3}
-        found = dbanon.partition(points, 5, **asked)
-        together = np.unique(np.column_stack([found.labels, expected.labels]), axis=0)
-        assert len(together) == found.n_classes == expected.n_classes
-    assert found.sizes.min() >= 5
-    assert found.sizes.max() <= 9
+        options = {"standardize": "none", "block_size": 450, "refine": how, "seed": 3}
+        partition = dbanon.partition(points, 5, **options)
+        together = np.unique(np.column_stack([partition.labels, expected.labels]), axis=0)
+        assert len(together) == partition.n_classes == expected.n_classes
+    assert partition.sizes.min() >= 5
+    assert partition.sizes.max() <= 9
 
 
 def test_each_block_draws_with_its_own_seed():
     """With one seed for all blocks, blocks of equal records would get equal classes."""
-    drawn = []
+    draws = []
 
     def draw(space, k, *, tick, rng):
-        drawn.append(int(rng.integers(2**63)))
+        draws.append(int(rng.integers(2**63)))
         n = space.n_records
         return Partition(np.minimum(np.arange(n) // k, n // k - 1))
 
     def draws_of(seed):
-        drawn.clear()
+        draws.clear()
         frame = _people(240)
         policy = Policy(k=5, method="kaca", block_size=60, seed=seed)
         find_classes(microdata_from_frame(frame, list(frame)), policy)
-        return sorted(drawn)
+        return sorted(draws)
 
     method = replace(find_method("kaca"), run=draw)
     with mock.patch.object(classes, "find_method", return_value=method):
@@ -246,13 +248,13 @@ def test_each_block_is_refined_with_its_own_seed():
 
     def seeds_of(seed):
         seeds.clear()
-        asked = {"block_size": 60, "refine": "fast", "seed": seed}
-        dbanon.partition(points, 5, **asked)
+        options = {"block_size": 60, "refine": "fast", "seed": seed}
+        dbanon.partition(points, 5, **options)
         return sorted(seeds)
 
     with mock.patch.dict(refine._REFINEMENTS, {"points": record}):
         once, again, other = (seeds_of(seed) for seed in (7, 7, 8))
-    # In each of two turns.
+    # For each of two turns.
     assert len(once) == len(set(once)) >= 8
     assert once == again
     assert not set(once) & set(other)
@@ -260,21 +262,21 @@ def test_each_block_is_refined_with_its_own_seed():
 
 def test_a_pass_mends_what_borders_cost():
     points = np.random.default_rng(2).normal(size=(20000, 3))
-    asked = {"": {}, "whole": {"refine": "pass"}, "cut": {"block_size": 4000}}
-    asked["both"] = asked["whole"] | asked["cut"]
+    options_by_name = {"": {}, "whole": {"refine": "pass"}, "cut": {"block_size": 4000}}
+    options_by_name["both"] = options_by_name["whole"] | options_by_name["cut"]
     loss = {
-        name: dbanon.information_loss(points, dbanon.partition(points, 5, **given))
-        for name, given in asked.items()
+        name: dbanon.information_loss(points, dbanon.partition(points, 5, **options))
+        for name, options in options_by_name.items()
     }
     assert loss["whole"] < loss["both"] < 1.03 * loss["whole"] < loss[""] < loss["cut"]
 
 
 def test_a_table_of_one_block_is_anonymized_as_without_blocks():
     points = np.random.default_rng(3).normal(size=(300, 2))
-    for given in ({}, {"refine": "fast"}, {"method": "genetic", "generations": 20}):
-        whole = dbanon.partition(points[:60], 5, **given)
-        blocks = dbanon.partition(points[:60], 5, block_size=60, **given)
-        np.testing.assert_array_equal(whole.labels, blocks.labels)
+    for options in ({}, {"refine": "fast"}, {"method": "genetic", "generations": 20}):
+        without_blocks = dbanon.partition(points[:60], 5, **options)
+        blocks = dbanon.partition(points[:60], 5, block_size=60, **options)
+        np.testing.assert_array_equal(without_blocks.labels, blocks.labels)
 
 
 def test_the_order_and_the_pieces_of_rows_change_nothing(monkeypatch, tmp_path):

@@ -55,10 +55,10 @@ def clouds(draw, least=1):
 def test_records_go_where_a_plain_loop_sends_them(cloud) -> None:
     points, keys, parts, direction = cloud
     cuts = Cuts.fit(points, parts, direction, keys)
-    found = cuts.assign(points, keys)
-    assert found.tolist() == reference.assign(cuts, points, keys)
+    assigned = cuts.assign(points, keys)
+    assert assigned.tolist() == reference.assign(cuts, points, keys)
     # Those it was fitted on: every block has its size, however many are alike.
-    assert np.bincount(found, minlength=parts).tolist() == reference.sizes(len(points), parts)
+    assert np.bincount(assigned, minlength=parts).tolist() == reference.sizes(len(points), parts)
     assert cuts.n_blocks == parts
 
 
@@ -69,25 +69,25 @@ def test_cuts_found_on_all_cores_are_those_found_one_by_one(cloud, apart) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbanon.partitioning.cuts._LEAST_APART", apart)
         cuts = Cuts.fit(points, parts, direction, keys)
-    found = (cuts.directions, cuts.borders, cuts.keys, cuts.next)
-    for own, expected in zip(found, reference.fit(points, parts, direction, keys), strict=True):
-        np.testing.assert_array_equal(own, expected)
+    arrays = (cuts.directions, cuts.borders, cuts.keys, cuts.next)
+    for actual, expected in zip(arrays, reference.fit(points, parts, direction, keys), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 @given(clouds(least=2), st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
-def test_a_record_goes_there_whoever_comes_with_it(cloud, seed) -> None:
+def test_the_block_of_a_record_does_not_depend_on_other_records(cloud, seed) -> None:
     points, keys, parts, direction = cloud
     rng = np.random.default_rng(seed)
     sample = rng.permutation(len(points))[: max(parts, len(points) // 2)]
     cuts = Cuts.fit(points[sample], parts, direction, keys[sample])
-    found = cuts.assign(points, keys)
+    assigned = cuts.assign(points, keys)
     order = rng.permutation(len(points))
-    np.testing.assert_array_equal(cuts.assign(points[order], keys[order]), found[order])
+    np.testing.assert_array_equal(cuts.assign(points[order], keys[order]), assigned[order])
     some = order[: rng.integers(0, len(points) + 1)]
-    np.testing.assert_array_equal(cuts.assign(points[some], keys[some]), found[some])
+    np.testing.assert_array_equal(cuts.assign(points[some], keys[some]), assigned[some])
     back = pickle.loads(pickle.dumps(cuts))
-    np.testing.assert_array_equal(back.assign(points, keys), found)
+    np.testing.assert_array_equal(back.assign(points, keys), assigned)
 
 
 @given(clouds(), st.integers(1, 40))
@@ -112,10 +112,10 @@ def test_every_record_is_in_one_block_of_its_size(cloud, size) -> None:
 def test_blocks_are_numbered_from_below() -> None:
     points = np.arange(12.0).reshape(-1, 1)[::-1]
     cuts = Cuts.fit(points, 4)
-    found = cuts.assign(points)
+    assigned = cuts.assign(points)
     if cuts.directions[0, 0] > 0:
-        found = found[::-1]
-    assert found.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+        assigned = assigned[::-1]
+    assert assigned.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
 
 
 def test_the_earlier_key_of_records_that_are_alike_is_below() -> None:
@@ -147,9 +147,9 @@ def test_one_block_has_no_cut_and_each_needs_a_point() -> None:
 @given(st.integers(0, 2**63 - 1), st.integers(1, 50))
 def test_hashes_are_those_of_splitmix64(first, n) -> None:
     keys = np.arange(n) + np.int64(first // 2)
-    found = hash_keys(np.concatenate([keys, -keys]))
-    assert found.tolist() == [reference.hashed(key) for key in [*keys.tolist(), *(-keys).tolist()]]
-    # What the paper's generator gives first, seeded with 1234567.
+    hashes = hash_keys(np.concatenate([keys, -keys]))
+    assert hashes.tolist() == [reference.hashed(key) for key in [*keys.tolist(), *(-keys).tolist()]]
+    # The first outputs of the paper's generator, seeded with 1234567.
     assert int(hash_keys(np.array([1234567]))[0]) == 6457827717110365317
 
 
@@ -159,20 +159,20 @@ def test_the_sample_is_the_smallest_hashes_in_any_order(n, parts, seed) -> None:
     rng = np.random.default_rng(seed)
     keys = rng.choice(10**9, n, replace=False).astype(np.int64)
     parts = min(parts, n)
-    found = sample_positions(keys, parts)
-    assert found.tolist() == reference.sampled(keys.tolist(), 500 * parts)
+    positions = sample_positions(keys, parts)
+    assert positions.tolist() == reference.sampled(keys.tolist(), 500 * parts)
     order = rng.permutation(n)
     again = sample_positions(keys[order], parts)
-    assert set(keys[order][again].tolist()) == set(keys[found].tolist())
+    assert set(keys[order][again].tolist()) == set(keys[positions].tolist())
 
 
 def test_the_sample_is_the_same_where_the_first_bound_is_too_low(monkeypatch) -> None:
     keys = np.random.default_rng(5).permutation(3000) - 1000
     monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 700)
-    found = sample_positions(keys, 2)
-    assert found.tolist() == reference.sampled(keys.tolist(), 1000)
+    positions = sample_positions(keys, 2)
+    assert positions.tolist() == reference.sampled(keys.tolist(), 1000)
     monkeypatch.setattr("dbanon.partitioning.cuts._SPARE_DEVIATIONS", -20.0)
-    assert sample_positions(keys, 2).tolist() == found.tolist()
+    assert sample_positions(keys, 2).tolist() == positions.tolist()
 
 
 def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
@@ -186,16 +186,16 @@ def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
 
 @given(clouds(), st.integers(0, 60), st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
-def test_small_blocks_join_the_smallest_beside_them(cloud, least, seed) -> None:
+def test_small_blocks_join_the_smallest_neighbour(cloud, least, seed) -> None:
     points, keys, parts, direction = cloud
     cuts = Cuts.fit(points, parts, direction, keys)
     counts = np.random.default_rng(seed).integers(0, 30, parts)
-    found = cuts.join_small(counts, least)
-    assert found.tolist() == reference.joined(cuts, counts.tolist(), least)
-    together = np.bincount(found, counts)
+    joined = cuts.join_small(counts, least)
+    assert joined.tolist() == reference.joined(cuts, counts.tolist(), least)
+    together = np.bincount(joined, counts)
     assert together.min() >= min(least, counts.sum())
     # Numbered from below, without gaps.
-    assert list(dict.fromkeys(found.tolist())) == list(range(len(together)))
+    assert list(dict.fromkeys(joined.tolist())) == list(range(len(together)))
 
 
 @pytest.mark.slow
@@ -212,11 +212,11 @@ def test_blocks_on_a_sample_are_those_of_plain_loops(kind, n, size) -> None:
         points[:, :] = 4.0
     keys = np.sort(rng.choice(10**12, n, replace=False)).astype(np.int64)
     blocks = Blocks(size, size // 20)
-    found = blocks.cut(space_of(points), keys)
+    blocks_found = blocks.cut(space_of(points), keys)
     expected = reference.blocks(points, keys, size, size // 20)
-    assert [block.tolist() for block in found] == expected
-    assert min(map(len, found)) >= size // 20
-    assert max(map(len, found)) < 1.3 * size
+    assert [block.tolist() for block in blocks_found] == expected
+    assert min(map(len, blocks_found)) >= size // 20
+    assert max(map(len, blocks_found)) < 1.3 * size
     # The same whatever other order the records are read in.
     order = rng.permutation(n)
     shuffled = blocks.cut(space_of(points[order]), keys[order])
@@ -231,8 +231,8 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
     # Means of classes that are made in pieces.
     monkeypatch.setattr("dbanon.partitioning.blocks.AT_ONCE", 50)
-    found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
-    assert [block.tolist() for block in found] == reference.blocks_of_classes(
+    blocks_found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
+    assert [block.tolist() for block in blocks_found] == reference.blocks_of_classes(
         points, labels, keys, size, 60, 1
     )
 

@@ -44,9 +44,9 @@ def people(seed=1, n=90, persons=30, nulls=0.0):
     )
 
 
-def release(frame, **given):
+def release(frame, **overrides):
     arguments = {"quasi_identifiers": ["age", "sex"], "k": 4, "method": "gaa_cp", "entity": "who"}
-    return dbanon.anonymize_frame(frame, keep=["row"], **{**arguments, **given})
+    return dbanon.anonymize_frame(frame, keep=["row"], **{**arguments, **overrides})
 
 
 def persons_of(released, frame, columns):
@@ -54,8 +54,10 @@ def persons_of(released, frame, columns):
     who = dict(zip(frame["row"], frame["who"], strict=True))
     classes = defaultdict(set)
     for values in released[[*columns, "row"]].itertuples(index=False, name=None):
-        shown = tuple("NULL" if value is None or value != value else value for value in values[:-1])
-        classes[shown].add(who[values[-1]])
+        released_values = tuple(
+            "NULL" if value is None or value != value else value for value in values[:-1]
+        )
+        classes[released_values].add(who[values[-1]])
     return list(classes.values())
 
 
@@ -97,9 +99,9 @@ def test_one_record_a_person_changes_nothing(method):
     names = names[: method.max_attributes]
     microdata = microdata_from_frame(frame, names, by=["site"])
     policy = Policy(k=3, method=method.name, seed=5)
-    alone = find_classes(microdata, policy)
+    single_records = find_classes(microdata, policy)
     object.__setattr__(microdata, "entities", np.random.default_rng(1).permutation(60))
-    assert np.array_equal(find_classes(microdata, policy).labels, alone.labels)
+    assert np.array_equal(find_classes(microdata, policy).labels, single_records.labels)
 
 
 @pytest.mark.parametrize("method", OF_ROWS, ids=lambda method: method.name)
@@ -112,16 +114,18 @@ def test_every_class_holds_k_persons(method, seed, persons, k):
     if frame.who.nunique() < k:
         return
     out, report = release(frame, quasi_identifiers=names, method=method.name, k=k)
-    found = persons_of(out, frame, names)
-    assert min(map(len, found)) == report.k_achieved >= k
+    persons_by_class = persons_of(out, frame, names)
+    assert min(map(len, persons_by_class)) == report.k_achieved >= k
     assert report.persons == frame.who.nunique()
-    assert not any(a & b for a, b in combinations(found, 2)), "a person is in two classes"
+    assert not any(a & b for a, b in combinations(persons_by_class, 2)), (
+        "a person is in two classes"
+    )
     assert report.smallest_class == out.groupby(names).size().min()
 
 
 @given(seed=st.integers(0, 10**6), how=st.sampled_from(["refine", "blocks", "by", "models"]))
 @settings(max_examples=40, deadline=None)
-def test_whatever_else_is_asked_for(seed, how):
+def test_persons_stay_together_with_other_options(seed, how):
     frame = people(seed, 150, 60)
     more = {
         "refine": {"refine": "fast", "refine_iterations": 200},
@@ -131,14 +135,14 @@ def test_whatever_else_is_asked_for(seed, how):
     }[how]
     out, report = release(frame, **more)
     columns = ["age", "sex", *more.get("by", [])]
-    found = persons_of(out, frame, columns)
-    assert min(map(len, found)) == report.k_achieved >= 4
+    persons_by_class = persons_of(out, frame, columns)
+    assert min(map(len, persons_by_class)) == report.k_achieved >= 4
     if how != "by":
-        assert not any(a & b for a, b in combinations(found, 2))
+        assert not any(a & b for a, b in combinations(persons_by_class, 2))
     if how == "models":
-        shown = out.merge(frame[["row", "who"]], on="row").groupby(columns)
-        who_has = shown.apply(lambda rows: rows.groupby("ill").who.nunique().max())
-        assert (who_has < shown.who.nunique()).all(), "a value that all persons of a class have"
+        groups = out.merge(frame[["row", "who"]], on="row").groupby(columns)
+        who_has = groups.apply(lambda rows: rows.groupby("ill").who.nunique().max())
+        assert (who_has < groups.who.nunique()).all(), "a value that all persons of a class have"
 
 
 @pytest.mark.parametrize("nulls", ["suppress", "category"])

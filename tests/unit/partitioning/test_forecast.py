@@ -1,4 +1,4 @@
-"""Forecasts: what is known of a policy before a record is read, and which method follows."""
+"""Forecasts: what a policy implies before a record is read, and the method chosen from it."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def test_equal_records_of_mixed_data_take_less_and_those_of_numbers_do_not() -> 
 def test_a_number_with_a_tree_counts_as_one() -> None:
     attributes = [Attribute(name, Kind.INTEGER) for name in "ab"]
     attributes += [Attribute(name, Kind.CATEGORY) for name in "cde"]
-    found = Shape.of(attributes, {"b", "c"})
-    assert found == Shape(numbers=1, trees=2, categories=2)
-    assert found.attributes == 5
-    assert found.is_mixed
+    shape = Shape.of(attributes, {"b", "c"})
+    assert shape == Shape(numbers=1, trees=2, categories=2)
+    assert shape.attributes == 5
+    assert shape.is_mixed
     assert not Shape.of(attributes[:2]).is_mixed
 
 
@@ -96,7 +96,7 @@ def test_refinement_of_points_is_foreseen_of_mixed_data_too() -> None:
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
-    # Of numbers alone, with categories beside them, and with options that change the work.
+    # Only numbers, with categories, and with options that change the work.
     assert forecast(Policy(k=5, method="mdav"), 1000, Shape(4)) is not None
     assert forecast(Policy(k=5, method="genetic"), 1000, Shape(4)) is None
     vmdav = Policy(k=5, method="vmdav", options={"lambda_": 0.7})
@@ -113,15 +113,15 @@ def test_a_refinement_takes_no_more_than_its_seconds() -> None:
 
 
 def test_blocks_take_less_than_all_records_at_once() -> None:
-    whole, cut = (
+    unblocked, cut = (
         forecast(Policy(k=5, block_size=size), 10**6, Shape(4)) for size in (None, 50_000)
     )
     part = forecast(Policy(k=5), 50_000, Shape(4))
-    assert whole is not None
+    assert unblocked is not None
     assert cut is not None
     assert part is not None
     assert cut.method == pytest.approx(20 * part.method)
-    assert cut.method < whole.method
+    assert cut.method < unblocked.method
 
 
 def test_a_method_that_takes_longer_is_not_the_first() -> None:
@@ -133,7 +133,7 @@ def test_a_method_that_takes_longer_is_not_the_first() -> None:
     assert seconds[0] is not None
     assert seconds[1] is not None
     assert seconds[0].seconds < seconds[1].seconds
-    # Of methods that see text as points none is proposed, however quick it is.
+    # Methods that treat text as points are never proposed, however fast they are.
     assert quickest((), 10**8, MIXED, 600.0) in ("gaa_cp", "kmember")
 
 

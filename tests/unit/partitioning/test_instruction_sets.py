@@ -15,7 +15,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import REFINEMENTS
 
 N, K = 420, 4
-# Of dcm one class is left here; the others take seconds, and see points alone.
+# dcm forms a single class here; the others take seconds, and only use points.
 LEFT_OUT = ("dcm", "genetic", "two_step")
 CURVES = [
     (method.name, refine)
@@ -51,8 +51,8 @@ def table(seed: int) -> pd.DataFrame:
 def trees() -> dict[str, Hierarchy]:
     places = [[f"{i:03d}", f"{i // 10}.", f"{i // 100}..", "*"] for i in range(400)]
     illnesses = [[f"i{i}", *([f"of {i // 7}"] if i % 3 else []), "*"] for i in range(40)]
-    made = {"place": places, "illness": illnesses}
-    return {name: Hierarchy.from_levels(rows) for name, rows in made.items()}
+    levels_by_name = {"place": places, "illness": illnesses}
+    return {name: Hierarchy.from_levels(rows) for name, rows in levels_by_name.items()}
 
 
 @pytest.mark.parametrize(("method", "refine"), CURVES)
@@ -63,14 +63,14 @@ def test_classes_are_the_same(method: str, refine: str | None) -> None:
         options["refine_iterations"] = 60
     if not dbanon.METHODS[method].takes_categories:
         options["recoding"] = "representative"
-    found = {}
+    labels_by_level = {}
     for level in kernels.simd_levels():
         kernels.set_simd_level(level)
         partition = dbanon.partition(
             frame, K, method=method, refine=refine, hierarchies=hierarchies, **options
         )
-        found[level] = partition.labels
-    first, *others = found.values()
+        labels_by_level[level] = partition.labels
+    first, *others = labels_by_level.values()
     assert first.max() > 5
     for other in others:
         np.testing.assert_array_equal(first, other)

@@ -24,7 +24,7 @@ TREES = (UNEVEN, flat(("v", "w", "x")), flat(("y", "z")), None)
 
 @st.composite
 def tables(draw):
-    """Coordinates of all sorts of columns, what they stand for, and a number of blocks."""
+    """Coordinates of all sorts of columns, their attributes, and a number of blocks."""
     n, seed = draw(st.integers(2, 80)), draw(st.integers(0, 2**32))
     rng = np.random.default_rng(seed)
     chosen = draw(st.lists(st.sampled_from(range(4)), min_size=1, max_size=4))
@@ -45,9 +45,9 @@ def test_records_go_where_a_plain_loop_sends_them_and_blocks_have_a_good_size(ta
     points, axes, parts = table
     keys = np.arange(len(points))[::-1].copy()
     cuts = Cuts.fit(points, parts, 0, keys, axes)
-    found = cuts.assign(points, keys)
-    assert found.tolist() == reference.assign(cuts, points, keys)
-    counts = np.bincount(found, minlength=parts)
+    assigned = cuts.assign(points, keys)
+    assert assigned.tolist() == reference.assign(cuts, points, keys)
+    counts = np.bincount(assigned, minlength=parts)
     assert len(counts) == parts
     assert counts.min() >= 1
     between = (cuts.keys == np.iinfo(np.int64).min).all()
@@ -59,21 +59,21 @@ def test_records_go_where_a_plain_loop_sends_them_and_blocks_have_a_good_size(ta
 @given(tables())
 @settings(max_examples=60, deadline=None)
 def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
-    points, axes, wanted = table
+    points, axes, n_parts = table
     records = np.arange(len(points))
-    mixed = MixedCuts.of(axes, len(points) / wanted, lambda some: np.eye(some.shape[1])[0])
-    if mixed is None or wanted == 1:
+    mixed = MixedCuts.of(axes, len(points) / n_parts, lambda some: np.eye(some.shape[1])[0])
+    if mixed is None or n_parts == 1:
         return
     pairs = mixed.near(points, records, None)
-    found = mixed.best(points, records, pairs, wanted)
+    cut = mixed.best(points, records, pairs, n_parts)
     best = None
     numbers = [at for at, axis in enumerate(axes) if axis.tree is None][:1]
     for at in numbers + [at for at, axis in enumerate(axes) if axis.tree and axis.width > 0]:
         for value in np.unique(points[:, at])[1:]:
             below = points[:, at] < value
             low, high = below.sum(), (~below).sum()
-            blocks = min(max(round(wanted * low / len(points)), 1), wanted - 1)
-            sizes = [low / blocks, high / (wanted - blocks)]
+            blocks = min(max(round(n_parts * low / len(points)), 1), n_parts - 1)
+            sizes = [low / blocks, high / (n_parts - blocks)]
             if max(sizes) > MOST * mixed.size or min(sizes) < max(LEAST * mixed.size, 1):
                 continue
             share = low / len(points)
@@ -81,9 +81,9 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
             parted = sum(below[i] != below[j] for i, j in pairs)
             value_of = (parted + 1) / (len(pairs) + 1) / bits
             best = value_of if best is None else min(best, value_of)
-    assert (found is None) == (best is None)
-    if found is not None:
-        assert found.parted == pytest.approx(best)
+    assert (cut is None) == (best is None)
+    if cut is not None:
+        assert cut.parted == pytest.approx(best)
 
 
 def test_levels_are_where_leaves_meet() -> None:
@@ -112,9 +112,9 @@ def test_pairs_are_the_nearest_by_the_squares_of_heights() -> None:
         return high**2 + (points[i, 1] - points[j, 1]) ** 2 + (points[i, 2] != points[j, 2]) / 4
 
     for i in range(60):
-        own = sorted(squared(i, j) for j in range(60) if j != i)[:5]
-        found = sorted(squared(i, j) for at, j in pairs if at == i)
-        assert found == pytest.approx(own)
+        expected = sorted(squared(i, j) for j in range(60) if j != i)[:5]
+        distances = sorted(squared(i, j) for at, j in pairs if at == i)
+        assert distances == pytest.approx(expected)
 
 
 @pytest.mark.slow
@@ -130,15 +130,15 @@ def test_values_that_near_records_share_are_not_parted(method) -> None:
         }
     )
     more = {"recoding": "representative"} if method == "mdav" else {}
-    found = []
+    all_blocks = []
 
     def cut(self, *arguments):
-        found.extend(kept(self, *arguments))
-        return found
+        all_blocks.extend(original_cut(self, *arguments))
+        return all_blocks
 
-    kept = Blocks.cut
+    original_cut = Blocks.cut
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Blocks, "cut", cut)
         labels = dbanon.partition(frame, 5, method=method, block_size=1500, **more).labels
     assert np.bincount(labels).min() >= 5
-    assert [frame["job"].iloc[block].nunique() for block in found] == [1, 1, 1, 1]
+    assert [frame["job"].iloc[block].nunique() for block in all_blocks] == [1, 1, 1, 1]

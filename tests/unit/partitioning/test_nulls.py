@@ -55,20 +55,24 @@ def test_patterns_join_as_the_reference_says(seed: int) -> None:
     valid = random_valid(rng, n, d)
     strata = rng.integers(0, 3, n).astype(np.int32) if seed % 3 == 0 else None
     persons = rng.integers(0, n // 2 + 1, n).astype(np.int32) if seed % 4 == 0 else None
-    given = microdata(valid, strata, persons)
-    found = merge_nulls(given, Policy(k=k, method="gaa_cp", nulls="merge", max_suppression=None))
+    original = microdata(valid, strata, persons)
+    result = merge_nulls(
+        original, Policy(k=k, method="gaa_cp", nulls="merge", max_suppression=None)
+    )
     expected, withheld = merged(valid, k, strata, persons)
-    assert np.array_equal(expected, np.ones_like(valid) if found.valid is None else found.valid)
-    assert (found.suppressed is None) == np.array_equal(valid, expected)
-    if found.suppressed is not None:
-        assert np.array_equal(found.suppressed, valid & ~expected)
+    assert np.array_equal(expected, np.ones_like(valid) if result.valid is None else result.valid)
+    assert (result.suppressed is None) == np.array_equal(valid, expected)
+    if result.suppressed is not None:
+        assert np.array_equal(result.suppressed, valid & ~expected)
     # No value is released that was NULL, and each pattern that stays holds k.
     assert not (expected & ~valid).any()
     counts: dict[tuple[int, ...], set[int]] = {}
     for record in range(n):
         if record not in withheld:
-            own = (0 if strata is None else int(strata[record]), *expected[record].tolist())
-            counts.setdefault(own, set()).add(record if persons is None else int(persons[record]))
+            pattern = (0 if strata is None else int(strata[record]), *expected[record].tolist())
+            counts.setdefault(pattern, set()).add(
+                record if persons is None else int(persons[record])
+            )
     assert all(len(members) >= k for members in counts.values())
 
 
@@ -77,21 +81,21 @@ def test_of_patterns_as_near_the_larger_then_the_first_is_joined() -> None:
 
     def joined(*rows: tuple[str, int]) -> Counter[str]:
         valid = np.array(
-            [[c not in gone for c in "abc"] for gone, times in rows for _ in range(times)]
+            [[c not in missing for c in "abc"] for missing, times in rows for _ in range(times)]
         )
         policy = Policy(k=3, method="gaa_cp", nulls="merge")
-        found = merge_nulls(microdata(valid), policy)
-        assert found.valid is not None
+        merged = merge_nulls(microdata(valid), policy)
+        assert merged.valid is not None
         return Counter(
-            "".join(c for c, there in zip("abc", row, strict=True) if not there)
-            for row in found.valid.tolist()
+            "".join(c for c, is_present in zip("abc", row, strict=True) if not is_present)
+            for row in merged.valid.tolist()
         )
 
     # The nearest, though another is larger.
     assert joined(("", 4), ("a", 1), ("ab", 3), ("abc", 9)) == {"": 4, "ab": 4, "abc": 9}
-    # Of two as near the larger one.
+    # Of two equally near patterns, the larger one.
     assert joined(("", 4), ("a", 1), ("ab", 3), ("ac", 4)) == {"": 4, "ab": 3, "ac": 5}
-    # Of two as large the one whose NULLs come first in the order of columns.
+    # Of two equally large patterns, the one whose NULLs come first in column order.
     assert joined(("", 4), ("a", 1), ("ab", 3), ("ac", 3)) == {"": 4, "ab": 4, "ac": 3}
     # One with which it has k, though another is nearer.
     assert joined(("", 4), ("a", 1), ("ab", 1), ("abc", 3)) == {"": 4, "abc": 5}
@@ -105,14 +109,14 @@ def test_suppressed_cells_hold_no_value_and_leave_no_trace() -> None:
     valid[3, 0] = False
     valid[4:, 0] = [False, True, True, True, True]
     policy = Policy(k=4, method="gaa_cp", nulls="merge", max_suppression=0.5)
-    found = merge_nulls(microdata(valid), policy)
-    assert found.suppressed is not None
-    assert found.codes[found.suppressed[:, 1], 0].tolist() == [-1] * int(
-        found.suppressed[:, 1].sum()
+    merged = merge_nulls(microdata(valid), policy)
+    assert merged.suppressed is not None
+    assert merged.codes[merged.suppressed[:, 1], 0].tolist() == [-1] * int(
+        merged.suppressed[:, 1].sum()
     )
-    assert not found.numbers[found.suppressed[:, 0]].any()
-    used = set(np.unique(found.codes)) - {-1}
-    assert len(found.categories[0]) == len(used)
+    assert not merged.numbers[merged.suppressed[:, 0]].any()
+    used = set(np.unique(merged.codes)) - {-1}
+    assert len(merged.categories[0]) == len(used)
 
 
 def frame() -> pd.DataFrame:
@@ -131,7 +135,7 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "variant",
     [
         {},
         {"method": "gaa_cp"},
@@ -139,38 +143,38 @@ def frame() -> pd.DataFrame:
         {"method": "full_domain"},
         {"method": "individual_ranking", "guarantee": "per_attribute"},
     ],
-    ids=lambda given: "_".join(given.values()) or "mean",
+    ids=lambda variant: "_".join(variant.values()) or "mean",
 )
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
-def test_suppressed_cells_count_as_lost(given: dict[str, Any]) -> None:
-    """As many as the report says, each as a cell of which nothing is left."""
-    asked: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "k": 4, **given}
+def test_suppressed_cells_count_as_lost(variant: dict[str, Any]) -> None:
+    """As many as the report says, each counted as an entirely lost cell."""
+    options: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "k": 4, **variant}
     table = frame()
-    released, report = dbanon.anonymize_frame(table, nulls="merge", **asked)
+    released, report = dbanon.anonymize_frame(table, nulls="merge", **options)
     assert (report.rows_out, report.suppressed, report.null_rows) == (40, 0, 9)
     assert report.suppressed_cells == {"b": 2}
     assert "rare patterns of NULLs" in report.guarantee
     assert "cells released as NULL, of rare patterns" in dict(report.rows())
-    if given.get("method") not in ("gaa_cp", "full_domain"):
+    if variant.get("method") not in ("gaa_cp", "full_domain"):
         assert released["b"].isna().sum() == 9
         assert released["a"].isna().sum() == 5
     # The same cells, NULL in the source already, lose nothing.
     blank = table.copy()
     blank.loc[:1, "b"] = None
-    other, same = dbanon.anonymize_frame(blank, nulls="category", **asked)
+    other, same = dbanon.anonymize_frame(blank, nulls="category", **options)
     order = list(released.columns)
     assert released.sort_values(order, ignore_index=True).equals(
         other.sort_values(order, ignore_index=True)
     )
     measured = report.internal.column_losses["b"].released
     before = same.internal.column_losses["b"].released
-    cells, gone = 33, 2
+    cells, n_lost = 33, 2
     if report.loss_measure == "iloss":
-        assert measured == pytest.approx(before + gone / 40)
+        assert measured == pytest.approx(before + n_lost / 40)
     else:
         # The squares of z-scores add up to one less than there are cells.
-        most = cells - gone - (report.loss_measure == "sse")
-        assert measured == pytest.approx((before * most + gone) / (most + gone), rel=1e-6)
+        most = cells - n_lost - (report.loss_measure == "sse")
+        assert measured == pytest.approx((before * most + n_lost) / (most + n_lost), rel=1e-6)
     assert report.internal.information_loss > same.internal.information_loss
     assert report.information_loss >= same.information_loss
 
@@ -178,40 +182,40 @@ def test_suppressed_cells_count_as_lost(given: dict[str, Any]) -> None:
 def test_rare_strata_are_withheld_within_the_budget() -> None:
     table = frame().dropna(ignore_index=True)
     table.loc[:2, "s"] = 7
-    asked: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "by": ["s"], "k": 4}
+    options: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "by": ["s"], "k": 4}
     n = len(table)
     with pytest.raises(TooFewRecords, match="only 3 records") as caught:
-        dbanon.anonymize_frame(table, **asked)
+        dbanon.anonymize_frame(table, **options)
     assert "max_suppression" in str(caught.value.hint)
     with pytest.raises(SuppressionOverBudget, match=f"3 of {n} records"):
-        dbanon.anonymize_frame(table, max_suppression=2 / n, **asked)
-    released, report = dbanon.anonymize_frame(table, max_suppression=3 / n, **asked)
+        dbanon.anonymize_frame(table, max_suppression=2 / n, **options)
+    released, report = dbanon.anonymize_frame(table, max_suppression=3 / n, **options)
     assert (report.suppressed, len(released)) == (3, n - 3)
-    # As if there were no such rows.
-    alone, _ = dbanon.anonymize_frame(table[3:].reset_index(drop=True), **asked)
+    # The result equals that of a table without such rows.
+    without_rare, _ = dbanon.anonymize_frame(table[3:].reset_index(drop=True), **options)
     order = list(released.columns)
     assert released.sort_values(order, ignore_index=True).equals(
-        alone.sort_values(order, ignore_index=True)
+        without_rare.sort_values(order, ignore_index=True)
     )
     with pytest.raises(TooFewRecords):
-        dbanon.anonymize_frame(table, max_suppression=1, **(asked | {"k": 30}))
+        dbanon.anonymize_frame(table, max_suppression=1, **(options | {"k": 30}))
 
 
 def test_a_rare_pattern_is_withheld_within_the_budget() -> None:
-    asked: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "k": 4, "nulls": "category"}
-    _, report = dbanon.anonymize_frame(frame(), max_suppression=5 / 40, **asked)
+    options: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "k": 4, "nulls": "category"}
+    _, report = dbanon.anonymize_frame(frame(), max_suppression=5 / 40, **options)
     assert (report.suppressed, report.rows_out, report.null_rows) == (5, 35, 4)
     with pytest.raises(SuppressionOverBudget, match="5 of 40"):
-        dbanon.anonymize_frame(frame(), max_suppression=4 / 40, **asked)
+        dbanon.anonymize_frame(frame(), max_suppression=4 / 40, **options)
 
 
 def test_partition_merges_too() -> None:
     table = frame()[["a", "b"]]
-    found = dbanon.partition(table, 4, nulls="merge")
-    assert found.n_suppressed == 0
+    partition = dbanon.partition(table, 4, nulls="merge")
+    assert partition.n_suppressed == 0
     # The five without a are together.
-    assert len(set(found.labels[:5].tolist())) == 1
-    assert not set(found.labels[:5].tolist()) & set(found.labels[5:].tolist())
+    assert len(set(partition.labels[:5].tolist())) == 1
+    assert not set(partition.labels[:5].tolist()) & set(partition.labels[5:].tolist())
 
 
 def test_of_persons_each_counts_once() -> None:
@@ -221,22 +225,22 @@ def test_of_persons_each_counts_once() -> None:
     valid[:9, 1] = False
     persons = np.array([0, 0, 1, 1, 1, *range(2, 27)], np.int32)
     policy = Policy(k=3, method="gaa_cp", nulls="merge", max_suppression=0.5)
-    found = merge_nulls(microdata(valid, persons=persons), policy)
-    classes = partition_for(found, policy).classes
+    merged = merge_nulls(microdata(valid, persons=persons), policy)
+    classes = partition_for(merged, policy).classes
     assert (classes.labels[:5] == -1).all()
     assert (classes.labels[5:] >= 0).all()
 
 
 @pytest.mark.parametrize(
-    "given",
+    "overrides",
     [
         {"spill": "/tmp", "block_size": 50, "memory_limit": 10**9},
         {"chain": {"name": "people", "key": "file:people.key"}, "entity": "id"},
     ],
     ids=["spill", "chain"],
 )
-def test_what_cannot_merge_refuses_it(given: dict[str, Any]) -> None:
-    asked = {"table": "t", "output": "r.t", "quasi_identifiers": ["a"], "k": 4, "nulls": "merge"}
+def test_what_cannot_merge_refuses_it(overrides: dict[str, Any]) -> None:
+    options = {"table": "t", "output": "r.t", "quasi_identifiers": ["a"], "k": 4, "nulls": "merge"}
     with pytest.raises(InvalidParameter) as refused:
-        dbanon.anonymize("duckdb:///:memory:", **asked, **given)
+        dbanon.anonymize("duckdb:///:memory:", **options, **overrides)
     assert "nulls" in str(refused.value)

@@ -23,8 +23,8 @@ K = 3
 def table(persons: list[int], seed: int = 0) -> Microdata:
     """The first number is the person's, the second is the row's."""
     rng = np.random.default_rng(seed)
-    own = rng.random(max(persons) + 1)
-    numbers = np.column_stack((own[persons], rng.random(len(persons))))
+    person_values = rng.random(max(persons) + 1)
+    numbers = np.column_stack((person_values[persons], rng.random(len(persons))))
     return Microdata(
         (Attribute("born", Kind.FLOAT), Attribute("day", Kind.FLOAT)),
         np.arange(len(persons), dtype=np.int64)[:, None],
@@ -44,13 +44,13 @@ def layers_of(microdata: Microdata) -> NDArray[np.int32]:
 @settings(max_examples=30, deadline=None)
 def test_each_layer_holds_k_persons(persons: list[int], seed: int) -> None:
     microdata = table(persons, seed)
-    layers, known = layers_of(microdata), np.array(persons)
+    layers, person_of_row = layers_of(microdata), np.array(persons)
     in_all = len(set(persons))
     for layer in np.unique(layers):
-        assert len(set(known[layers == layer].tolist())) >= min(K, in_all)
-    rows = np.bincount(known)
+        assert len(set(person_of_row[layers == layer].tolist())) >= min(K, in_all)
+    rows = np.bincount(person_of_row)
     for person in set(persons):
-        used = len(np.unique(layers[known == person]))
+        used = len(np.unique(layers[person_of_row == person]))
         assert used == min(rows[person], layers.max() + 1)
 
 
@@ -59,9 +59,11 @@ def test_classes_hold_k_persons(method: str) -> None:
     persons = np.random.default_rng(2).integers(0, 30, 300).tolist()
     microdata = with_layers(table(persons), K)
     partition = partition_of(partition_for(microdata, Policy(k=K, method=method)))
-    known = np.array(persons)
-    found = [set(known[partition.labels == c].tolist()) for c in range(partition.n_classes)]
-    assert min(map(len, found)) >= K
+    person_of_row = np.array(persons)
+    persons_by_class = [
+        set(person_of_row[partition.labels == c].tolist()) for c in range(partition.n_classes)
+    ]
+    assert min(map(len, persons_by_class)) >= K
     assert partition.n_classes > 30
 
 
@@ -69,8 +71,10 @@ def test_rows_are_in_order_of_what_differs_within_persons() -> None:
     microdata = table([0, 0, 0, 1, 1, 1, 2, 2, 2])
     layers, days = layers_of(microdata), microdata.numbers[:, 1]
     for person in range(3):
-        own = slice(3 * person, 3 * person + 3)
-        assert np.argsort(days[own]).tolist() == np.argsort(layers[own]).tolist()
+        rows_of_person = slice(3 * person, 3 * person + 3)
+        assert (
+            np.argsort(days[rows_of_person]).tolist() == np.argsort(layers[rows_of_person]).tolist()
+        )
 
 
 def test_there_are_no_more_layers_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Privacy models: reached by merging, counted on what is written, refused when out of reach."""
+"""Privacy models: reached by merging, counted on the written rows, refused when out of reach."""
 
 import numpy as np
 import pandas as pd
@@ -185,10 +185,10 @@ def test_failing_classes_can_be_withheld():
         release(frame, MODELS["distinct"], by=["site"])
     with pytest.raises(ModelInfeasible):
         release(frame, MODELS["distinct"], by=["site"], max_suppression=0.5)
-    given = {"by": ["site"], "withhold_failing": True}
+    options = {"by": ["site"], "withhold_failing": True}
     with pytest.raises(ModelInfeasible):
-        release(frame, MODELS["distinct"], max_suppression=0.049, **given)
-    out, report = release(frame, MODELS["distinct"], max_suppression=0.05, **given)
+        release(frame, MODELS["distinct"], max_suppression=0.049, **options)
+    out, report = release(frame, MODELS["distinct"], max_suppression=0.05, **options)
     assert (report.suppressed, report.rows_out) == (10, 190)
     assert set(out.site) == {"a"}
     assert "classes that failed may have been withheld" in report.guarantee
@@ -205,15 +205,15 @@ def test_what_is_withheld_is_no_part_of_the_table_that_classes_are_compared_with
     assert report.models[0].achieved <= 0.2
 
 
-@pytest.mark.parametrize("place", [0, 50, 100])
-def test_the_order_of_values_is_that_of_the_released_ones(place):
+@pytest.mark.parametrize("extra_pay", [0, 50, 100])
+def test_the_order_of_values_is_that_of_the_released_ones(extra_pay):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.normal(size=60), "pay": rng.choice([1, 2, 98, 99], 60)})
-    frame.loc[0] = [np.nan, place]
-    given = {"quasi_identifiers": ["age"], "sensitive": ["pay"], "k": 3, "method": "gaa_cp"}
+    frame.loc[0] = [np.nan, extra_pay]
+    options = {"quasi_identifiers": ["age"], "sensitive": ["pay"], "k": 3, "method": "gaa_cp"}
     model = Model("t_closeness", "pay", 0.15, distance="ordered")
     out, report = dbanon.anonymize_frame(
-        frame, nulls="suppress", max_suppression=1, models=[model], **given
+        frame, nulls="suppress", max_suppression=1, models=[model], **options
     )
     counts = pd.crosstab(out.age, out.pay).to_numpy()
     assert counts.shape[1] == 4
@@ -251,11 +251,11 @@ def test_values_that_are_withheld_have_no_place_in_the_order(seed, level):
 
 def test_not_all_records_are_withheld():
     frame = people(1, 60).assign(ill="flu", site=[1, 2] * 30)
-    given = {"withhold_failing": True, "max_suppression": 1.0}
+    options = {"withhold_failing": True, "max_suppression": 1.0}
     with pytest.raises(ModelInfeasible, match="feasible up to 1"):
-        release(frame, MODELS["distinct"], **given)
+        release(frame, MODELS["distinct"], **options)
     with pytest.raises(ModelInfeasible) as refusal:
-        release(frame, MODELS["distinct"], by=["site"], **given)
+        release(frame, MODELS["distinct"], by=["site"], **options)
     assert "withhold_failing" not in str(refusal.value)
 
 
@@ -291,12 +291,12 @@ def test_refinement_keeps_to_models_and_loses_less(name):
     assert refined.models[0].model == MODELS[name].describe()
 
 
-def test_the_share_that_is_told_is_enough():
+def test_the_reported_share_is_sufficient():
     frame = homogeneous(0.13)
-    given = {"by": ["site"], "withhold_failing": True}
+    options = {"by": ["site"], "withhold_failing": True}
     with pytest.raises(ModelInfeasible, match=r"max_suppression=0\.13 or more"):
-        release(frame, MODELS["alpha"], max_suppression=0.1, **given)
-    _, report = release(frame, MODELS["alpha"], max_suppression=0.13, **given)
+        release(frame, MODELS["alpha"], max_suppression=0.1, **options)
+    _, report = release(frame, MODELS["alpha"], max_suppression=0.13, **options)
     assert report.suppressed == 26
 
 
@@ -311,5 +311,5 @@ def test_blocks_keep_to_models_too(name, refine):
     again, _ = release(frame, MODELS[name], block_size=60, refine=refine)
     columns = list(out.columns)
     assert again.sort_values(columns).values.tolist() == out.sort_values(columns).values.tolist()
-    whole = release(frame, MODELS[name], refine=refine)[1]
-    assert report.internal.information_loss <= 2 * whole.internal.information_loss + 0.1
+    without_blocks = release(frame, MODELS[name], refine=refine)[1]
+    assert report.internal.information_loss <= 2 * without_blocks.internal.information_loss + 0.1

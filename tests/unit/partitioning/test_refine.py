@@ -42,24 +42,26 @@ def loss(points, partition):
 
 
 def least_loss(points, k):
-    """By trying all partitions into classes of k to 2k-1."""
+    """Try all partitions into classes of k to 2k-1."""
     n = len(points)
 
-    def best(rest):
-        if not rest:
+    def best(remaining):
+        if not remaining:
             return 0.0
-        first, others = rest[0], rest[1:]
-        found = np.inf
-        for size in range(k, min(2 * k - 1, len(rest)) + 1):
+        first, others = remaining[0], remaining[1:]
+        least = np.inf
+        for size in range(k, min(2 * k - 1, len(remaining)) + 1):
             for chosen in combinations(others, size - 1):
                 members = points[[first, *chosen]]
-                within = np.square(members - members.mean(axis=0)).sum()
-                if within < found:
+                class_loss = np.square(members - members.mean(axis=0)).sum()
+                if class_loss < least:
                     left = tuple(i for i in others if i not in chosen)
-                    found = (
-                        min(found, within + best(left)) if len(left) not in range(1, k) else found
+                    least = (
+                        min(least, class_loss + best(left))
+                        if len(left) not in range(1, k)
+                        else least
                     )
-        return found
+        return least
 
     total = np.square(points - points.mean(axis=0)).sum()
     return best(tuple(range(n))) / total
@@ -123,21 +125,21 @@ def test_never_worse_and_sizes_hold(start, how, seed):
 def test_slices_change_nothing(iterations, work):
     points = np.random.default_rng(0).normal(size=(900, 3))
     labels = dbanon.partition(points, 3).labels
-    found = []
+    labels_of_runs = []
     for budget in (1000, 10**9):
         kernel = kernels.Refine(points, 3, labels, iterations, work, 0.0, 0.1, 5, 1)
         seen = [kernel.progress]
         while not kernel.step(budget):
             seen.append(kernel.progress)
         assert seen == sorted(seen)
-        found.append(kernel.labels())
-    np.testing.assert_array_equal(*found)
+        labels_of_runs.append(kernel.labels())
+    np.testing.assert_array_equal(*labels_of_runs)
 
 
 def test_slices_change_nothing_of_a_pass():
     points = np.random.default_rng(0).normal(size=(3000, 3))
     labels = dbanon.partition(points, 3).labels
-    found = []
+    labels_of_runs = []
     for budget in (1000, 10**9):
         kernel = kernels.Pass(points, 3, labels)
         seen = [kernel.progress]
@@ -145,18 +147,18 @@ def test_slices_change_nothing_of_a_pass():
             seen.append(kernel.progress)
         assert seen == sorted(seen)
         assert (len(seen) > 10) is (budget == 1000)
-        found.append(kernel.labels())
-    np.testing.assert_array_equal(*found)
+        labels_of_runs.append(kernel.labels())
+    np.testing.assert_array_equal(*labels_of_runs)
 
 
 def test_instruction_sets_change_nothing():
     points = np.random.default_rng(0).normal(size=(300, 5)).round(1)
     labels = dbanon.partition(points, 4).labels
-    before, found = kernels.simd_level(), []
+    before, labels_by_level = kernels.simd_level(), []
     try:
         for level in kernels.simd_levels():
             kernels.set_simd_level(level)
-            found.append(
+            labels_by_level.append(
                 [
                     run(points, labels, 4, "thorough", iterations=500).labels,
                     run(points, labels, 4, "pass").labels,
@@ -164,8 +166,8 @@ def test_instruction_sets_change_nothing():
             )
     finally:
         kernels.set_simd_level(before)
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0], other)
+    for other in labels_by_level[1:]:
+        np.testing.assert_array_equal(labels_by_level[0], other)
 
 
 def test_policy():
@@ -174,7 +176,7 @@ def test_policy():
     timed = dbanon.partition(
         points, 5, refine="thorough", refine_seconds=0.1, refine_iterations=10**9
     )
-    losses = [dbanon.information_loss(points, found) for found in (plain, fast, timed)]
+    losses = [dbanon.information_loss(points, partition) for partition in (plain, fast, timed)]
     # How far the timed one gets depends on the machine.
     assert losses[0] > losses[1]
     assert losses[0] > losses[2]
@@ -203,10 +205,10 @@ def whole_numbers(draw):
 @settings(max_examples=70, deadline=None)
 def test_a_pass_equals_reference(start):
     points, labels, k = start
-    found = run(points, labels, k, "pass").labels
-    np.testing.assert_array_equal(found, passed(points, labels, k))
+    refined_labels = run(points, labels, k, "pass").labels
+    np.testing.assert_array_equal(refined_labels, passed(points, labels, k))
     searched = run(points, labels, k, "fast", iterations=0)
-    np.testing.assert_array_equal(found, searched.labels)
+    np.testing.assert_array_equal(refined_labels, searched.labels)
 
 
 @pytest.mark.slow
@@ -216,8 +218,8 @@ def test_a_pass_of_large_classes_equals_reference():
     for k, classes in ((9, 12), (20, 6), (50, 3)):
         points = rng.integers(-50, 50, (classes * k + 5, 3)).astype(float)
         labels = rng.permutation(np.append(np.repeat(np.arange(classes), k), [0] * 5))
-        found = run(points, labels, k, "pass").labels
-        np.testing.assert_array_equal(found, passed(points, labels, k))
+        refined_labels = run(points, labels, k, "pass").labels
+        np.testing.assert_array_equal(refined_labels, passed(points, labels, k))
 
 
 def test_weighted_points_are_what_is_refined():
@@ -225,8 +227,8 @@ def test_weighted_points_are_what_is_refined():
     points = np.random.default_rng(0).normal(size=(300, 2))
     weights = {"column 1": 0.0}
     refined = dbanon.partition(points, 3, weights=weights, refine="fast")
-    alone = dbanon.partition(points[:, :1], 3, refine="fast")
-    np.testing.assert_array_equal(refined.labels, alone.labels)
+    single_column = dbanon.partition(points[:, :1], 3, refine="fast")
+    np.testing.assert_array_equal(refined.labels, single_column.labels)
 
 
 @pytest.mark.parametrize(
@@ -267,17 +269,17 @@ def test_fast_on_reference_tables(casc, name):
     }
     values = casc(name).values
     for k, limit in most[name].items():
-        found = dbanon.partition(values, k, refine="fast")
-        assert 100 * dbanon.information_loss(values, found) <= limit
+        partition = dbanon.partition(values, k, refine="fast")
+        assert 100 * dbanon.information_loss(values, partition) <= limit
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_thorough_puts_classes_together_anew(casc, seed):
-    """Without that these iterations end at 4.736 or more."""
+    """Without this step the iterations end at 4.736 or more."""
     values = casc("census").values
-    found = dbanon.partition(values, 3, refine="thorough", refine_iterations=300_000, seed=seed)
-    assert 100 * dbanon.information_loss(values, found) <= 4.73
+    partition = dbanon.partition(values, 3, refine="thorough", refine_iterations=300_000, seed=seed)
+    assert 100 * dbanon.information_loss(values, partition) <= 4.73
 
 
 @pytest.mark.parametrize("k", [32, 33, 60])

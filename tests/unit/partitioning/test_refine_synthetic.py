@@ -20,8 +20,8 @@ def best_move(points, labels, k):
     sizes = np.bincount(labels)
     means = np.array([points[labels == label].mean(axis=0) for label in range(len(sizes))])
     apart = np.square(points[:, None] - means).sum(axis=2)
-    own, size = apart[np.arange(len(points)), labels], sizes[labels]
-    freed = np.where(size > k, size / np.maximum(size - 1, 1) * own, -np.inf)
+    own_distance, size = apart[np.arange(len(points)), labels], sizes[labels]
+    freed = np.where(size > k, size / np.maximum(size - 1, 1) * own_distance, -np.inf)
     saved = freed[:, None] - sizes / (sizes + 1) * apart
     saved[np.arange(len(points)), labels] = -np.inf
     saved[:, sizes >= 2 * k - 1] = -np.inf
@@ -46,7 +46,7 @@ def local_search(points, labels, k):
     """The best move or swap, again and again, until none saves anything."""
     labels = labels.copy()
     while True:
-        (moved, (record, label)), (swapped, (one, other)) = (
+        (moved, (record, label)), (swapped, (record_to_swap, other)) = (
             best_move(points, labels, k),
             best_swap(points, labels),
         )
@@ -55,7 +55,7 @@ def local_search(points, labels, k):
         if moved >= swapped:
             labels[record] = label
         else:
-            labels[[one, other]] = labels[[other, one]]
+            labels[[record_to_swap, other]] = labels[[other, record_to_swap]]
 
 
 @pytest.mark.parametrize("k", [3, 5, 10])
@@ -75,7 +75,7 @@ def test_no_refinement_loses_more_than_a_plain_local_search(k, seed):
 @pytest.mark.parametrize("options", [{"refine": "fast"}, THOROUGH], ids=["fast", "thorough"])
 @pytest.mark.parametrize("k", [3, 4, 5])
 def test_refined_classes_of_one_column_are_the_optimum(k, options):
-    """By dynamic programming over the sorted values; MDAV alone loses more."""
+    """Dynamic programming over the sorted values; MDAV alone loses more."""
     values = np.random.default_rng(k).normal(size=(150, 1))
     points = standardized(values)
     least = sse_share(points, optimal_cut(points, np.argsort(points[:, 0]), k))
@@ -86,7 +86,7 @@ def test_refined_classes_of_one_column_are_the_optimum(k, options):
 @pytest.mark.parametrize("options", [{"refine": "fast"}, THOROUGH], ids=["fast", "thorough"])
 @pytest.mark.parametrize("k", [3, 4, 6])
 def test_refined_classes_of_clusters_far_apart_are_the_clusters(k, options):
-    """Of k to 2k-1 records each: any other partition loses thousands of times as much."""
+    """Clusters of k to 2k-1 records: any other partition loses thousands of times as much."""
     sizes = np.random.default_rng(k).integers(k, 2 * k, 30)
     points, centres = planted_clusters(sizes, 2, seed=k)
     clusters = np.unique(centres, axis=0, return_inverse=True)[1].reshape(-1)

@@ -44,8 +44,8 @@ def people(seed: int, n: int = 80) -> pd.DataFrame:
 def release(
     frame: pd.DataFrame, *more_models: dbanon.Model, **more: object
 ) -> tuple[pd.DataFrame, dbanon.Report]:
-    """By decades, so that many classes are released alike."""
-    given: dict[str, object] = {"steps": {"age": 10}, **more}
+    """Release ages by decade, so that many classes have equal released values."""
+    options: dict[str, object] = {"steps": {"age": 10}, **more}
     return dbanon.anonymize_frame(
         frame,
         quasi_identifiers=["age", "sex"],
@@ -53,7 +53,7 @@ def release(
         k=3,
         method="gaa_cp",
         models=[MODEL, *more_models],
-        **given,
+        **options,
     )
 
 
@@ -74,12 +74,12 @@ def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None)
     for seed in range(7):
         frame = people(seed)
         out, report = release(frame, refine=refine)
-        found = deltas(out, ["age", "sex"])
-        assert max(found) <= LEVEL + 1e-9
-        assert report.models[0].achieved == pytest.approx(max(found))
-        assert report.classes == len(found)
+        levels = deltas(out, ["age", "sex"])
+        assert max(levels) <= LEVEL + 1e-9
+        assert report.models[0].achieved == pytest.approx(max(levels))
+        assert report.classes == len(levels)
         assert len(out) == 80
-        with mock.patch.object(run, "_join_indistinguishable", lambda *given: given[-1]):
+        with mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]):
             try:
                 release(frame, refine=refine)
             except RecountFailed:
@@ -88,21 +88,23 @@ def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None)
 
 
 def test_joining_goes_on_until_no_class_fails() -> None:
-    """What is joined once may be released like another class, and fail beside it."""
+    """A class that was joined once may be released like another class, and fail together with
+    it.
+    """
     rounds = []
 
-    def join(*given: Any, **more: Any) -> Found:
-        joined = joined_for(*given, **more)
-        rounds.append(joined is not given[1])
+    def join(*args: Any, **more: Any) -> Found:
+        joined = joined_for(*args, **more)
+        rounds.append(joined is not args[1])
         return joined
 
     frame = people(12, 120)
     with mock.patch.object(run, "joined_for", join):
         out, report = release(frame)
     assert rounds == [True, True, False], "choose a table whose classes are joined twice"
-    found = deltas(out, ["age", "sex"])
-    assert max(found) <= LEVEL + 1e-9
-    assert report.classes == len(found)
+    levels = deltas(out, ["age", "sex"])
+    assert max(levels) <= LEVEL + 1e-9
+    assert report.classes == len(levels)
 
 
 def test_classes_need_not_hold_every_value() -> None:
@@ -118,12 +120,12 @@ def test_classes_need_not_hold_every_value() -> None:
     assert report.models[0].achieved == pytest.approx(worst_class.worst("delta_disclosure", counts))
 
 
-def test_strata_that_are_told_are_not_one() -> None:
+def test_classes_of_different_released_strata_stay_separate() -> None:
     frame = people(5, 160).assign(site=["a", "b"] * 80)
     out, report = release(frame, by=["site"])
-    found = deltas(out, ["age", "sex", "site"])
-    assert report.models[0].achieved == pytest.approx(max(found))
-    assert max(found) <= LEVEL + 1e-9
+    levels = deltas(out, ["age", "sex", "site"])
+    assert report.models[0].achieved == pytest.approx(max(levels))
+    assert max(levels) <= LEVEL + 1e-9
 
 
 def test_withholding_goes_on_within_the_budget() -> None:
@@ -140,58 +142,64 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     frame = people(seed, n)
     labels = np.unique(rng.integers(0, n // 3, n), return_inverse=True)[1].astype(np.int32)
     n_classes = int(labels.max()) + 1
-    alike = np.unique(rng.integers(0, n_classes, n_classes), return_inverse=True)[1]
-    alike = alike.astype(np.int32)
+    released_groups = np.unique(rng.integers(0, n_classes, n_classes), return_inverse=True)[1]
+    released_groups = released_groups.astype(np.int32)
     model = dbanon.Model("delta_disclosure", "ill", level)
     policy = Policy(3, method="gaa_cp", models=(model,))
     microdata = microdata_from_frame(frame, ["age", "sex"])
     _, codes = np.unique(frame.ill.to_numpy(str), return_inverse=True)
     codes = {"ill": codes.astype(np.int32)}
-    found = Found(Partition(labels))
+    result = Found(Partition(labels))
     measures = Measures.of(microdata)
     places = "dbanon.partitioning.partition_for.released_places"
     with mock.patch(places, return_value=(codes, None)):
         joined = joined_for(
-            microdata, found, alike, policy, sensitive={"ill": Attribute("ill", Kind.CATEGORY)}
+            microdata,
+            result,
+            released_groups,
+            policy,
+            sensitive={"ill": Attribute("ill", Kind.CATEGORY)},
         )
 
-    together = alike[labels]
-    counts = np.zeros((alike.max() + 1, codes["ill"].max() + 1), np.int64)
+    together = released_groups[labels]
+    counts = np.zeros((released_groups.max() + 1, codes["ill"].max() + 1), np.int64)
     np.add.at(counts, (together, codes["ill"]), 1)
-    whole = counts.sum(axis=0) / n
+    totals = counts.sum(axis=0) / n
     holds = all(
-        abs(np.log(count / counts[c].sum() / whole[v])) <= level + 1e-9
+        abs(np.log(count / counts[c].sum() / totals[v])) <= level + 1e-9
         for c, row in enumerate(counts)
         for v, count in enumerate(row)
         if count
     )
     if holds or len(counts) == n_classes:
-        assert joined is found
+        assert joined is result
         return
     space = mixed_space(
         microdata, measures, standardize=str(policy.standardize), weights={}, hierarchies={}
     )(np.arange(n))
-    exact = compile_models([model], ["ill"], {"ill": whole})
-    wanted = reference.enforce(space, together, codes, [model], exact=exact)
-    np.testing.assert_array_equal(joined.classes.labels, wanted)
+    exact = compile_models([model], ["ill"], {"ill": totals})
+    expected = reference.enforce(space, together, codes, [model], exact=exact)
+    np.testing.assert_array_equal(joined.classes.labels, expected)
 
 
 def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
     """Two classes that keep to entropy_l, and do not together: one has persons of many values."""
-    held = [[(i + 2 * j) % 6 for j in range(3)] for i in range(20)]
-    held += [[ill] for ill, persons in enumerate((83, 5, 4, 4, 4)) for _ in range(persons)]
-    held += [[i % 6] for i in range(120)]
+    values_by_person = [[(i + 2 * j) % 6 for j in range(3)] for i in range(20)]
+    values_by_person += [
+        [ill] for ill, persons in enumerate((83, 5, 4, 4, 4)) for _ in range(persons)
+    ]
+    values_by_person += [[i % 6] for i in range(120)]
     classes = [0] * 20 + [1] * 100 + [2] * 120
     rows = [
         (who, 40 if c == 2 else 20 + c, f"ill {ill}", c)
-        for who, (ills, c) in enumerate(zip(held, classes, strict=True))
+        for who, (ills, c) in enumerate(zip(values_by_person, classes, strict=True))
         for ill in ills
     ]
     frame = pd.DataFrame(rows, columns=["who", "age", "ill", "class"])
-    found = Found(Partition(frame.pop("class")))
+    result = Found(Partition(frame.pop("class")))
 
     def released(step: int) -> dbanon.Report:
-        with mock.patch.object(run, "partition_for", return_value=found):
+        with mock.patch.object(run, "partition_for", return_value=result):
             return dbanon.anonymize_frame(
                 frame,
                 quasi_identifiers=["age"],
@@ -206,7 +214,7 @@ def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
     assert released(1).classes == 3
     assert released(5).classes == 1
     with (
-        mock.patch.object(run, "_join_indistinguishable", lambda *given: given[-1]),
+        mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]),
         pytest.raises(RecountFailed, match="1 of 2 classes"),
     ):
         released(5)

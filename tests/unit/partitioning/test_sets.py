@@ -33,11 +33,11 @@ def people(seed: int, n: int = 200) -> pd.DataFrame:
 
 
 def release(frame: pd.DataFrame, *sets: Any, **more: Any) -> tuple[pd.DataFrame, dbanon.Report]:
-    asked = {"quasi_identifiers": ["age", "zip"], "sensitive": ["ill"], "k": 4}
-    found: tuple[pd.DataFrame, dbanon.Report] = dbanon.anonymize_frame(
-        frame, **{"also_k": list(sets), **asked, **more}
+    options = {"quasi_identifiers": ["age", "zip"], "sensitive": ["ill"], "k": 4}
+    result: tuple[pd.DataFrame, dbanon.Report] = dbanon.anonymize_frame(
+        frame, **{"also_k": list(sets), **options, **more}
     )
-    return found
+    return result
 
 
 def smallest(frame: pd.DataFrame, columns: list[str]) -> int:
@@ -51,14 +51,16 @@ def smallest(frame: pd.DataFrame, columns: list[str]) -> int:
 @settings(max_examples=4)
 def test_each_set_holds_and_so_does_k(method: str, seed: int) -> None:
     frame = people(seed)
-    asked = {("age",): 30, ("age", "ill"): 3, ("zip",): 9, ("ill",): 6}
-    sets = [{"columns": list(columns), "k": k} for columns, k in asked.items()]
+    k_by_columns = {("age",): 30, ("age", "ill"): 3, ("zip",): 9, ("ill",): 6}
+    sets = [{"columns": list(columns), "k": k} for columns, k in k_by_columns.items()]
     out, report = release(frame, *sets, method=method, max_suppression=0.2)
     assert smallest(out, ["age", "zip"]) >= 4
-    for told, (columns, k) in zip(report.arguments["also_k"], asked.items(), strict=True):
-        assert told["columns"] == list(columns)
-        assert told["counted"] == smallest(out, list(columns)) >= k
-    # Nobody is withheld but for values that fewer have than the sets want.
+    for recorded, (columns, k) in zip(
+        report.arguments["also_k"], k_by_columns.items(), strict=True
+    ):
+        assert recorded["columns"] == list(columns)
+        assert recorded["counted"] == smallest(out, list(columns)) >= k
+    # Rows are withheld only for values that fewer rows share than the sets require.
     rare = frame.ill.map(frame.ill.value_counts()) < 6
     assert report.suppressed == rare.sum() == len(frame) - len(out)
 
@@ -86,9 +88,9 @@ def test_columns_of_no_set_lose_nothing() -> None:
 def test_a_set_of_quasi_identifiers_with_the_k_of_the_release_changes_nothing() -> None:
     frame = people(2)
     _, plain = release(frame)
-    _, told = release(frame, ["age", "zip"], ColumnSet(("zip",)))
-    assert told.internal.column_losses == plain.internal.column_losses
-    assert [one["k"] for one in told.arguments["also_k"]] == [4, 4]
+    _, with_set = release(frame, ["age", "zip"], ColumnSet(("zip",)))
+    assert with_set.internal.column_losses == plain.internal.column_losses
+    assert [record["k"] for record in with_set.arguments["also_k"]] == [4, 4]
 
 
 def test_persons_are_counted_and_withheld_with_all_their_rows() -> None:
@@ -102,8 +104,8 @@ def test_persons_are_counted_and_withheld_with_all_their_rows() -> None:
     )
     fewest = out.groupby(["age", "ill"]).mark.nunique().min()
     assert report.arguments["also_k"][0]["counted"] == fewest >= 3
-    gone = set(frame.who) - set(out.mark)
-    assert report.suppressed == frame.who.isin(gone).sum() > 0
+    withheld_persons = set(frame.who) - set(out.mark)
+    assert report.suppressed == frame.who.isin(withheld_persons).sum() > 0
 
 
 @pytest.mark.parametrize("intervals", ["text", "bounds", "midpoint"])
@@ -117,8 +119,8 @@ def test_ranges_and_strata(intervals: str) -> None:
         intervals=intervals,
         max_suppression=0.3,
     )
-    for told in report.arguments["also_k"]:
-        assert smallest(out, told["columns"]) == told["counted"] >= told["k"]
+    for recorded in report.arguments["also_k"]:
+        assert smallest(out, recorded["columns"]) == recorded["counted"] >= recorded["k"]
     if intervals == "bounds":
         assert report.arguments["also_k"][1]["columns"] == ["zip_low", "zip_high"]
 
@@ -134,8 +136,8 @@ def test_hierarchies_and_weights_of_some_columns(method: str) -> None:
         weights={"age": 3},
         max_suppression=0.3,
     )
-    [told] = report.arguments["also_k"]
-    assert smallest(out, ["zip", "ill"]) == told["counted"] >= 3
+    [recorded] = report.arguments["also_k"]
+    assert smallest(out, ["zip", "ill"]) == recorded["counted"] >= 3
 
 
 def test_nulls_stay_within_their_pattern() -> None:
@@ -149,11 +151,11 @@ def test_nulls_stay_within_their_pattern() -> None:
         max_suppression=0.3,
     )
     assert out.age.isna().sum() == report.null_rows > 0
-    for told in report.arguments["also_k"]:
-        assert smallest(out, told["columns"]) >= told["k"]
+    for recorded in report.arguments["also_k"]:
+        assert smallest(out, recorded["columns"]) >= recorded["k"]
 
 
-def test_models_hold_beside_sets() -> None:
+def test_models_hold_together_with_sets() -> None:
     model = dbanon.Model("distinct_l", "ill", 2)
     out, report = release(
         people(6),
@@ -215,9 +217,9 @@ def test_counts_beyond_memory_are_refused() -> None:
     source = FrameSource(frame)
     planned = plan(job, source)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
-    found = Found(Partition(np.arange(200) // 4))
+    result = Found(Partition(np.arange(200) // 4))
     with pytest.raises(MemoryLimit):
-        with_sets(microdata, found, policy, memory_limit=100)
+        with_sets(microdata, result, policy, memory_limit=100)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(1, 9))
@@ -225,8 +227,8 @@ def test_the_kernel_counts_what_lacks(counts: list[int], k: int) -> None:
     models = kernels.Models(np.array([len(counts)], np.int32))
     none = np.empty(0, np.int32)
     models.add("each_k", 0, float(k), 1, np.zeros(len(counts)), none, np.empty((0, 2), np.int32))
-    found = np.array(counts, np.int32)
+    count_array = np.array(counts, np.int32)
     lacks = sum(k - count for count in counts if 0 < count < k)
     if any(counts):
-        assert models.lack(found) == lacks
-        assert models.keeps(found) is (lacks == 0)
+        assert models.lack(count_array) == lacks
+        assert models.keeps(count_array) is (lacks == 0)

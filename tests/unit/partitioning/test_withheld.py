@@ -1,4 +1,4 @@
-"""What is withheld shapes nothing that is released of a data frame."""
+"""Withheld rows influence nothing that is released of a data frame."""
 
 import warnings
 from functools import cache
@@ -86,22 +86,22 @@ PLAIN = {
 }
 
 
-def released(frame, **given):
+def released(frame, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RowsNotAnonymous)
         out, report = dbanon.anonymize_frame(
-            frame, k=3, nulls="suppress", max_suppression=1.0, **given
+            frame, k=3, nulls="suppress", max_suppression=1.0, **options
         )
     by_place = {}
     for name, column in out.items():
         dtype = column.dtype
         by_place[name] = list(dtype.categories) if hasattr(dtype, "categories") else str(dtype)
-    # As text: NaN is not NaN.
+    # As text, because NaN differs from NaN.
     rows = sorted(map(repr, out.astype(object).itertuples(index=False, name=None)))
-    told = report.to_dict()
+    report_json = report.to_dict()
     for name in ("release_id", "created_at", "seconds"):
-        told.pop(name)
-    return by_place, rows, told
+        report_json.pop(name)
+    return by_place, rows, report_json
 
 
 NUMBERS = ["age", "pay", "born", "grade"]
@@ -146,15 +146,15 @@ def columns_for(case):
     method = METHODS[CASES[case]["method"]]
     if method.max_attributes == 1:
         return ["age"]
-    wanted = NUMBERS if method.name != "secure_kward" else ["age", "pay"]
+    columns = NUMBERS if method.name != "secure_kward" else ["age", "pay"]
     if method.name == "full_domain":
-        wanted = ["age", "grade"]
-    return [*wanted, "place"] if method.takes_categories else wanted
+        columns = ["age", "grade"]
+    return [*columns, "place"] if method.takes_categories else columns
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-# As many as make a class.
+# Enough to form a class.
 @given(rows=st.lists(missing(), min_size=3, max_size=3))
 @settings(max_examples=3, deadline=None, derandomize=True)
 def test_a_withheld_record_changes_nothing(case, rows):
@@ -163,43 +163,43 @@ def test_a_withheld_record_changes_nothing(case, rows):
     for row in rows:
         row[names[0]] = np.nan
     first = released_beside_plain(case)
-    second = released(people(rows), **asked(case))
+    second = released(people(rows), **options_of(case))
     assert first[0] == second[0]
     assert first[1] == second[1]
     assert first[2] == second[2]
 
 
-def asked(case):
-    given, names = dict(CASES[case]), columns_for(case)
-    if METHODS[given["method"]].gives is AttributePartition:
-        given["guarantee"] = "per_attribute"
-    given = {"sensitive": ["ill"], "keep": ["cost"], **given, "quasi_identifiers": names}
-    if "cost" in given["sensitive"]:
-        given["keep"] = []
-    return given
+def options_of(case):
+    options, names = dict(CASES[case]), columns_for(case)
+    if METHODS[options["method"]].gives is AttributePartition:
+        options["guarantee"] = "per_attribute"
+    options = {"sensitive": ["ill"], "keep": ["cost"], **options, "quasi_identifiers": names}
+    if "cost" in options["sensitive"]:
+        options["keep"] = []
+    return options
 
 
 @cache
 def released_beside_plain(case):
     plain = {**PLAIN, columns_for(case)[0]: np.nan, "place": "Ulm"}
-    return released(people([plain] * 3), **asked(case))
+    return released(people([plain] * 3), **options_of(case))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "individual_ranking"])
-def test_labels_alone_neither(method):
+def test_labels_do_not_depend_on_withheld_rows(method):
     names = columns_for(method)
     frames = [
         people([{**PLAIN, names[0]: np.nan, **more}])[names]
         for more in ({"place": "Ulm"}, {"place": "Aachen", "pay": 1e18, "grade": "middle"})
     ]
-    found = [
+    partitions = [
         dbanon.partition(frame, 3, method=method, nulls="suppress", max_suppression=1.0)
         for frame in frames
     ]
-    assert found[0].labels.tolist() == found[1].labels.tolist()
-    assert len(found[0].labels) == N + 1
-    assert np.flatnonzero(found[0].labels < 0).tolist() == [
+    assert partitions[0].labels.tolist() == partitions[1].labels.tolist()
+    assert len(partitions[0].labels) == N + 1
+    assert np.flatnonzero(partitions[0].labels < 0).tolist() == [
         int(np.flatnonzero(frames[0].age.isna())[0])
     ]
 
@@ -218,19 +218,19 @@ def test_a_withheld_record_is_counted_and_not_looked_at():
 def test_levels_are_those_of_a_table_that_never_had_what_they_withhold(far, entity):
     frame = people([])[["age", "pay", "ill", "who"]].astype({"pay": float})
     frame["place"] = np.where(np.arange(N) < N // 2, "2320", "2321")
-    alone = pd.DataFrame(
+    isolated_rows = pd.DataFrame(
         {"age": [far] * 2, "pay": [far] * 2, "ill": "plague", "who": 99, "place": "9"}
     )
-    given = {
+    options = {
         "method": "full_domain",
         "quasi_identifiers": ["age", "place"],
         "sensitive": ["ill"],
         "hierarchies": {"place": {"mask": True}},
         "entity": entity,
     }
-    both = pd.concat([frame, alone]).reset_index(drop=True)
-    some = released(both, options={"suppression": 0.05}, **given)
-    none = released(frame, **given)
+    both = pd.concat([frame, isolated_rows]).reset_index(drop=True)
+    some = released(both, options={"suppression": 0.05}, **options)
+    none = released(frame, **options)
     assert some[2]["suppressed"] == 2
     assert some[:2] == none[:2]
     for name in ("information_loss", "information_loss_before_rounding", "column_losses", "levels"):

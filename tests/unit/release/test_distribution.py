@@ -1,4 +1,4 @@
-"""What a picture may show: bins on a round grid, none of few rows, counts as multiples."""
+"""Rules for histograms: bins on a round grid, none with few rows, counts as multiples."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ from dbanon.release.distribution import (
 )
 
 
-def checked(found: Distribution, values: int) -> None:
-    if not found.unit:
-        assert values < found.bound
+def checked(distribution: Distribution, values: int) -> None:
+    if not distribution.unit:
+        assert values < distribution.bound
         return
-    require_shown(found)
-    ends = [(bar.low, bar.low + bar.width) for bar in found.bars]
+    require_shown(distribution)
+    ends = [(bar.low, bar.low + bar.width) for bar in distribution.bars]
     assert ends[0][0] == 0
-    assert all(one[1] == other[0] for one, other in pairwise(ends))
-    assert len(found.edges) == ends[-1][1] + 1 <= MOST_BINS + 2
-    assert found.edges[0] == found.edges[-1] == ""
-    assert abs(sum(bar.rows for bar in found.bars) - values) <= len(found.bars) * found.bound / 2
+    assert all(ends_of_bar[1] == other[0] for ends_of_bar, other in pairwise(ends))
+    assert len(distribution.edges) == ends[-1][1] + 1 <= MOST_BINS + 2
+    assert distribution.edges[0] == distribution.edges[-1] == ""
+    assert (
+        abs(sum(bar.rows for bar in distribution.bars) - values)
+        <= len(distribution.bars) * distribution.bound / 2
+    )
 
 
 @given(
@@ -61,9 +64,9 @@ def test_bins_hold_none_or_many(rows: list[int], bound: int) -> None:
 )
 def test_numbers(counted: list[tuple[float, int]], k: int) -> None:
     values, counts = (np.array(part) for part in zip(*counted, strict=True))
-    found = of_numbers("x", "quasi_identifier", k, values.astype(float), counts)
-    assert found.bound == max(k, 5)
-    checked(found, int(counts.sum()))
+    distribution = of_numbers("x", "quasi_identifier", k, values.astype(float), counts)
+    assert distribution.bound == max(k, 5)
+    checked(distribution, int(counts.sum()))
 
 
 @given(
@@ -81,15 +84,15 @@ def test_dates(counted: list[tuple[date, int]]) -> None:
 
 def test_edges_are_round_and_never_a_value() -> None:
     values = np.array([148.3137, 162.701, 171.2, 189.909])
-    found = of_numbers("x", "quasi_identifier", 3, values, np.full(4, 6))
-    assert found.edges[1:-1] == tuple(str(edge) for edge in range(150, 190, 5))
-    assert [bar.label for bar in found.bars if bar.rows] == [
+    distribution = of_numbers("x", "quasi_identifier", 3, values, np.full(4, 6))
+    assert distribution.edges[1:-1] == tuple(str(edge) for edge in range(150, 190, 5))
+    assert [bar.label for bar in distribution.bars if bar.rows] == [
         "under 150",
         "160 to under 165",
         "170 to under 175",
         "185 or more",
     ]
-    assert [bar.rows for bar in found.bars if bar.rows] == [5, 5, 5, 5]
+    assert [bar.rows for bar in distribution.bars if bar.rows] == [5, 5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -99,28 +102,28 @@ def test_edges_are_round_and_never_a_value() -> None:
 def test_dates_have_grids_of_days_months_and_years(days: int, first: str) -> None:
     start = date(2020, 1, 1)
     spread = np.array([start, start + timedelta(days=days)], "datetime64[D]")
-    found = of_dates("x", "quasi_identifier", 5, spread, np.array([9, 9]))
-    assert found.edges[1] == first
-    assert found.bars[0].label == f"before {first}"
+    distribution = of_dates("x", "quasi_identifier", 5, spread, np.array([9, 9]))
+    assert distribution.edges[1] == first
+    assert distribution.bars[0].label == f"before {first}"
 
 
 def test_an_outlier_is_in_a_bin_of_many() -> None:
     values = np.array([*range(20), 10**6], float)
     counts = np.array([10] * 20 + [3])
-    found = of_numbers("x", "quasi_identifier", 3, values, counts)
-    assert [bar.label for bar in found.bars] == ["all rows"]
-    assert not any(edge.startswith("1,000") for edge in found.edges[1:2])
+    distribution = of_numbers("x", "quasi_identifier", 3, values, counts)
+    assert [bar.label for bar in distribution.bars] == ["all rows"]
+    assert not any(edge.startswith("1,000") for edge in distribution.edges[1:2])
 
 
-def test_labels_of_few_rows_are_told_together() -> None:
+def test_labels_of_few_rows_are_reported_together() -> None:
     shared = [("flu", 12), ("none", 31)]
-    found = of_labels("illness", "sensitive", 5, shared, 3, 4)
-    assert [(bar.label, bar.rows) for bar in found.bars] == [("none", 30), ("flu", 10)]
-    assert found.others == "other (3 values): under 5 rows"
+    distribution = of_labels("illness", "sensitive", 5, shared, 3, 4)
+    assert [(bar.label, bar.rows) for bar in distribution.bars] == [("none", 30), ("flu", 10)]
+    assert distribution.others == "other (3 values): under 5 rows"
     many = [(f"label {i:02}", 5 + i) for i in range(20)]
-    found = of_labels("illness", "sensitive", 5, many)
-    assert len(found.bars) == MOST_LABELS
-    assert found.others == "other (8 values): about 70 rows"
+    distribution = of_labels("illness", "sensitive", 5, many)
+    assert len(distribution.bars) == MOST_LABELS
+    assert distribution.others == "other (8 values): about 70 rows"
     nothing = of_labels("illness", "sensitive", 7, [], 40, 40)
     assert (nothing.unit, nothing.bars) == ("", ())
     assert "7 rows or more" in nothing.note
@@ -137,5 +140,5 @@ def test_the_bound_is_never_below_five() -> None:
 
 @pytest.mark.parametrize("values", [[1e300, -1e300], [1.7e308, -1.7e308]])
 def test_values_far_apart(values: list[float]) -> None:
-    found = of_numbers("x", "quasi_identifier", 5, np.array(values), np.array([9, 9]))
-    assert all(len(edge) < 30 for edge in found.edges)
+    distribution = of_numbers("x", "quasi_identifier", 5, np.array(values), np.array([9, 9]))
+    assert all(len(edge) < 30 for edge in distribution.edges)

@@ -41,17 +41,17 @@ def frame(n=60, seed=0):
 
 
 def released(table, columns, **policy):
-    """Microdata, classes as they are released, and what is written of them."""
+    """Microdata, classes as they are released, and the recoded values."""
     orders = {"size": SIZES} if "size" in columns else {}
     trees = {"city": CITIES} if "city" in columns else {}
-    wanted = Policy(orders=orders, hierarchies=trees, **policy)
+    complete_policy = Policy(orders=orders, hierarchies=trees, **policy)
     microdata = microdata_from_frame(table, list(columns), orders=orders)
-    if wanted.guarantee == "per_attribute":
-        found = find_attribute_classes(microdata, wanted)
+    if complete_policy.guarantee == "per_attribute":
+        classes = find_attribute_classes(microdata, complete_policy)
     else:
-        found = find_classes(microdata, wanted)
-    levels = found if isinstance(found, Levels) else None
-    release = recode(microdata, Found(found, levels), wanted, _no_totals)
+        classes = find_classes(microdata, complete_policy)
+    levels = classes if isinstance(classes, Levels) else None
+    release = recode(microdata, Found(classes, levels), complete_policy, _no_totals)
     return microdata, release, trees
 
 
@@ -79,17 +79,17 @@ NUMBERS = ("age", "income", "born")
     ids=["mean", "median", "medoid", "secure"],
 )
 def test_numbers(policy):
-    release, pairs, found = evaluated(frame(), NUMBERS, k=4, **policy)
+    release, pairs, evaluation = evaluated(frame(), NUMBERS, k=4, **policy)
     assert [type(column) for column in pairs.columns] == [Numbers] * 3
     assert pairs.all_numbers
-    # Of the values that are written, rounded to the columns' types.
-    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    # The loss of the written values, rounded to the columns' types.
+    assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
     for column in release.losses:
-        assert found.columns[column.name]["sse_loss"] == pytest.approx(column.released)
-    assert found.losses["label_loss"] is None
-    assert found.losses["entropy_loss"] is None
-    assert found.risks["class_risk"] == pytest.approx(1 / release.partition.sizes.min())
-    assert found.risks["linkage_risk"] <= 1 / 4
+        assert evaluation.columns[column.name]["sse_loss"] == pytest.approx(column.released)
+    assert evaluation.losses["label_loss"] is None
+    assert evaluation.losses["entropy_loss"] is None
+    assert evaluation.risks["class_risk"] == pytest.approx(1 / release.partition.sizes.min())
+    assert evaluation.risks["linkage_risk"] <= 1 / 4
     if policy["method"] == "secure_kward":
         microdata, release, trees = released(frame(), NUMBERS, k=4, **policy)
         pairs = pairs_of(microdata, release.partition, release.columns, trees)
@@ -98,16 +98,16 @@ def test_numbers(policy):
 
 
 def test_ranks():
-    release, pairs, found = evaluated(frame(), ("age", "size"), k=4)
+    release, pairs, evaluation = evaluated(frame(), ("age", "size"), k=4)
     assert [column.ordinal for column in pairs.columns] == [False, True]
     assert isinstance(pairs.columns[1], Numbers)
     assert not pairs.all_numbers
-    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
-    assert found.losses["entropy_loss"] is not None
-    assert found.risks["interval_risk"] is None
-    assert "age" in found.notes["score"] or "numbers" in found.notes["score"]
-    assert set(found.columns["size"]) >= {"direct_loss", "entropy_loss", "entropy_change"}
-    assert "interval_risk" in found.columns["age"]
+    assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    assert evaluation.losses["entropy_loss"] is not None
+    assert evaluation.risks["interval_risk"] is None
+    assert "age" in evaluation.notes["score"] or "numbers" in evaluation.notes["score"]
+    assert set(evaluation.columns["size"]) >= {"direct_loss", "entropy_loss", "entropy_change"}
+    assert "interval_risk" in evaluation.columns["age"]
 
 
 MIXED = ("age", "born", "city", "colour", "size")
@@ -116,50 +116,50 @@ MIXED = ("age", "born", "city", "colour", "size")
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("how", ["text", "bounds", "midpoint"])
 def test_labels(how, local):
-    release, pairs, found = evaluated(
+    release, pairs, evaluation = evaluated(
         frame(), MIXED, k=4, method="gaa_cp", intervals=how, local_range=local
     )
     age, born, city, colour, size = pairs.columns
     assert isinstance(city, Nodes)
     assert isinstance(colour, Nodes)
-    # A label covers what it stands for.
+    # A label covers all its leaves.
     for column in (city, colour):
-        assert found.columns[column.name]["direct_loss"] == 0
+        assert evaluation.columns[column.name]["direct_loss"] == 0
     if how == "midpoint":
         assert [type(column) for column in (age, born, size)] == [Numbers] * 3
         return
     assert [type(column) for column in (age, born, size)] == [Intervals] * 3
     assert [column.ordinal for column in (age, born, size)] == [False, False, True]
-    assert found.losses["direct_loss"] == 0
-    assert found.losses["label_loss"] == pytest.approx(release.loss, rel=1e-6)
-    assert found.losses["overall_loss"] is None
-    assert found.losses["sse_loss"] is None
-    assert 0 < found.losses["entropy_loss"] < 1
+    assert evaluation.losses["direct_loss"] == 0
+    assert evaluation.losses["label_loss"] == pytest.approx(release.loss, rel=1e-6)
+    assert evaluation.losses["overall_loss"] is None
+    assert evaluation.losses["sse_loss"] is None
+    assert 0 < evaluation.losses["entropy_loss"] < 1
     # Every class covers its own members, so the own class is always among the nearest.
-    assert found.parts["linkage_risk"]["class_linkage"] == 1
-    assert found.risks["linkage_risk"] <= 1 / 4
+    assert evaluation.parts["linkage_risk"]["class_linkage"] == 1
+    assert evaluation.risks["linkage_risk"] <= 1 / 4
 
 
 def test_labels_of_a_full_domain():
-    release, pairs, found = evaluated(
+    release, pairs, evaluation = evaluated(
         frame(), ("city", "colour"), k=4, method="full_domain", max_suppression=0.2
     )
-    assert found.suppressed == release.partition.n_suppressed
-    assert found.rows == 60 - found.suppressed
-    assert found.losses["label_loss"] == pytest.approx(release.loss)
-    assert pairs.n == found.rows
+    assert evaluation.suppressed == release.partition.n_suppressed
+    assert evaluation.rows == 60 - evaluation.suppressed
+    assert evaluation.losses["label_loss"] == pytest.approx(release.loss)
+    assert pairs.n == evaluation.rows
 
 
 def test_attributes_by_themselves():
     with pytest.warns(RowsNotAnonymous):
-        release, pairs, found = evaluated(
+        release, pairs, evaluation = evaluated(
             frame(), NUMBERS, k=5, method="individual_ranking", guarantee="per_attribute"
         )
     assert not isinstance(release.partition, AttributePartition)
-    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
     # Rows are not classes: what an attacker finds is far above 1/k.
-    assert found.risks["linkage_risk"] > 0.8
-    assert found.risks["class_risk"] == 1
+    assert evaluation.risks["linkage_risk"] > 0.8
+    assert evaluation.risks["class_risk"] == 1
     assert pairs.m > 40
 
 
@@ -168,12 +168,12 @@ def test_nulls_make_groups():
     table["age"] = table["age"].astype("Int64")
     table.loc[::3, "age"] = pd.NA
     table.loc[::4, "income"] = np.nan
-    release, pairs, found = evaluated(table, ("age", "income"), k=4, nulls="category")
+    release, pairs, evaluation = evaluated(table, ("age", "income"), k=4, nulls="category")
     assert pairs.groups is not None
     assert len(np.unique(pairs.groups[0])) == 4
-    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
-    assert found.risks["linkage_risk"] <= 1 / 4
-    # Who has neither value is one of the rows without any.
+    assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    assert evaluation.risks["linkage_risk"] <= 1 / 4
+    # A person with neither value is one of the rows without any.
     assert pairs.sizes.min() >= 4
 
 
@@ -181,11 +181,13 @@ def test_strata_are_not_compared():
     table = frame(60)
     microdata, release, _ = released(table, ("age",), k=30)
     halves = (np.arange(60) % 2).astype(np.int32)
-    whole = evaluation_of(pairs_of(microdata, Partition(np.zeros(60, int)), _only(release, 1)))
+    single_class = evaluation_of(
+        pairs_of(microdata, Partition(np.zeros(60, int)), _only(release, 1))
+    )
     parts = evaluation_of(
         pairs_of(replace(microdata, strata=halves), Partition(halves), _only(release, 2))
     )
-    assert whole.risks["linkage_risk"] == pytest.approx(1 / 60)
+    assert single_class.risks["linkage_risk"] == pytest.approx(1 / 60)
     assert parts.risks["linkage_risk"] == pytest.approx(1 / 30)
 
 
@@ -200,8 +202,8 @@ def test_persons():
     table = frame(60)
     microdata, release, _ = released(table, ("age", "income"), k=6)
     nobody = np.zeros(60, np.int32)
-    one = pairs_of(replace(microdata, entities=nobody), release.partition, release.columns)
-    assert evaluation_of(one).risks["class_risk"] == 1
+    one_person = pairs_of(replace(microdata, entities=nobody), release.partition, release.columns)
+    assert evaluation_of(one_person).risks["class_risk"] == 1
     people = (np.arange(60) // 2).astype(np.int32)
     pairs = pairs_of(replace(microdata, entities=people), release.partition, release.columns)
     counted = [len(set(people[release.partition.labels == c])) for c in range(pairs.m)]
@@ -210,17 +212,17 @@ def test_persons():
 
 
 def test_withheld_records_are_in_no_figure():
-    """Figures of what is released are those of a table that never had the others."""
+    """Figures of the released rows are those of a table that never had the others."""
     table = frame(60)
     microdata, release, trees = released(table, ("age", "city"), k=4, method="gaa_cp")
-    gone = release.partition.labels == 0
-    labels = np.where(gone, -1, release.partition.labels - 1)
+    is_withheld = release.partition.labels == 0
+    labels = np.where(is_withheld, -1, release.partition.labels - 1)
     columns = [replace(c, values=c.values[1:], missing=None, losses=None) for c in release.columns]
     some = evaluation_of(pairs_of(microdata, Partition(labels), columns, trees))
-    fewer = microdata_from_frame(table[~gone], ["age", "city"])
-    never = evaluation_of(pairs_of(fewer, Partition(labels[~gone]), columns, trees))
-    assert some.suppressed == gone.sum()
-    assert some.to_dict() == {**never.to_dict(), "suppressed": int(gone.sum())}
+    fewer = microdata_from_frame(table[~is_withheld], ["age", "city"])
+    never = evaluation_of(pairs_of(fewer, Partition(labels[~is_withheld]), columns, trees))
+    assert some.suppressed == is_withheld.sum()
+    assert some.to_dict() == {**never.to_dict(), "suppressed": int(is_withheld.sum())}
 
 
 def test_records_withheld_before_are_counted():
@@ -239,9 +241,9 @@ def test_numbers_with_a_hierarchy():
     release = recode(microdata, Found(find_classes(microdata, policy)), policy, _no_totals)
     pairs = pairs_of(microdata, release.partition, release.columns, {"age": tree})
     assert isinstance(pairs.columns[0], Nodes)
-    found = evaluation_of(pairs)
-    assert found.losses["label_loss"] == pytest.approx(release.loss)
-    assert found.losses["direct_loss"] == 0
+    evaluation = evaluation_of(pairs)
+    assert evaluation.losses["label_loss"] == pytest.approx(release.loss)
+    assert evaluation.losses["direct_loss"] == 0
 
 
 def test_classes_of_other_records_are_refused():
@@ -253,22 +255,22 @@ def test_classes_of_other_records_are_refused():
 def test_everything_withheld():
     microdata, release, trees = released(frame(), NUMBERS, k=4)
     columns = [replace(c, values=c.values[:0], missing=None) for c in release.columns]
-    found = evaluation_of(pairs_of(microdata, Partition(np.full(60, -1)), columns, trees))
-    assert found.rows == 0
-    assert found.suppressed == 60
-    assert set(found.losses.values()) | set(found.risks.values()) == {None}
-    assert set(found.notes) == {*found.losses, *found.risks}
+    evaluation = evaluation_of(pairs_of(microdata, Partition(np.full(60, -1)), columns, trees))
+    assert evaluation.rows == 0
+    assert evaluation.suppressed == 60
+    assert set(evaluation.losses.values()) | set(evaluation.risks.values()) == {None}
+    assert set(evaluation.notes) == {*evaluation.losses, *evaluation.risks}
 
 
 def test_as_plain_values():
-    _, _, found = evaluated(frame(), NUMBERS, k=4)
-    plain = json.loads(json.dumps(found.to_dict()))
-    assert plain == found.to_dict()
-    assert plain["em4adom"]["IL_h"] == found.losses["distance_loss"]
-    assert plain["em4adom"]["ZIL"] == found.parts["direct_loss"]["zil"]
+    _, _, evaluation = evaluated(frame(), NUMBERS, k=4)
+    plain = json.loads(json.dumps(evaluation.to_dict()))
+    assert plain == evaluation.to_dict()
+    assert plain["em4adom"]["IL_h"] == evaluation.losses["distance_loss"]
+    assert plain["em4adom"]["ZIL"] == evaluation.parts["direct_loss"]["zil"]
     assert plain["parameters"]["lambdas"] == [0.5, 0.0, 0.5]
     with pytest.raises(TypeError):
-        found.losses["sse_loss"] = 0.0
+        evaluation.losses["sse_loss"] = 0.0
 
 
 def test_no_value_of_a_record_is_in_it():
@@ -277,8 +279,8 @@ def test_no_value_of_a_record_is_in_it():
     table["city"] = [f"secretville{i}" for i in range(60)]
     table["colour"] = ["rareword"] * 60
     for columns, method in ((("age", "income"), "mdav"), (("age", "colour"), "gaa_cp")):
-        _, _, found = evaluated(table, columns, k=4, method=method)
-        text = json.dumps(found.to_dict())
+        _, _, evaluation = evaluated(table, columns, k=4, method=method)
+        text = json.dumps(evaluation.to_dict())
         assert "rareword" not in text
         assert "secretville" not in text
         assert "12345.6" not in text

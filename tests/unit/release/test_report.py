@@ -29,7 +29,7 @@ NAMES = [
 ]
 
 
-def made() -> Report:
+def example_report() -> Report:
     frame = pd.DataFrame({"age": range(20), "ill": ["a", "b"] * 10})
     _, report = dbanon.anonymize_frame(
         frame,
@@ -42,7 +42,7 @@ def made() -> Report:
 
 
 def test_all_names_are_told_in_their_order() -> None:
-    report = made()
+    report = example_report()
     plain = report.to_dict()
     assert list(plain) == list(Report.names()) == NAMES
     assert json.loads(json.dumps(plain))["k_achieved"] == report.k_achieved
@@ -54,7 +54,7 @@ def test_all_names_are_told_in_their_order() -> None:
 
 
 def test_names_are_those_of_the_groups() -> None:
-    report = made()
+    report = example_report()
     assert report.k_achieved == report.counts.verdict.k == 4
     assert report.rows_out == report.counts.rows.rows == 20
     assert report.information_loss == report.loss.released
@@ -65,7 +65,7 @@ def test_names_are_those_of_the_groups() -> None:
 
 
 def test_a_report_is_readable_where_it_is_printed() -> None:
-    report = made()
+    report = example_report()
     lines = str(report).splitlines()
     assert lines[0].split() == ["release", report.release_id]
     assert ["k requested / counted", "4 / 4"] in [re.split(" {2,}", line) for line in lines]
@@ -76,15 +76,15 @@ def test_a_report_is_readable_where_it_is_printed() -> None:
 def test_a_notebook_shows_a_card_in_which_names_are_text() -> None:
     frame = pd.DataFrame({"<b>age": range(20)})
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["<b>age"], k=4)
-    told = report._repr_html_()
-    assert told.startswith('<div class="dbanon-card">')
-    assert "&lt;b&gt;age" in told
-    assert "<b>" not in told
+    card = report._repr_html_()
+    assert card.startswith('<div class="dbanon-card">')
+    assert "&lt;b&gt;age" in card
+    assert "<b>" not in card
     # All that the report says, and no more rows.
-    assert told.count("<tr>") == len(report.rows())
+    assert card.count("<tr>") == len(report.rows())
 
 
 def test_what_is_told_is_a_copy() -> None:
-    report = made()
+    report = example_report()
     report.to_dict()["arguments"]["models"].clear()
     assert len(report.arguments["models"]) == 1

@@ -44,9 +44,9 @@ def test_numbers_become_classes_where_they_are_equal():
 def test_noise_is_a_class_of_its_own_for_every_record():
     pairs = pairs_of_tables(microdata(age=AGES), {"age": np.array(AGES) + 0.5})
     assert pairs.m == 6
-    found = evaluation_of(pairs)
-    assert found.risks["linkage_risk"] == 1
-    assert found.losses["sse_loss"] < 0.01
+    evaluation = evaluation_of(pairs)
+    assert evaluation.risks["linkage_risk"] == 1
+    assert evaluation.losses["sse_loss"] < 0.01
 
 
 def test_records_of_any_value_are_suppressed():
@@ -60,20 +60,20 @@ def test_records_of_any_value_are_suppressed():
     age, city = pairs.columns
     assert isinstance(age, Intervals)
     assert isinstance(city, Nodes)
-    found = evaluation_of(pairs)
+    evaluation = evaluation_of(pairs)
     # "z" came from elsewhere; everything else covers.
-    assert found.columns["city"]["direct_loss"] == pytest.approx(1 / 5)
-    assert found.columns["age"]["direct_loss"] == 0
+    assert evaluation.columns["city"]["direct_loss"] == pytest.approx(1 / 5)
+    assert evaluation.columns["age"]["direct_loss"] == 0
 
 
 def test_labels_of_a_hierarchy():
     tree = Hierarchy.from_nested({"*": {"warm": ["red", "yellow"], "cold": ["blue"]}})
     table = microdata(colour=["red", "yellow", "blue", "red"])
     released = {"colour": texts("warm", "warm", "cold", "blue")}
-    found = evaluation_of(pairs_of_tables(table, released, {"colour": tree}))
-    assert found.columns["colour"]["label_loss"] == pytest.approx(1.5 / 4)
-    # From red to blue one climbs to the root, two edges above blue.
-    assert found.columns["colour"]["direct_loss"] == pytest.approx(1 / 4)
+    evaluation = evaluation_of(pairs_of_tables(table, released, {"colour": tree}))
+    assert evaluation.columns["colour"]["label_loss"] == pytest.approx(1.5 / 4)
+    # From red to blue the path climbs to the root, two edges above blue.
+    assert evaluation.columns["colour"]["direct_loss"] == pytest.approx(1 / 4)
 
 
 def test_orders():
@@ -140,11 +140,11 @@ PLAIN = {
 
 @pytest.fixture(scope="module")
 def plainly():
-    """By method and k: the rows of a plain program, and their evaluation."""
+    """By method and k, the rows of a plain program, and their evaluation."""
     original = census_like(180, 3)
     points, names = standardized(original), ("expend", "income", "savings")
     table = microdata(**dict(zip(names, original.T, strict=True)))
-    found = {}
+    releases = {}
     for method in (*PLAIN, "onedims"):
         for k in (3, 6, 12):
             if method == "onedims":
@@ -158,13 +158,13 @@ def plainly():
             else:
                 released = class_means(original, PLAIN[method](points, k))
             columns = dict(zip(names, np.ascontiguousarray(released.T), strict=True))
-            found[method, k] = released, evaluation_of(pairs_of_tables(table, columns))
-    return original, found
+            releases[method, k] = released, evaluation_of(pairs_of_tables(table, columns))
+    return original, releases
 
 
 def test_plain_releases_are_k_anonymous_but_for_those_of_single_columns(plainly):
-    _, found = plainly
-    for (method, k), (released, evaluation) in found.items():
+    _, releases = plainly
+    for (method, k), (released, evaluation) in releases.items():
         smallest = np.unique(released, axis=0, return_counts=True)[1].min()
         assert evaluation.risks["class_risk"] == pytest.approx(1 / smallest)
         assert bool(smallest >= k) is (method != "onedims")
@@ -172,9 +172,9 @@ def test_plain_releases_are_k_anonymous_but_for_those_of_single_columns(plainly)
 
 
 def test_losses_of_plain_releases_are_their_squares(plainly):
-    original, found = plainly
+    original, releases = plainly
     points = standardized(original)
-    for released, evaluation in found.values():
+    for released, evaluation in releases.values():
         z = (released - original.mean(axis=0)) / original.std(axis=0, ddof=1)
         assert evaluation.losses["sse_loss"] == pytest.approx(
             np.square(z - points).sum() / np.square(points).sum(), rel=1e-9
@@ -183,8 +183,8 @@ def test_losses_of_plain_releases_are_their_squares(plainly):
 
 @pytest.mark.parametrize("k", [3, 6, 12])
 def test_mdav_is_the_plain_one_s_in_loss_and_risk(plainly, k):
-    original, found = plainly
-    released, theirs = found["mdav", k]
+    original, releases = plainly
+    released, theirs = releases["mdav", k]
     means = class_means(original, dbanon.partition(original, k).labels)
     np.testing.assert_allclose(means, released, rtol=1e-12)
     ours = dbanon.evaluate(original, means)
@@ -195,8 +195,8 @@ def test_mdav_is_the_plain_one_s_in_loss_and_risk(plainly, k):
 @pytest.mark.parametrize("method", ["pca", "single", "onedims"])
 def test_of_classes_within_classes_loss_grows_and_risk_falls(plainly, method):
     """Those of 6 are made of two of 3 each: their means lose more, whatever the table."""
-    _, found = plainly
-    evaluations = [found[method, k][1] for k in (3, 6, 12)]
+    _, releases = plainly
+    evaluations = [releases[method, k][1] for k in (3, 6, 12)]
     losses = [each.losses["sse_loss"] for each in evaluations]
     risks = [each.risks["linkage_risk"] for each in evaluations]
     assert losses == sorted(losses)
@@ -217,25 +217,25 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def evaluated():
-    """By method and k: the evaluation of sdcMicro's release of its own test data."""
+    """By method and k, the evaluation of sdcMicro's release of its own test data."""
     releases = [f"testdata_{method}_k{k}.csv.gz" for method in METHODS for k in (3, 5, 10)]
     files = [f"sdcmicro/{name}" for name in ("testdata.csv", *releases)]
     folder = require_reference(*files) / "sdcmicro"
     header, original = read(folder / "testdata.csv")
     table = microdata(**dict(zip(header, original.T, strict=True)))
-    found = {}
+    evaluations = {}
     for method in METHODS:
         for k in (3, 5, 10):
             names, released = read(folder / f"testdata_{method}_k{k}.csv.gz")
             assert names == header
             columns = dict(zip(header, np.ascontiguousarray(released.T), strict=True))
-            found[method, k] = evaluation_of(pairs_of_tables(table, columns))
-    return original, found
+            evaluations[method, k] = evaluation_of(pairs_of_tables(table, columns))
+    return original, evaluations
 
 
 def test_sdcmicro_releases_rows_that_are_k_anonymous_but_for_one_method(evaluated):
-    _, found = evaluated
-    for (method, k), evaluation in found.items():
+    _, evaluations = evaluated
+    for (method, k), evaluation in evaluations.items():
         risks = evaluation.risks
         assert evaluation.rows == 4580
         if method == "onedims":
@@ -249,7 +249,7 @@ def test_sdcmicro_releases_rows_that_are_k_anonymous_but_for_one_method(evaluate
 
 @pytest.mark.parametrize("k", [3, 5, 10])
 def test_mdav_of_both_is_the_same_loss_and_risk(evaluated, k):
-    original, found = evaluated
+    original, evaluations = evaluated
     classes = dbanon.partition(original, k)
     means = np.add.reduceat(original[classes.members], classes.starts) / classes.sizes[:, None]
     released = means[classes.labels]
@@ -258,14 +258,17 @@ def test_mdav_of_both_is_the_same_loss_and_risk(evaluated, k):
     ours = evaluation_of(
         pairs_of_tables(table, dict(zip(names, np.ascontiguousarray(released.T), strict=True)))
     )
-    theirs = found["mdav", k]
+    theirs = evaluations["mdav", k]
     assert ours.losses["sse_loss"] == pytest.approx(theirs.losses["sse_loss"], rel=0.02)
     assert ours.risks["linkage_risk"] == pytest.approx(theirs.risks["linkage_risk"], rel=0.05)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_loss_grows_and_risk_falls_with_k(evaluated, method):
-    _, found = evaluated
+    _, evaluations = evaluated
     for name, rises in (("sse_loss", True), ("linkage_risk", False)):
-        values = [{**found[method, k].losses, **found[method, k].risks}[name] for k in (3, 5, 10)]
+        values = [
+            {**evaluations[method, k].losses, **evaluations[method, k].risks}[name]
+            for k in (3, 5, 10)
+        ]
         assert values == sorted(values, reverse=not rises)

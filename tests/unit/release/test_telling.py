@@ -1,4 +1,4 @@
-"""What a column that is released as it is tells: the rule on arrays, against counting by hand."""
+"""What a kept column discloses: the rule on arrays, compared with counts by hand."""
 
 from __future__ import annotations
 
@@ -35,44 +35,47 @@ def microdata(values: NDArray[np.float64]) -> Microdata:
 
 
 def tells(
-    kept: NDArray[np.int64], age: NDArray[np.int64], k: int, labels: NDArray[np.int64] | None = None
+    column_values: NDArray[np.int64],
+    age: NDArray[np.int64],
+    k: int,
+    labels: NDArray[np.int64] | None = None,
 ) -> list[TellingColumn]:
     data = microdata(age.astype(float))
     # Classes of neighbours in the array: ages of a class differ.
     partition = Partition(np.arange(len(age)) // k if labels is None else labels)
     originals = Originals(data, partition, ())
     codes = originals.codes("age")
-    return telling("kept", groups_of(kept, [codes], k), originals, k)
+    return telling("kept", groups_of(column_values, [codes], k), originals, k)
 
 
 def test_groups_are_those_counted_by_hand() -> None:
     values = RNG.integers(-1, 40, 500)
     age = values // 2 + (RNG.random(500) < 0.1)
     persons = RNG.integers(0, 60, 500).astype(np.int32)
-    found = groups_of(values, [age.astype(np.int64)], 9, persons)
+    groups = groups_of(values, [age.astype(np.int64)], 9, persons)
     expected: Counter[tuple[int, str]] = Counter()
     for value in set(values[values >= 0].tolist()):
         rows = np.flatnonzero(values == value)
         expected[len(rows), "counts"] += 1
         expected[len(rows), "rare"] += len(set(persons[rows])) < 9
         expected[len(rows), "alike"] += len(set(age[rows])) == 1
-    for i, size in enumerate(found.sizes.tolist()):
-        assert found.counts[i] == expected[size, "counts"]
-        assert found.rare[i] == expected[size, "rare"]
-        assert found.identical[i, 0] == expected[size, "alike"]
-    assert found.n_rows == int((values >= 0).sum())
+    for i, size in enumerate(groups.sizes.tolist()):
+        assert groups.counts[i] == expected[size, "counts"]
+        assert groups.rare[i] == expected[size, "rare"]
+        assert groups.identical[i, 0] == expected[size, "alike"]
+    assert groups.n_rows == int((values >= 0).sum())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_column_that_tells_nothing_is_not_warned_of(seed: int) -> None:
-    """Neither small groups nor a quasi-identifier that is nearly always the same are findings."""
+    """Neither small groups nor a nearly constant quasi-identifier are findings."""
     rng = np.random.default_rng(seed)
     n = 2000
     for width in (2, 3, 10, 100):
-        kept = rng.permutation(np.repeat(np.arange(n // width), width))
+        column_values = rng.permutation(np.repeat(np.arange(n // width), width))
         for often in (0.5, 0.9, 0.99):
             age = (rng.random(n) > often).astype(np.int64)
-            assert tells(kept, age, 2) == []
+            assert tells(column_values, age, 2) == []
 
 
 def test_half_of_the_rows_are_enough_and_a_little_less_is_not() -> None:
@@ -80,13 +83,13 @@ def test_half_of_the_rows_are_enough_and_a_little_less_is_not() -> None:
     age = RNG.integers(0, 100, n)
     noise = RNG.integers(0, 5, n)
     for share, expected in ((0.47, []), (0.55, ["age"])):
-        kept = np.where(np.arange(n) < share * n, age, 100 + noise)
-        found = tells(kept, age, 5)
-        assert [column.determines for column in found] == expected
+        column_values = np.where(np.arange(n) < share * n, age, 100 + noise)
+        disclosive = tells(column_values, age, 5)
+        assert [column.determines for column in disclosive] == expected
         # The same of values that few share.
-        kept = np.where(np.arange(n) < share * n, 1000 + np.arange(n) // 4, noise)
-        found = tells(kept, age, 5)
-        assert [column.determines for column in found] == [None] * bool(expected)
+        column_values = np.where(np.arange(n) < share * n, 1000 + np.arange(n) // 4, noise)
+        disclosive = tells(column_values, age, 5)
+        assert [column.determines for column in disclosive] == [None] * bool(expected)
 
 
 def test_what_the_release_shows_is_not_told_again() -> None:
@@ -115,7 +118,7 @@ def test_shares_tell_no_count_below_k(n: int) -> None:
 
 @pytest.mark.slow
 def test_a_sample_is_believed_within_its_bound() -> None:
-    """Of columns just above what a sample may leave open, none is taken for different values."""
+    """Columns just above the tolerance of a sample are never treated as all different."""
     assert sample_size(50_000) == 0
     for n in (60_000, 1_000_000):
         size = sample_size(n)
@@ -124,17 +127,17 @@ def test_a_sample_is_believed_within_its_bound() -> None:
         assert all_different("kept", n, size, size - 1, size - 1) is None
         assert all_different("kept", n, size // 2, size // 2, size // 2) is None
         # A tenth of the rows in pairs: a sample without a pair is one in exp(20).
-        kept = np.arange(n)
-        kept[: n // 10] //= 2
+        column_values = np.arange(n)
+        column_values[: n // 10] //= 2
         for _ in range(50):
-            drawn = kept[RNG.random(n) < size / n]
-            different = len(np.unique(drawn))
-            assert all_different("kept", n, len(drawn), len(drawn), different) is None
+            sampled = column_values[RNG.random(n) < size / n]
+            different = len(np.unique(sampled))
+            assert all_different("kept", n, len(sampled), len(sampled), different) is None
 
 
 def test_empty_groups() -> None:
     nothing = np.zeros(0, np.int64)
     groups = ValueGroups(nothing, nothing, nothing, np.zeros((0, 1), np.int64))
     assert groups.n_rows == 0
-    found = groups_of(np.full(3, -1), [np.arange(3)], 2)
-    assert (found.sizes.shape, found.identical.shape) == ((0,), (0, 1))
+    empty = groups_of(np.full(3, -1), [np.arange(3)], 2)
+    assert (empty.sizes.shape, empty.identical.shape) == ((0,), (0, 1))

@@ -1,4 +1,4 @@
-"""What becomes of a run's files when it fails, by what is known of its commit."""
+"""How a failed run treats its files, depending on whether its commit is certain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JOB = Job(
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done of the files."""
+    """The actions on the files."""
     seen: list[str] = []
 
     class Files:
@@ -46,7 +46,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (KeyboardInterrupt(), False, "undo"),
         # The database refused the commit: there is no release.
         (SourceChanged("It did."), True, "undo"),
-        # Nobody knows whether there is one: the files stay for the next run to settle.
+        # It is unknown whether there is one: the files stay until the next run decides.
         (OutcomeUnknown("Nobody knows."), True, "leave"),
         (KeyboardInterrupt(), True, "leave"),
         (OutcomeUnknown("Nobody knows."), False, "undo"),

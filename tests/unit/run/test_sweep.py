@@ -1,4 +1,4 @@
-"""What a sweep tries: what may be recommended, and nothing that would take too long."""
+"""The releases that a sweep tries: candidates for a recommendation that do not take too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbanon.errors import TimeLimit
 from dbanon.run import sweep
 
 CURVES = ["gaa_cp", "gaa_cp+fast"]
-# As much time as it takes on a machine that does much else.
+# Enough time even on a busy machine.
 USUAL: dict[str, Any] = {"k": [3, 4, 6, 8, 10], "time_limit": 3600.0}
 
 
@@ -37,14 +37,14 @@ def test_what_is_passed_over_would_not_be_recommended(
     assert everything.sweep.passed_over == 0
     assert len(everything.sweep.points) == 2 * len(USUAL["k"])
     monkeypatch.setattr(sweep, "SPENT", 0.0)
-    found = dbanon.advise(people(), **USUAL, **limits)
-    assert found.sweep.passed_over > 0
-    assert found.sweep.passed_over + len(found.sweep.points) == len(everything.sweep.points)
-    assert any(f"not tried: {found.sweep.passed_over};" in note for note in found.sweep.notes())
-    assert found.to_dict()["sweep"]["passed_over"] == found.sweep.passed_over
-    assert found.recommendation is not None
+    advice = dbanon.advise(people(), **USUAL, **limits)
+    assert advice.sweep.passed_over > 0
+    assert advice.sweep.passed_over + len(advice.sweep.points) == len(everything.sweep.points)
+    assert any(f"not tried: {advice.sweep.passed_over};" in note for note in advice.sweep.notes())
+    assert advice.to_dict()["sweep"]["passed_over"] == advice.sweep.passed_over
+    assert advice.recommendation is not None
     assert everything.recommendation is not None
-    best, of_all = found.recommendation.point, everything.recommendation.point
+    best, of_all = advice.recommendation.point, everything.recommendation.point
     assert (best.curve, best.k, best.loss) == (of_all.curve, of_all.k, of_all.loss)
 
 
@@ -54,14 +54,16 @@ def test_the_others_are_tried_where_there_is_time(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_would_take_too_long_is_not_tried() -> None:
-    # Of 200 rows the refinement is foreseen to take more than the method.
-    found = dbanon.advise(people(), k=[3, 4, 5], max_seconds=0.01, time_limit=3600.0)
-    assert {point.curve for point in found.sweep.points} == {"gaa_cp"}
-    assert all(point.forecast is not None for point in found.sweep.points)
-    [(curve, code)] = [(one.curve, one.code) for one in found.sweep.left_out]
+    # For 200 rows the forecast of the refinement exceeds that of the method.
+    advice = dbanon.advise(people(), k=[3, 4, 5], max_seconds=0.01, time_limit=3600.0)
+    assert {point.curve for point in advice.sweep.points} == {"gaa_cp"}
+    assert all(point.forecast is not None for point in advice.sweep.points)
+    [(curve, code)] = [
+        (curve_left_out.curve, curve_left_out.code) for curve_left_out in advice.sweep.left_out
+    ]
     assert (curve, code) == ("gaa_cp+fast", "time_limit")
     assert ("forecast", "less than 1 CPU second to find the classes of all rows") in (
-        found.recommended()
+        advice.recommended()
     )
     with pytest.raises(TimeLimit, match="more than 1e-09") as refused:
         dbanon.advise(people(), max_seconds=1e-9)

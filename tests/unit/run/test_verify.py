@@ -32,14 +32,18 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def verified(connection: duckdb.DuckDBPyConnection, k: int | None = None) -> Verification:
-    found = verify(open_store(connection), parse_relation("released"), k=k)
-    assert isinstance(found, Verification)
-    return found
+    verification = verify(open_store(connection), parse_relation("released"), k=k)
+    assert isinstance(verification, Verification)
+    return verification
 
 
 def test_the_ledger_says_which_k(connection: duckdb.DuckDBPyConnection) -> None:
-    found = verified(connection)
-    assert (found.k_requested, found.k_achieved, found.unchanged) == (K, K, True)
+    verification = verified(connection)
+    assert (verification.k_requested, verification.k_achieved, verification.unchanged) == (
+        K,
+        K,
+        True,
+    )
 
 
 def test_a_class_below_the_k_of_the_ledger_fails(connection: duckdb.DuckDBPyConnection) -> None:
@@ -69,12 +73,12 @@ def test_a_file_is_held_against_the_k_that_it_names(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     path = tmp_path / "released.parquet"
-    asked = {"table": "people", "quasi_identifiers": ["age"], "k": K, "output": "again"}
-    dbanon.anonymize(connection, **asked, exports=[path])
+    options = {"table": "people", "quasi_identifiers": ["age"], "k": K, "output": "again"}
+    dbanon.anonymize(connection, **options, exports=[path])
     assert verify_file(path).k_requested == K
     table = parquet.read_table(path)
-    kept = {f"dbanon.{name}": value for name, value in metadata_of(path).items()}
-    parquet.write_table(table.slice(1).replace_schema_metadata(kept), path)
+    metadata = {f"dbanon.{name}": value for name, value in metadata_of(path).items()}
+    parquet.write_table(table.slice(1).replace_schema_metadata(metadata), path)
     with pytest.raises(RecountFailed, match=f"holds 4 rows, fewer than k = {K}"):
         verify_file(path)
     assert verify_file(path, k=4).k_achieved == 4

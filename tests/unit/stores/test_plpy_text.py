@@ -74,7 +74,7 @@ def test_small_counts_are_ranges() -> None:
 def test_floats_are_read_back_as_they_were(values: list[float]) -> None:
     text = array_text(np.array(values))
     for element, value in zip(text[1:-1].split(","), values, strict=True):
-        # As C reads both spellings.
+        # C reads both spellings like this.
         read = float.fromhex(element) if "x" in element else float(element)
         assert (read, np.signbit(read)) == (value, np.signbit(value))
 

@@ -162,6 +162,6 @@ def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
             for rng in map(np.random.default_rng, range(8))
         ]
         assert np.mean(errors) == pytest.approx(class_loss + values.size * 2 * scale**2, rel=0.05)
-        # As in figure 1.
+        # See figure 1.
         measured = score(values, k, epsilon, reading, draws=5, radius=0.15)
         assert measured == pytest.approx(np.mean(errors) / (values.size * 2 / 0.01**2), rel=0.07)

@@ -32,7 +32,7 @@ def frame() -> pd.DataFrame:
 
 
 class Angry:
-    """A value that raises whatever it is asked."""
+    """A value that raises on every operation."""
 
     def __float__(self) -> float:
         raise RuntimeError("secret")

@@ -73,7 +73,7 @@ def test_scores_with_products_of_noisy_margins(tables):
 @given(st.integers(0, 2**32), st.integers(1, 40))
 @settings(max_examples=100, deadline=None)
 def test_one_value_changes_one_whole_number(seed, n):
-    """Of every kind, so that all that is proved of the grid is true of the table."""
+    """Columns of every kind, so that every property of the grid holds for the table."""
     rng = np.random.default_rng(seed)
     table = people(n, seed)
     table["tail"] = rng.pareto(1.0, n) * 100
@@ -231,7 +231,7 @@ def test_text_without_a_list_is_refused():
 
 
 def test_a_type_that_states_its_values_has_no_other():
-    """As an enumerated type of a database: its labels are public, and all there can be."""
+    """Like an enumerated type of a database: its labels are public and complete."""
     frame = people(50)
     usual = {"labels": {"job": LABELS}, "orders": {}, "bounds": {"age": (0, 100)}}
     job = kinds_of(frame, **usual)[0]

@@ -67,7 +67,7 @@ def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
     assert divided.rounds
     first = Transcript(seed)
     dp_marginals(table, divided, first, np.random.default_rng(seed))
-    second = Transcript(given=first.answers)
+    second = Transcript(recorded_answers=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(seed))
     assert privacy_loss(first, second) <= divided.amount
     assert divided.price(first) <= divided.amount
@@ -83,7 +83,7 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
     divided = divide(600, AMOUNTS[accounting], accounting, TREES, VALUES)
     first = Transcript(1)
     dp_marginals(table, divided, first, np.random.default_rng(1))
-    second = Transcript(given=first.answers)
+    second = Transcript(recorded_answers=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
     assert 0.5 * divided.amount < privacy_loss(first, second) <= divided.amount
     assert privacy_loss(first, second, share=0.5) > divided.amount
@@ -100,7 +100,7 @@ def test_draws_are_the_same_whatever_the_rows_are(accounting):
         released = dp_marginals(table, divided, transcript, np.random.default_rng(0))
         assert ((released >= 0) & (released <= ends)).all()
         # How many pairs there are to choose from follows earlier choices alone.
-        kinds = [(kind, scale) for kind, _, scale in transcript.asked]
+        kinds = [(kind, scale) for kind, _, scale in transcript.queries]
         seen.append(kinds)
     assert seen[0] == seen[1] == seen[2]
 
@@ -140,8 +140,8 @@ def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon,
     modified[:, 0] = GRID
     first = Transcript(1)
     assert dp_marginals(modified, divided, first, np.random.default_rng(1)).shape == (p, 600)
-    assert len(first.asked) == p
-    second = Transcript(given=first.answers)
+    assert len(first.queries) == p
+    second = Transcript(recorded_answers=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
     assert 0.9 * amount < privacy_loss(first, second) <= amount
     assert privacy_loss(first, second, share=0.5) > amount
@@ -205,7 +205,7 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
             np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(2600)])
             for of in (first, other)
         ]
-        # What happens is said before: no draw is needed to choose it.
+        # The event is fixed in advance: no draw is needed to choose it.
         return bound(*choices, wrong=NEVER)
 
     scale = account.choice_scale(share, sensitivity)
@@ -326,7 +326,7 @@ def test_dependence_is_released(more):
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
-    """Nearly all values are in a hundredth of the range: their deciles are met all the same."""
+    """Nearly all values lie in a hundredth of the range, and their deciles are still matched."""
     n, rng = 20_000, np.random.default_rng(0)
     heavy = np.minimum(rng.exponential(GRID / 400, n), GRID).astype(np.int64)
     table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])

@@ -245,7 +245,7 @@ def test_threads_do_not_overspend():
 def test_a_run_that_fails_stays_spent(monkeypatch):
     from dbanon.synthesis import private
 
-    def broken(*given):
+    def broken(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(private, "dp_ranks", broken)
@@ -339,7 +339,7 @@ def test_isotonic_and_projection_by_hand():
 
 
 def test_dependence_survives():
-    """Two columns that are equal stay near each other; a third is of its own."""
+    """Two equal columns stay close to each other; the third is independent."""
     rng = np.random.default_rng(0)
     base = rng.integers(0, GRID + 1, 20_000)
     grid = np.array([base, rng.integers(0, GRID + 1, 20_000), base])

@@ -114,7 +114,7 @@ def test_values_of_an_outermost_part_become_fewer_towards_the_bound():
     even = Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2)
     quantiles = edge_quantiles(parts, even, UNCERTAIN, 2)
     outer = quantiles.values[quantiles.shares > 0.5] - 100
-    # Of 500 rows at 5 rows a unit: exponential with a mean of 100, far from the bound.
+    # With 500 rows at 5 rows a unit: exponential with a mean of 100, far from the bound.
     assert outer.mean() == pytest.approx(100, rel=0.02)
     assert np.median(outer) == pytest.approx(100 * np.log(2), rel=0.02)
     mirrored = ColumnParts(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)

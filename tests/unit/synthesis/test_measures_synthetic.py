@@ -18,7 +18,7 @@ EPSILONS = (1, 5, 20)
 
 
 def tables():
-    """By name: values, (n, p), and public bounds of them, (p, 2)."""
+    """By name, values, (n, p), and their public bounds, (p, 2)."""
     magic, census = magic_like(3000, 6), census_like(1080, 5)
     spread = np.column_stack((np.floor(magic.min(axis=0)) - 1, np.ceil(magic.max(axis=0)) + 1))
     return {"magic": (magic, spread), "census": census_bounds(census)}
@@ -42,7 +42,7 @@ def histograms(values, bounds, epsilon, rng):
 
 @pytest.fixture(scope="module")
 def measured():
-    """By table, epsilon and way: the three measures, means over two seeds."""
+    """By table, epsilon and method, the three measures, means over two seeds."""
     measures_by_case = {}
     for name, (values, bounds) in TABLES.items():
         for epsilon in EPSILONS:
@@ -108,7 +108,7 @@ def with_margins(values, rows):
 
 @pytest.mark.parametrize(("name", "epsilon"), [("magic", 5), ("magic", 20), ("census", 20)])
 def test_residuals_bring_rows_nearer_than_a_tree_alone(name, epsilon):
-    """With the same margins, so that the dependence alone is measured."""
+    """With the same margins, so that only the dependence is measured."""
     values, bounds = TABLES[name]
     mean_values = np.mean(
         [

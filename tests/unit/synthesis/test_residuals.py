@@ -1,4 +1,4 @@
-"""What a tree leaves open: what one row can change, what correlations tell, what they are worth."""
+"""Residuals of a tree: the effect of one row, the meaning of correlations, and their benefit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
 
 @pytest.mark.parametrize("p", [2, 3, 4, 5, 6])
 def test_agreements_move_by_a_fourth_of_p_squared_at_most_and_reach_it(p):
-    """All sides that a row may stand on in p columns, before and after, beside another row."""
+    """All sides a row can be on in p columns, before and after, next to another row."""
     worst = 0
     for sides in product((0.25, 0.5), repeat=p):
         for other in product((0.25, 0.5), repeat=p):
@@ -78,7 +78,7 @@ def test_places_by_hand():
     inside = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]])
     positions = conditional_positions([TreeEdge(0, 1, table)], codes, inside)
     np.testing.assert_allclose(positions[0], [0.25, 0.25, 0.5])
-    # Of the first row of the table a quarter is in bin 0; of the second half.
+    # A quarter of the table's first row is in bin 0, and half of the second.
     np.testing.assert_allclose(positions[1], [0.125, 0.625, 0.75])
 
 
@@ -94,13 +94,13 @@ def test_equal_values_are_spread_over_their_share():
 
 def test_agreement_tells_the_correlation_of_normals():
     n, correlations = 100_000, np.array([[1, 0.8, -0.3], [0.8, 1, 0.1], [-0.3, 0.1, 1.0]])
-    drawn_ = normals(correlations, n, np.random.default_rng(0))
-    np.testing.assert_allclose(np.corrcoef(drawn_), correlations, atol=0.02)
-    ranks = drawn_.argsort(axis=1).argsort(axis=1) / n
+    samples = normals(correlations, n, np.random.default_rng(0))
+    np.testing.assert_allclose(np.corrcoef(samples), correlations, atol=0.02)
+    ranks = samples.argsort(axis=1).argsort(axis=1) / n
     divided = shares(n, 3, 10.0)
     measured = noisy_correlations(ranks, divided, Recording())
     np.testing.assert_allclose(measured, correlations, atol=0.02)
-    # What may be noise alone is none.
+    # Anything that may be noise counts as zero.
     apart = np.random.default_rng(1).random((3, n))
     loud = shares(n, 3, 0.01)
     assert (noisy_correlations(apart, loud, Recording()) == np.eye(3)).all()
