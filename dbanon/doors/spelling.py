@@ -34,7 +34,9 @@ _DECLARE_AGAIN = "declare_again()"
 # Accepted differences when a release is repeated.
 _ACCEPT = "accept"
 # Options of the commands refresh, run, evaluate and advise.
-_COMMAND_OPTIONS = (_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_seconds")
+_COMMAND_OPTIONS = (
+    _ACCEPT, "accept_counts", "accept_types", "changed_source", "max_seconds", "skip_unchanged",
+)  # fmt: skip
 
 
 @cache

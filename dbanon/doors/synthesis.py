@@ -151,7 +151,10 @@ def _as_published(data: Any, request: AsPublished) -> Synthesis:
         if attribute.kind.is_coded:
             raise UnsupportedType(f'Column "{attribute.name}" is no number, as dcmdp needs them.')
     if microdata.valid is not None:
-        raise UnsupportedType("Method dcmdp takes no NULLs.", hint="Leave these rows out.")
+        raise UnsupportedType(
+            "Method dcmdp takes no NULLs.",
+            hint="Leave out rows with NULLs, as with frame.dropna().",
+        )
     if microdata.n_records < request.k:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))

@@ -94,7 +94,7 @@ class NewBudget:
             raise InvalidParameter(
                 "A budget of persons needs the column that says whose a row is, and no other has"
                 " one.",
-                hint="Give the unit person and its `entity` together, or neither.",
+                hint="Give the unit person and `entity` together, or leave out both.",
             )
 
     @property
@@ -188,7 +188,8 @@ class PrivateJob:
         self.wished.require_of(self.method)
         if not self.quasi_identifiers:
             raise InvalidParameter(
-                "No quasi-identifier was named.", hint="Name the columns that are released."
+                "No quasi-identifier was named.",
+                hint="Name the columns to release: `quasi_identifiers`.",
             )
         check_once(self.named)
         check_entity(self.wished.entity, self.named)
@@ -308,12 +309,14 @@ def require_other(method: Any, arguments: Mapping[str, Any]) -> None:
     if method == _AS_PUBLISHED:
         raise InvalidParameter(
             f"Method {_AS_PUBLISHED} guarantees nothing, and makes no release of a database.",
-            hint="dbanon.synthesize has it, for arrays and data frames.",
+            hint="Call dbanon.synthesize with an array or a data frame.",
         )
     for param in own_options():
         if not _by_default(param, arguments.get(param.name)):
             methods = " and ".join(PRIVATE_METHODS)
-            raise InvalidParameter(f"{param.name} is of {methods}.", hint="Leave it out.")
+            raise InvalidParameter(
+                f"{param.name} is of {methods}.", hint=f"Leave out `{param.name}`."
+            )
 
 
 def _by_default(param: Parameter, value: Any) -> bool:

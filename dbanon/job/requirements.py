@@ -89,7 +89,7 @@ def require_chained(
     if policy.options.get("suppression"):
         raise InvalidParameter(
             "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
-            hint="Leave out what withholds records.",
+            hint="Leave out the method's option suppression.",
         )
 
 
@@ -144,13 +144,12 @@ def require_passthrough_options(
     ------
     InvalidParameter : it does.
     """
-    requested = {"a chain": chain, "an entity": persons, "values on a disk (`spill`)": spill,
-             "pseudonyms": pseudonyms}  # fmt: skip
-    for feature, is_requested in requested.items():
+    requested = {"chain": chain, "entity": persons, "spill": spill, "pseudonyms": pseudonyms}
+    for option, is_requested in requested.items():
         if is_requested:
             raise InvalidParameter(
-                f"Kept columns do not travel through the client with {feature}.",
-                hint="Leave out `kept_columns`, or that.",
+                f"Kept columns do not travel through the client with {option}.",
+                hint=f"Leave out `kept_columns`, or `{option}`.",
             )
 
 
@@ -225,7 +224,6 @@ def require_parted(
     ------
     InvalidParameter : it has no entity, or an option that needs whole persons.
     """
-    whole_persons_hint = 'Use `persons="whole"`'
     if not entity and not by_rules:
         raise InvalidParameter(
             "persons=rows parts the rows of persons, and no column says whose a row is.",
@@ -234,26 +232,26 @@ def require_parted(
     if chained:
         raise InvalidParameter(
             "A chain keeps the histories of whole persons, so persons=rows is not for chains.",
-            hint=f"{whole_persons_hint}, or release without a chain.",
+            hint='Use `persons="whole"`, or release without a chain.',
         )
     if pseudonyms:
         columns = ", ".join(f'"{name}"' for name in pseudonyms)
         raise InvalidParameter(
             f"With persons=rows no column may join the rows of a person, as pseudonyms of {columns}"
             " could.",
-            hint=f"Leave out `pseudonyms`. {whole_persons_hint} if rows have to be joined.",
+            hint='Leave out `pseudonyms`, or use `persons="whole"`.',
         )
     if policy.also_k:
         raise InvalidParameter(
             "Sets of columns count whole persons, so persons=rows does not go with `also_k`.",
-            hint=f"{whole_persons_hint}, or leave out `also_k`.",
+            hint='Use `persons="whole"`, or leave out `also_k`.',
         )
     for model in policy.models:
         if not model.holds_together(True):
             raise InvalidParameter(
                 f"With persons=rows classes may be released alike, and {model.kind} need not hold"
                 " of two classes that keep to it one by one.",
-                hint=f"Ask for distinct_l. {whole_persons_hint} if this model is needed.",
+                hint='Choose another model, such as distinct_l, or use `persons="whole"`.',
             )
 
 
@@ -275,7 +273,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(
                 f'The privacy models of "{name}" measure distances in two ways.',
-                hint="Use one order or one hierarchy for all models of a column.",
+                hint="Give all models of a column the same distance.",
             )
 
 
@@ -317,7 +315,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             raise UnsupportedType(
                 f'Column "{attribute.name}" has an order but no numbers, which recoding'
                 f" {recoding.name} needs.",
-                hint="Use another recoding, or leave the column out of the quasi-identifiers.",
+                hint='Use `recoding="median"`, or leave the column out of the quasi-identifiers.',
             )
         if not attribute.kind.is_numeric or attribute.name in policy.hierarchies:
             _require_category(attribute, method, recoding)

@@ -125,7 +125,7 @@ def require_sets(
             raise InvalidParameter(
                 f"With `also_k` classes may be released alike, and {model.kind} need not hold of"
                 " two classes that keep to it one by one.",
-                hint="Ask for another model, or leave out `also_k`.",
+                hint="Choose another model, such as distinct_l, or leave out `also_k`.",
             )
     for column_set in sets:
         for name in column_set.columns:

@@ -140,7 +140,7 @@ class Model:
             return self.distance
         raise InvalidParameter(
             f'The hierarchy of "{self.attribute}" is still to be read or made.',
-            hint="Give it as a Hierarchy.",
+            hint="Give the distance as a Hierarchy.",
         )
 
     @property

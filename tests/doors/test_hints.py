@@ -31,7 +31,7 @@ BY_NAME = {one.name: one for one in OPTIONS}
 # What is no option, and each door says in its own way.
 OF_EACH_DOOR = ("problems()", "declare_again()", "source", "ledger")
 # Of one run of a job, on the command line and in Python.
-OF_RUNS = ("accept_counts", "accept_types")
+OF_RUNS = ("accept_counts", "accept_types", "skip_unchanged")
 OF_EVALUATIONS = {
     *inspect.signature(dbanon.advise).parameters,
     *inspect.signature(dbanon.evaluate).parameters,
@@ -40,8 +40,8 @@ OF_EVALUATIONS = {
 MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 # Rooms whose hints appear at one door alone.
 OF_ONE_DOOR = (
-    "doors/cli/", "doors/install.py", "doors/extension.py", "doors/python_path.py",
-    "job/synthesis.py", "stores/frame/microdata.py", "synthesis/",
+    "doors/cli/", "doors/workbench/program.py", "doors/install.py", "doors/extension.py",
+    "doors/python_path.py", "job/synthesis.py", "stores/frame/microdata.py", "synthesis/",
 )  # fmt: skip
 
 

@@ -176,8 +176,8 @@ class Routes:
             return self._page(step, {}, _conflict(form), 409)
         except BusyError:
             busy = InvalidParameter(
-                "Something else is running. Wait for its end, or cancel it.",
-                hint="Nothing was changed.",
+                "Something else is running, and nothing was changed.",
+                hint="Wait for its end, or cancel it. Then send the form again.",
             )
             return self._page(step, {}, FormState(form, {"": busy}), 409)
         except DbanonError as error:
@@ -272,7 +272,8 @@ class Routes:
         ):
             raise InvalidParameter(
                 "Choose one of the releases that were tried.",
-                hint="The page shows those of the columns and trees that are decided on now.",
+                hint="Choose one on this page, which lists those of the current columns and"
+                " hierarchies.",
             )
         return "compare" if first_value(fields, "next") == "compare" else "job"
 
@@ -358,7 +359,7 @@ def _conflict(request: FormRequest) -> FormState:
         hint="Your values are still below, with the saved ones beside them where they differ."
         " Nothing was changed. Save again to replace the saved values."
         if is_shown
-        else "This is its current state. Nothing was changed.",
+        else "The page shows the current state, and nothing was changed. Send the form again.",
     )
     return FormState(request, {"": error}, is_conflict=True)
 
