@@ -115,7 +115,7 @@ _BUDGET = Option(
 )
 
 # Options of other methods, and why the private methods refuse them.
-_COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
+_COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`."
 _CLASSES = "It applies to classes, and synthetic rows have no classes."
 _REASONS = {
     "k": "Synthetic rows have no classes, and no row belongs to a person.",
@@ -140,8 +140,7 @@ _REASONS = {
     "expect": "Whether the table has so many rows is an answer that nothing is spent for.",
     "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
     "retries": "Each run spends again.",
-    "engine": "Spark does not have it: noise is drawn and a budget spent where the source is. Leave"
-    " the engine out.",
+    "engine": "Spark does not have it: noise is drawn and a budget spent where the source is.",
     "plan": "What the rows are like is an answer that nothing is spent for.",
 }
 _OTHERWISE = "Its options: {}."
@@ -294,8 +293,9 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
 def refused(option: str, method: str = DP_RANKS) -> InvalidParameter:
     """Build the error for an option that other methods have and this one has not."""
     names = ", ".join(param.name for param in all_parameters(PrivateJob))
+    reason = _REASONS.get(option, _OTHERWISE.format(names))
     return InvalidParameter(
-        f"Method {method} takes no {option}.", hint=_REASONS.get(option, _OTHERWISE.format(names))
+        f"Method {method} takes no {option}.", hint=f"{reason} Leave out `{option}`."
     )
 
 

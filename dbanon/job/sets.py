@@ -10,7 +10,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.measures import Model
 
-_AS_IN = 'As in {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].'
+_AS_IN = 'Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].'
 
 
 @dataclass(frozen=True)

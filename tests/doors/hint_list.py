@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
+from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
+from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
 from tests.doors.test_hints import hints
 
 FILE = Path(__file__).with_name("untried_hints.txt")
@@ -40,7 +42,7 @@ def text_of(beginning: str) -> str:
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
     steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES) if one.right)
-    return frozenset(map(text_of, (*(case.hint for case in OF_TABLES), *steps)))
+    return frozenset(map(text_of, (*(case.hint for case in OF_TABLES), *steps, *OF_JOBS)))
 
 
 def untried(tried: frozenset[str]) -> list[str]:
@@ -52,6 +54,7 @@ def untried(tried: frozenset[str]) -> list[str]:
             if text.strip() and not place.startswith(tuple(IMPOSSIBLE))
         }
         - tried
+        - NEVER_OF_JOBS.keys()
     )
 
 

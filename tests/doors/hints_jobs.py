@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,14 +39,13 @@ from tests.doors.hint_steps import (
     noisy,
     release,
 )
-from tests.doors.workbench.client import Client
-from tests.doors.workbench.people import ROLES, decided, swept
-from tests.doors.workbench.test_forms import keys_of
+from tests.doors.hints_workbench import IN_WORKBENCH
 
 _SECURE = {"epsilon": 3.0, "gamma0": 1.0}
 _TOWN_ORDER = {"town": ["a", "b", "c"]}
 _ILL = {"sensitive": ["ill"]}
 _CODES = {"entity": "pid", "persons": "rows"}
+
 
 # Options of a release of a table in a database.
 OF_TABLES = (
@@ -86,14 +82,18 @@ def of_chain(hint: str, words: str, instead: str = "", *, alone: str | None = No
     return Steps(hint, cli(f"{_CHAINED} {words}"), ways)
 
 
+def copy_table(world: World, name: str, rows: int = 120) -> str:
+    """Copy the first rows of the table; the name of the copy."""
+    with closing(sqlite3.connect(world.path / "people.sqlite")) as connection:
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM people WHERE id < {rows}")
+    return name
+
+
 def new_chain(words: str = "", release: str | None = "", rows: int = 60) -> Act:
     """Create a chain of a copy of the table, with a release that has these options."""
 
     def act(world: World) -> object:
-        name = world.new()
-        with closing(sqlite3.connect(world.path / "people.sqlite")) as connection:
-            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM people WHERE id < {rows}")
-            connection.commit()
+        name = copy_table(world, world.new(), rows)
         key = f"{{path}}/{name}.key"
         world.cli(
             f"chain create {{url}} {name} --table {name} --entity id --key-out {key} {words}"
@@ -194,8 +194,7 @@ def missing_table(*, by_name: bool, error: DbanonError | None = None) -> Act:
                 done = CliRunner().invoke(main, ["run", file], env={"COLUMNS": "200"})
             # The error of the job is printed before that of the file.
             raise CommandRefusedError(done.stderr.rpartition("Hint: ")[2].partition("\nMore")[0])
-        with closing(sqlite3.connect(world.path / "people.sqlite")) as connection:
-            connection.execute(f"CREATE TABLE {table} AS SELECT * FROM people")
+        copy_table(world, table)
         return world.cli(f"run {file} --job bad")
 
     return act
@@ -210,18 +209,14 @@ def on_used_port(world: World) -> object:
         return world.cli(f"workbench {{url}} --table people --port {port}")
 
 
-def free_port() -> int:
-    """A port that no program uses."""
-    with closing(socket.socket()) as other:
-        other.bind(("127.0.0.1", 0))
-        return int(other.getsockname()[1])
-
-
-def serve(port: int) -> Act:
-    """Start a workbench, and end it as soon as it answers."""
+def serve(*, by_number: bool) -> Act:
+    """Start a workbench on a free port, and end it as soon as it answers."""
     commands = Commands(fails(AssertionError()), fails(AssertionError()))
 
     def act(world: World) -> object:
+        with closing(socket.socket()) as other:
+            other.bind(("127.0.0.1", 0))
+            port = int(other.getsockname()[1]) if by_number else 0
         start = Start(world.url, "people", commands, directory=world.path)
         return run_workbench(start, port=port, ready=fails(KeyboardInterrupt()))
 
@@ -245,22 +240,14 @@ def kept_views(world: World, keep_last: int) -> Path:
     return path
 
 
-def open_file(world: World, folder: Path) -> object:
-    """Open a job file in the workbench."""
-    path = kept_views(world, 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        return open_job_file(path, Commands(fails(AssertionError()), fails(AssertionError())), 1)
-
-
-def open_kept(keep_last: int) -> Act:
-    """Open a job file that keeps so many superseded views."""
+def open_file(keep_last: int, folder: str = "below") -> Act:
+    """Open a job file in the workbench, from a folder."""
 
     def act(world: World) -> object:
         path = kept_views(world, keep_last)
         commands = Commands(fails(AssertionError()), fails(AssertionError()))
         with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(path.parent)
+            patch.chdir(world.path / folder)
             return open_job_file(path, commands, 1)
 
     return act
@@ -293,11 +280,10 @@ def exported(**options: Any) -> Act:
     def act(world: World) -> object:
         path = world.path / world.new(".parquet")
         world.table(exports=[{"path": str(path)}])
-        urls = {"ledger": world.url} if "ledger" in options else {}
+        urls: dict[str, Any] = {"ledger": world.url} if "ledger" in options else {}
         return dbanon.verify_file(path, **options | urls)
 
     return act
-
 
 
 def demo(words: str) -> Act:
@@ -339,7 +325,7 @@ def models(*entries: Any, **options: Any) -> Act:
     return frame(sensitive=["town"], models=list(entries), **options)
 
 
-def fit(method: str) -> object:
+def fit(method: Any) -> object:
     from dbanon.sklearn import Microaggregation
 
     return Microaggregation(k=4, method=method).fit(ARRAY)
@@ -352,9 +338,8 @@ def copied_report() -> object:
 
 
 def as_published(data: Any) -> Act:
-    return lambda _: dbanon.synthesize(
-        data, method="dcmdp", k=4, epsilon=1.0, guarantee="as_published"
-    )
+    options: Any = {"method": "dcmdp", "k": 4, "epsilon": 1.0, "guarantee": "as_published"}
+    return lambda _: dbanon.synthesize(data, **options)
 
 
 def distance(tree: Any) -> object:
@@ -366,7 +351,7 @@ def distance(tree: Any) -> object:
 def names(n_values: int, **options: Any) -> Act:
     """Anonymize a column of texts with many values."""
     values = pd.DataFrame({"name": [f"v{i % n_values}" for i in range(5000)]})
-    return frame(values, quasi_identifiers=["name"], k=500, recoding="representative", **options)
+    return frame(values, quasi_identifiers=["name"], k=2000, recoding="representative", **options)
 
 
 def levels(n_columns: int, **options: Any) -> Act:
@@ -391,6 +376,27 @@ def parted(level: float, **options: Any) -> Act:
         data, quasi_identifiers=["age"], k=3, models=[dbanon.Model("t_closeness", "ill", level)],
         **(arguments | options),
     )  # fmt: skip
+
+
+def in_lake(**options: Any) -> Act:
+    """Export a release to a table of an Iceberg catalog in a SQLite file."""
+
+    def act(world: World) -> object:
+        from pyiceberg.utils.config import Config
+
+        folder = world.path / world.new()
+        folder.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (
+                ("TYPE", "sql"),
+                ("URI", f"sqlite:///{folder}/catalog.db"),
+                ("WAREHOUSE", f"file://{folder}"),
+            ):
+                patch.setenv(f"PYICEBERG_CATALOG__LAKE__{name}", value)
+            patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+            return world.table(exports=[{"path": "iceberg:lake/clinic.people", **options}])
+
+    return act
 
 
 def alike(**options: Any) -> Act:
@@ -421,9 +427,7 @@ def private(**options: Any) -> Act:
     """A differentially private release."""
 
     def act(world: World) -> object:
-        table = world.new()
-        with closing(sqlite3.connect(world.path / "people.sqlite")) as connection:
-            connection.execute(f"CREATE TABLE {table} AS SELECT * FROM people")
+        table = copy_table(world, world.new())
         dbanon.create_budget(world.url, table, source=table, epsilon=99.0)
         arguments: dict[str, Any] = {
             "quasi_identifiers": ["age"], "bounds": {"age": (0, 100)}, "null_as": {"age": 50},
@@ -440,15 +444,23 @@ def create_chain(changes: str) -> Act:
     """Create a chain in Python."""
 
     def act(world: World) -> object:
-        name = world.new()
-        with closing(sqlite3.connect(world.path / "people.sqlite")) as connection:
-            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM people")
+        name = copy_table(world, world.new())
         key = world.path / f"{name}.key"
         return dbanon.create_chain(
             world.url, name, table=name, entity="id", changes=changes, key_out=key
         )
 
     return act
+
+
+def exported_to(path: str) -> Act:
+    """Export a release to a file in a new folder."""
+    return lambda w: w.table(exports=[{"path": str(w.path / w.new() / path)}])
+
+
+def instants(table: str, **options: Any) -> Act:
+    """Anonymize a column of instants."""
+    return lambda w: w.table(table=table, quasi_identifiers=["moment"], **options)
 
 
 COMMANDS = (
@@ -500,10 +512,9 @@ COMMANDS = (
     Steps("Name what the error names", run_job("a", accept_counts="rows"),
           [run_job("a", accept_counts=["rows"])]),
     Steps("Another program uses it. Leave out --port", on_used_port, [
-          serve(0), lambda w: serve(free_port())(w)]),
-    Steps("Change to its folder first: cd {}", lambda w: open_file(w, w.path), [
-          lambda w: open_file(w, w.path / "below")]),
-    Steps("Run it with dbanon run {}, and change it", open_kept(3), [open_kept(2),
+          serve(by_number=False), serve(by_number=True)]),
+    Steps("Change to its folder first: cd {}", open_file(2, "."), [open_file(2)]),
+    Steps("Run it with dbanon run {}, and change it", open_file(3), [open_file(2),
           lambda w: w.cli(f"run {kept_views(w, 3)}")]),
     Steps("Leave out `skip_unchanged`.", in_chain("--skip-unchanged"), [in_chain("")]),
     # Rules and files.
@@ -545,8 +556,8 @@ COMMANDS = (
     Steps("Raise the limit (`memory_limit`), or group values", counted(10**7),
           [counted(10**9), counted(10**7, 200)]),
     # Exports.
-    Steps("Leave out {release}, keep_last and format", lambda w: w.table(exports=[
-          {"path": "iceberg:lake/ns.t", "format": "csv"}]), []),
+    Steps("Leave out {release}, keep_last and format", in_lake(format="csv"),
+          [in_lake()]),
     # Types of a database.
     Steps("Cast it to text in a view.", in_duckdb(pseudonyms=["size"], pseudonym_key="file:key",
           quasi_identifiers=["age"]), [in_duckdb("as_text", pseudonyms=["size"],
@@ -628,128 +639,58 @@ FRAMES = (
           budget=dbanon.Budget(99.0, delta=1e-6), delta=1e-9, accounting="zcdp")]),
     Steps("Leave out `{}`.", noisy(method="dp_marginals", margins="quantiles"),
           [noisy(method="dp_marginals")]),
-    Steps("Bring rare values together in a view, or choose", names(4500, method="kward"), [
-          names(100, method="kward"), names(4500, method="mdav")]),
+    Steps("Bring rare values together in a view, or choose", names(4500, method="single_axis"), [
+          names(100, method="single_axis"), names(4500, method="mdav")]),
     Steps("Name fewer quasi-identifiers, or give hierarchies", levels(10), [levels(3), levels(
           10, hierarchies={f"c{i}": {"intervals": [20]} for i in range(10)})]),
     Steps("Classes with the same released values form one class", parted(0.3),
           [parted(0.9), parted(0.9, persons="whole")]),
 )  # fmt: skip
 
-@dataclass(frozen=True)
-class FormSteps:
-    """A hint on a page of the workbench, and what a user does who follows it.
-
-    Parameters
-    ----------
-    hint : the beginning of its text.
-    wrong : sends a form; returns the page with the hint.
-    right : sends forms that are taken.
-    """
-
-    hint: str
-    wrong: Callable[[Client], str]
-    right: Sequence[Callable[[Client], object]]
-
-
-def roles(client: Client, **changes: str) -> dict[str, str]:
-    """The fields of the form of columns, with roles by column."""
-    columns = list(client.routes.bench.roles)
-    fields = client.form(client.page("columns"), "columns")
-    return fields | {f"role-{columns.index(name)}": role for name, role in changes.items()}
-
-
-def job_form(client: Client, **changes: str) -> dict[str, str]:
-    """The fields of the form of the job file."""
-    return client.form(client.page("job"), "job") | changes
-
-
-def sent(name: str, **changes: str) -> Callable[[Client], str]:
-    """Send the form of the job file with these values; the page that answers."""
-    return lambda c: c.post(name, job_form(c, **changes)).body
-
-
-def save(**changes: str) -> Callable[[Client], object]:
-    return lambda c: c.done("job", job_form(c, **changes))
-
-
-def beside_task(client: Client) -> str:
-    """Send a form while a task runs."""
-    fields = roles(client, pay="drop")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client.routes.bench, "tasks", SimpleNamespace(busy=True, current=None))
-        return client.post("columns", fields).body
-
-
-def in_two_tabs(client: Client, *, again: bool) -> str:
-    """Send the form of columns from two tabs; with ``again`` once more from the answer."""
-    fields = roles(client, pay="quasi_identifier") | keys_of(client.page("columns"))
-    other = "drop" if client.routes.bench.roles["pay"] == "sensitive" else "sensitive"
-    client.sent("columns", roles(client, pay=other) | {"page": "another"})
-    answer = client.post("columns", fields | {"page": "first"})
-    assert answer.status == 409
-    if again:
-        answer = client.post("columns", fields | keys_of(answer.body))
-        assert answer.status == 303
-    return answer.body
-
-
-def plan_in_two_tabs(client: Client, *, again: bool) -> str:
-    """Plan a job that another tab has saved anew; with ``again`` once more from the answer."""
-    save()(client)
-    keys = keys_of(client.page("run"))
-    client.done("job", job_form(client, name="theirs", page="another"))
-    answer = client.post("plan", keys)
-    assert answer.status == 409
-    if again:
-        client.done("plan", keys_of(answer.body))
-    return answer.body
-
-
-def over_file(client: Client, **changes: str) -> str:
-    """Save the job file where another file is."""
-    (client.routes.bench.start.directory / "people.yaml").write_text("mine")
-    return client.sent("job", job_form(client, **changes))
-
-
-def without_file(client: Client) -> object:
-    (client.routes.bench.start.directory / "people.yaml").unlink()
-    return save()(client)
-
-
-def choose(client: Client, point: str) -> Any:
-    [digest] = re.findall(r'name="tried" value="(\w+)"', client.page("sweep"))
-    return client.post("choose", {"tried": digest, "point": point})
-
-
-def choose_wrong(client: Client) -> str:
-    swept(client)
-    return str(choose(client, "gaa_cp/9").body)
-
-
-def choose_right(client: Client) -> None:
-    assert choose(client, "gaa_cp/4").status == 303
-
-
-IN_WORKBENCH = (
-    FormSteps("Give the role quasi-identifier", lambda c: c.post("columns", roles(
-              c, **dict.fromkeys(ROLES, "drop"))).body, [lambda c: decided(c, **ROLES)]),
-    FormSteps("Write why it reveals nothing about", lambda c: c.post("columns", roles(
-              c, note="keep")).body, [lambda c: decided(c, note="keep"),
-              lambda c: decided(c, note="drop")]),
-    FormSteps("Leave out the schema: the release goes", sent("job", output="a.b"),
-              [save(output="b")]),
-    FormSteps("Write a name such as people{}.", sent("job", file="../a.yaml"),
-              [save(file="people.yaml")]),
-    FormSteps("Choose another name for the job file, or", over_file, [save(file="other.yaml"),
-              without_file, lambda c: (over_file(c), save(replace="yes")(c))]),
-    FormSteps("Save it on the page", lambda c: c.sent("plan", {}), [save(),
-              lambda c: c.done("plan", {})]),
-    FormSteps("Wait for its end, or cancel it. Then", beside_task, [
-              lambda c: c.sent("columns", roles(c, pay="drop"))]),
-    FormSteps("Your values are still below", lambda c: in_two_tabs(c, again=False),
-              [lambda c: in_two_tabs(c, again=True)]),
-    FormSteps("The page shows the current state", lambda c: plan_in_two_tabs(c, again=False),
-              [lambda c: plan_in_two_tabs(c, again=True)]),
-    FormSteps("Choose one on this page, which lists", choose_wrong, [choose_right]),
+IN_POSTGRESQL = (
+    Steps("Withhold such instants in a view, or set them to NULL.", instants("late"), [
+          instants("early", key=["id"]), instants("unknown", nulls="suppress",
+                                                  max_suppression=0.5)]),
 )  # fmt: skip
+
+_AXIS: dict[str, Any] = {"method": "single_axis"}
+
+# Hints whose texts have names in the sources, by what is printed.
+BY_NAME = (
+    Steps("Use sum (of the standardized values), first_component (first principal component), or"
+          " the name of an attribute.", frame(**_AXIS, options={"axis": "zzz"}), [
+          frame(**_AXIS, options={"axis": axis}) for axis in ("sum", "first_component", "age")]),
+    Steps('Write a file as in "out/people.parquet" or "out/people.csv".', exported_to("people"),
+          [exported_to("out/people.parquet"), exported_to("out/people.csv")]),
+    Steps("Write one condition without WHERE, as in --where 'status = '\"'\"'active'\"'\"''.",
+          cli(f"{PEOPLE} {_ALONE} --where 'town = \"a'"),
+          [cli(f"{PEOPLE} {_ALONE} --where \"town = 'a'\"")]),
+    Steps('Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].',
+          alike(also_k=[[]]), [alike(also_k=[["age", "rare"]], max_suppression=0.1),
+          alike(also_k=[{"columns": ["age"], "k": 5}], max_suppression=0.5)]),
+    Steps('Write {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.',
+          models({"kind": "distinct_l"}),
+          [models({"attribute": "town", "kind": "distinct_l", "level": 2})]),
+    Steps("Synthetic rows have no classes, and no row belongs to a person. Leave out k.",
+          private(k=4), [private()]),
+    Steps("It applies to classes, and synthetic rows have no classes. Leave out max_suppression.",
+          private(max_suppression=0.1), [private()]),
+    Steps("A column that is copied has no noise: name it in quasi_identifiers. Leave out keep.",
+          private(keep=["pid"]), [private(), private(
+              quasi_identifiers=["age", "pid"], bounds={"age": (0, 100), "pid": (0, 40)},
+              null_as={"age": 50, "pid": 0})]),
+    Steps("Say which value replaces NULL: null_as. Leave out nulls.", private(nulls="suppress"),
+          [private()]),
+    Steps('Did you mean "people"?', run_file("people", words="--job peopel"),
+          [run_file("people", words="--job people")]),
+)  # fmt: skip
+
+# Texts that nobody can follow here, and why.
+IMPOSSIBLE = {
+    "This is an error in dbanon: please report it.": "it stands where dbanon itself is wrong",
+    "Please report this, with what was done and this line.": "as the one before, in the workbench",
+}
+
+FOLLOWED = tuple(
+    case.hint for case in (*OF_TABLES, *COMMANDS, *FRAMES, *IN_POSTGRESQL, *IN_WORKBENCH)
+)

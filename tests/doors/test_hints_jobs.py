@@ -7,6 +7,7 @@ import sqlite3
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -16,15 +17,28 @@ from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import Call
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import CSV, Steps, World, hint_of
-from tests.doors.hints_jobs import COMMANDS, FRAMES, IN_WORKBENCH, OF_TABLES, FormSteps
+from tests.doors.hints_jobs import BY_NAME, COMMANDS, FRAMES, IN_POSTGRESQL, OF_TABLES
+from tests.doors.hints_workbench import IN_WORKBENCH, FormSteps
 from tests.doors.test_hints_followed import at_doors, door_of, pattern, people, try_case
 from tests.doors.workbench.client import Client, said, workbench
 from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows
+from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 _BASE = {
     "table": "people", "quasi_identifiers": ["age", "size"], "k": 4, "releases": "independent",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ServerWorld(World):
+    """A folder, and a database of a server."""
+
+    address: str
+
+    @property
+    def url(self) -> str:
+        return self.address
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +86,36 @@ def test_a_hint_for_a_table_can_be_followed(case: Case, door: str, world: World)
         try_case(case, door_of(door, world.path), call)
 
 
-@pytest.mark.parametrize("steps", [*COMMANDS, *FRAMES], ids=lambda steps: steps.hint[:40])
-def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
-    text = text_of(steps.hint)
+def follow(steps: Steps, world: World, text: str | None = None) -> None:
+    """Raise the error, then take each way out."""
+    text = text_of(steps.hint) if text is None else text
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         hint = hint_of(steps.wrong, world)
         assert pattern(text).match(hint), (text, hint)
         for act in steps.right:
             act(world)
+
+
+@pytest.mark.parametrize("steps", [*COMMANDS, *FRAMES], ids=lambda steps: steps.hint[:40])
+def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
+    follow(steps, world)
+
+
+@pytest.mark.parametrize("steps", BY_NAME, ids=lambda steps: steps.hint[:40])
+def test_a_hint_that_has_a_name_can_be_followed(steps: Steps, world: World) -> None:
+    follow(steps, world, steps.hint)
+
+
+@pytest.mark.parametrize("steps", IN_POSTGRESQL, ids=lambda steps: steps.hint[:40])
+def test_a_hint_of_postgresql_can_be_followed(steps: Steps, pg_url: str, tmp_path: Path) -> None:
+    PostgresqlDatabase(pg_url).execute(
+        "CREATE TABLE late AS SELECT i AS id, timestamp '294276-12-31' AS moment"
+        " FROM generate_series(1, 6) AS r(i);"
+        "CREATE VIEW early AS SELECT id, moment - interval '9000 years' AS moment FROM late;"
+        "CREATE TABLE unknown AS SELECT * FROM early UNION ALL SELECT id, NULL FROM late",
+    )
+    follow(steps, ServerWorld(tmp_path, pg_url))
 
 
 @pytest.fixture
