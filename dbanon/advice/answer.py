@@ -278,8 +278,8 @@ class Advice(NotebookPlot, WithCard):
                 ("persons", describe_parted_loss(recommendation.point.loss, self.parted_loss))
             )
         if self.chain is not None:
-            chain_hint = f"of the same persons stay private together in a chain: {self.chain}"
-            pairs.append(("more releases", chain_hint))
+            chain_text = f"of the same persons stay private together in a chain: {self.chain}"
+            pairs.append(("more releases", chain_text))
         pairs.append(("synthetic rows", self._private_method()))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
 

@@ -141,7 +141,8 @@ def curve(name: str) -> tuple[str, str | None]:
     find_method(method)
     if plus and refine not in REFINEMENTS:
         raise InvalidParameter(
-            "There is no such refinement.", hint="Write method+" + " or method+".join(REFINEMENTS)
+            "There is no such refinement.",
+            hint=f"Write {', '.join(f'{method}+{name}' for name in REFINEMENTS)}, or {method}.",
         )
     return method, refine if plus else None
 

@@ -215,7 +215,8 @@ def certificate(
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
                 "Quasi-identifiers and keys can only be named for a table.",
-                hint="Of an array or a data frame all columns are quasi-identifiers.",
+                hint="Leave out `quasi_identifiers` and `key`: all columns of an array or a data"
+                " frame are quasi-identifiers.",
             )
         return bound(microdata_of(data, orders), size, seconds, tick)
     job = make(

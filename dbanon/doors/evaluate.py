@@ -186,7 +186,7 @@ def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]
         except (TypeError, ValueError):
             raise InvalidParameter(
                 "The data must be numbers.",
-                hint="Other columns are taken from tables with named columns.",
+                hint="Give both as data frames, whose columns can hold other values.",
             ) from None
         if numbers.ndim != 2 or not numbers.shape[1]:
             raise InvalidParameter("The data must have two dimensions: records and attributes.")
@@ -333,7 +333,7 @@ class ReleasedValues:
             raise UnsupportedType(
                 f'Column "{name}" is of type {attribute.sql_type or "number"}, and of type'
                 f" {released_attribute.sql_type} in the release.",
-                hint="Release it in the same type, or as text.",
+                hint="Give the released column the type of the original, or make it text.",
             )
         # Numbers among texts are spelled as they are: mixed columns hold values beside "*".
         texts = np.array([str(value) for value in series.to_numpy(object)], object)

@@ -155,7 +155,10 @@ def _as_published(data: Any, request: AsPublished) -> Synthesis:
                 f'Column "{attribute.name}" is not a number, and dcmdp needs numbers.'
             )
     if microdata.valid is not None:
-        raise UnsupportedType("Method dcmdp does not accept NULLs.", hint="Leave these rows out.")
+        raise UnsupportedType(
+            "Method dcmdp does not accept NULLs.",
+            hint="Leave out rows with NULLs, as with frame.dropna().",
+        )
     if microdata.n_records < request.k:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))

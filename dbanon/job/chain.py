@@ -215,12 +215,12 @@ class ChainRules:
         if self.tables and self.max_rows_per_person is None:
             raise InvalidParameter(
                 "A chain of several tables needs persons with several rows.",
-                hint="Say how many rows of each table are shown of a person: max_rows_per_person.",
+                hint="Say how many rows per person a release shows at most: max_rows_per_person.",
             )
         if self.mode == MEASURE and self.max_rows_per_person is not None:
             raise InvalidParameter(
                 "A chain that measures takes one row per person.",
-                hint="Leave out max_rows_per_person, or the mode.",
+                hint="Leave out max_rows_per_person, or the mode measure.",
             )
 
     @classmethod
@@ -251,7 +251,9 @@ class ChainRules:
         """
         if self.class_size is not None and self.class_size < k:
             raise InvalidParameter(
-                f"class_size is {self.class_size}, and k = {k}.", hint="Make it k or more."
+                f"class_size is {self.class_size}, and k = {k}.",
+                hint=f"Use `k={self.class_size}` or less, or create a chain with a class_size of"
+                f" {k} or more.",
             )
         return self.class_size or k
 

@@ -117,7 +117,7 @@ class Cost:
             raise InvalidParameter(
                 "The budget has an epsilon but no delta, so it cannot cover a release with"
                 " Gaussian noise.",
-                hint="Make a budget with a delta, or take pure accounting.",
+                hint="Create a budget with a delta, or leave out delta and accounting.",
             )
         return self.epsilon
 

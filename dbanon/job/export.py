@@ -105,8 +105,8 @@ class Export:
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
                 "An export to Iceberg must be Parquet, without {release} in its path.",
-                hint="Each release is a snapshot of the one table; expire older ones by Iceberg's"
-                " own tools.",
+                hint="Leave out {release}, keep_last and format: each release becomes a snapshot of"
+                " the table. Iceberg's tools expire older snapshots.",
             )
         object.__setattr__(self, "format", PARQUET)
 

@@ -360,9 +360,9 @@ class PartedPersonGuarantee(PersonGuarantee):
             # with the same sensitive value in both counts once.
             raise RecountFailed(
                 error.message,
-                hint="Classes that are released alike are one class, which may keep to less where a"
-                " person has rows in several of them. Ask for less of the model, for distinct_l, or"
-                ' for `persons="whole"`.',
+                hint="Classes with the same released values form one class, and a person with rows"
+                " in several of them counts once. Relax the level of the model, or use"
+                ' `persons="whole"`.',
             ) from None
 
 

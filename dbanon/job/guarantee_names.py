@@ -181,6 +181,5 @@ def _sets(entries: Any) -> tuple[ColumnSet, ...]:
         )
     except (TypeError, KeyError):
         raise InvalidParameter(
-            "The ledger's entry about the release's sets of columns is broken.",
-            hint="Release it again.",
+            "The ledger's entry about the release's sets of columns is broken."
         ) from None

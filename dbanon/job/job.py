@@ -426,7 +426,7 @@ class Job:
             raise InvalidParameter(
                 "A job of a chain is never skipped, because code 99 would reveal that nothing"
                 " changed.",
-                hint="Run it whether or not something changed.",
+                hint="Leave out `skip_unchanged`.",
             )
 
 

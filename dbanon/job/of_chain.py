@@ -172,7 +172,8 @@ class ChainGuarantee(Guarantee):
             f"With this release {exposed} of {n_persons} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
-            hint="Allow more, or keep histories: a chain of mode continue.",
+            hint="Raise max_exposed, or make the release in a chain of mode continue, where k"
+            " persons share each history.",
         )
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:

@@ -120,7 +120,7 @@ class Policy:
         Option(
             "Search for classes with less loss after the method has run.",
             choices=REFINEMENTS,
-            hint="pass is one search, fast takes moments, thorough loses less.",
+            hint="Choose fast (takes moments), thorough (loses less) or pass (a single search).",
             see="methods.md#refinement",
         ),
     ] = None
@@ -297,7 +297,7 @@ class Policy:
             raise InvalidParameter(
                 f"Recoding {recoding.name} makes its own classes, which sets of columns cannot"
                 " make coarser.",
-                hint="Leave out `also_k`, or choose another method.",
+                hint='Leave out `also_k`, or choose another method, such as `method="mdav"`.',
             )
         self.guaranteed().check_policy(method, recoding)
         if self.withhold_failing and not (self.models and self.max_suppression):

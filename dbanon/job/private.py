@@ -94,7 +94,7 @@ class NewBudget:
             raise InvalidParameter(
                 "A budget of persons needs the column that identifies them; other budgets do not"
                 " have one.",
-                hint="Give the unit person and its `entity` together, or neither.",
+                hint="Give the unit person and `entity` together, or leave out both.",
             )
 
     @property
@@ -115,7 +115,7 @@ _BUDGET = Option(
 )
 
 # Options of other methods, and why the private methods refuse them.
-_COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
+_COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`."
 _CLASSES = "It applies to classes, and synthetic rows have no classes."
 _REASONS = {
     "k": "Synthetic rows have no classes, and no row belongs to a person.",
@@ -140,8 +140,7 @@ _REASONS = {
     "expect": "Whether the table has so many rows is an answer that nothing is spent for.",
     "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
     "retries": "Each run spends again.",
-    "engine": "Spark does not have it: noise is drawn and a budget spent where the source is. Leave"
-    " the engine out.",
+    "engine": "Spark does not have it: noise is drawn and a budget spent where the source is.",
     "plan": "What the rows are like is an answer that nothing is spent for.",
 }
 _OTHERWISE = "Its options: {}."
@@ -188,7 +187,8 @@ class PrivateJob:
         self.private_options.require_of(self.method)
         if not self.quasi_identifiers:
             raise InvalidParameter(
-                "No quasi-identifier was named.", hint="Name the columns that are released."
+                "No quasi-identifier was named.",
+                hint="Name the columns to release: `quasi_identifiers`.",
             )
         check_once(self.named)
         check_entity(self.private_options.entity, self.named)
@@ -293,8 +293,9 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
 def refused(option: str, method: str = DP_RANKS) -> InvalidParameter:
     """Build the error for an option that other methods have and this one has not."""
     names = ", ".join(param.name for param in all_parameters(PrivateJob))
+    reason = _REASONS.get(option, _OTHERWISE.format(names))
     return InvalidParameter(
-        f"Method {method} takes no {option}.", hint=_REASONS.get(option, _OTHERWISE.format(names))
+        f"Method {method} takes no {option}.", hint=f"{reason} Leave out `{option}`."
     )
 
 
@@ -308,12 +309,14 @@ def require_other(method: Any, arguments: Mapping[str, Any]) -> None:
     if method == _AS_PUBLISHED:
         raise InvalidParameter(
             f"Method {_AS_PUBLISHED} guarantees nothing, and cannot release from a database.",
-            hint="dbanon.synthesize has it, for arrays and data frames.",
+            hint="Call dbanon.synthesize with an array or a data frame.",
         )
     for param in own_options():
         if not _by_default(param, arguments.get(param.name)):
             methods = " and ".join(PRIVATE_METHODS)
-            raise InvalidParameter(f"{param.name} is of {methods}.", hint="Leave it out.")
+            raise InvalidParameter(
+                f"{param.name} is of {methods}.", hint=f"Leave out `{param.name}`."
+            )
 
 
 def _by_default(param: Parameter, value: Any) -> bool:

@@ -251,7 +251,7 @@ USUAL = Reading()
 # Skipped unchecked: strings, strings with backslash escapes, quoted names.
 _QUOTED = re.compile(r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.S)
 _REFUSED = re.compile(r"--|/\*|[;$\0'\"]")
-_HINT = "Write the condition without WHERE, as in where=\"status = 'active'\"."
+_HINT = "Write one condition without WHERE, as in `where=\"status = 'active'\"`."
 
 
 def require_condition(text: str) -> None:

@@ -93,7 +93,7 @@ def require_chained(
         raise InvalidParameter(
             "A chain does not suppress persons for the sake of others: newcomers wait, or join a"
             " class.",
-            hint="Leave out what withholds records.",
+            hint="Leave out the method's option suppression.",
         )
 
 
@@ -149,17 +149,12 @@ def require_passthrough_options(
     ------
     InvalidParameter : it does.
     """
-    requested = {
-        "a chain": chain,
-        "an entity": persons,
-        "values on a disk (`spill`)": spill,
-        "pseudonyms": pseudonyms,
-    }
-    for feature, is_requested in requested.items():
+    requested = {"chain": chain, "entity": persons, "spill": spill, "pseudonyms": pseudonyms}
+    for option, is_requested in requested.items():
         if is_requested:
             raise InvalidParameter(
-                f"Kept columns cannot pass through the client with {feature}.",
-                hint="Leave out `kept_columns`, or that.",
+                f"Kept columns cannot pass through the client with {option}.",
+                hint=f"Leave out `kept_columns`, or `{option}`.",
             )
 
 
@@ -234,7 +229,6 @@ def require_parted(
     ------
     InvalidParameter : it has no entity, or an option that needs whole persons.
     """
-    whole_persons_hint = 'Use `persons="whole"`'
     if not entity and not by_rules:
         raise InvalidParameter(
             "persons=rows separates the rows of a person, but no column identifies persons.",
@@ -243,27 +237,27 @@ def require_parted(
     if chained:
         raise InvalidParameter(
             "A chain keeps the histories of whole persons, so it cannot use persons=rows.",
-            hint=f"{whole_persons_hint}, or release without a chain.",
+            hint='Use `persons="whole"`, or release without a chain.',
         )
     if pseudonyms:
         columns = ", ".join(f'"{name}"' for name in pseudonyms)
         raise InvalidParameter(
             f"With persons=rows no column may link the rows of a person, as pseudonyms of {columns}"
             " could.",
-            hint=f"Leave out `pseudonyms`. {whole_persons_hint} if rows have to be joined.",
+            hint='Leave out `pseudonyms`, or use `persons="whole"`.',
         )
     if policy.also_k:
         raise InvalidParameter(
             "Sets of columns count whole persons, so persons=rows cannot be combined with"
             " `also_k`.",
-            hint=f"{whole_persons_hint}, or leave out `also_k`.",
+            hint='Use `persons="whole"`, or leave out `also_k`.',
         )
     for model in policy.models:
         if not model.holds_together(True):
             raise InvalidParameter(
                 f"With persons=rows classes may have the same released values, and {model.kind}"
                 " may fail for two such classes together even if it holds for each.",
-                hint=f"Ask for distinct_l. {whole_persons_hint} if this model is needed.",
+                hint='Choose another model, such as distinct_l, or use `persons="whole"`.',
             )
 
 
@@ -285,7 +279,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(
                 f'The privacy models of "{name}" measure distances in two different ways.',
-                hint="Use one order or one hierarchy for all models of a column.",
+                hint="Give all models of a column the same distance.",
             )
 
 
@@ -327,7 +321,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             raise UnsupportedType(
                 f'Column "{attribute.name}" has an order but no numbers, which recoding'
                 f" {recoding.name} needs.",
-                hint="Use another recoding, or leave the column out of the quasi-identifiers.",
+                hint='Use `recoding="median"`, or leave the column out of the quasi-identifiers.',
             )
         if not attribute.kind.is_numeric or attribute.name in policy.hierarchies:
             _require_category(attribute, method, recoding)

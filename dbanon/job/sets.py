@@ -10,7 +10,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.measures import Model
 
-_AS_IN = 'As in {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].'
+_AS_IN = 'Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].'
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def require_sets(
             raise InvalidParameter(
                 f"With `also_k` classes may have the same released values, and {model.kind} may"
                 " fail for two such classes together even if it holds for each.",
-                hint="Ask for another model, or leave out `also_k`.",
+                hint="Choose another model, such as distinct_l, or leave out `also_k`.",
             )
     for column_set in sets:
         for name in column_set.columns:

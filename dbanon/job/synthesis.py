@@ -203,7 +203,9 @@ class Private:
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
         )
         if getattr(self, foreign_option) != parameter(Private, foreign_option).default:
-            raise InvalidParameter(f"{foreign_option} is of method {other}.", hint="Leave it out.")
+            raise InvalidParameter(
+                f"{foreign_option} is of method {other}.", hint=f"Leave out `{foreign_option}`."
+            )
 
 
 SYNTHESIS_OPTIONS: dict[str, type[Any]] = {

@@ -140,7 +140,7 @@ class Model:
             return self.distance
         raise InvalidParameter(
             f'The hierarchy of "{self.attribute}" has not been read or built yet.',
-            hint="Give it as a Hierarchy.",
+            hint="Give the distance as a Hierarchy.",
         )
 
     @property
@@ -183,7 +183,7 @@ class Model:
         return text
 
 
-_EXAMPLE = 'As in {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
+_EXAMPLE = 'Write {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
 # Keys of a model as an object: the types, and a description of valid values.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "attribute": ((str,), "the name of a sensitive column"),

@@ -19,8 +19,8 @@ from dbanon.measures.models import CountedModel, Model
 
 # With persons, single classes may satisfy entropy_l although their union does not.
 _MAY_FAIL_TOGETHER = (
-    "Classes that are released alike are one class, which may keep to less where persons have"
-    " several values. Ask for less of entropy_l, or for distinct_l."
+    "Classes with the same released values form one class, and a person with several values counts"
+    " once. Lower the level of entropy_l, or choose distinct_l."
 )
 
 

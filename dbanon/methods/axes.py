@@ -41,7 +41,7 @@ def positions(space: Space, axis: str) -> NDArray[np.float64]:
         return _first_component(space.points)
     raise InvalidParameter(
         f'There is no axis "{axis}".',
-        hint=nearest_names(axis, [SUM, FIRST_COMPONENT, *space.names]) or AXIS.help,
+        hint=nearest_names(axis, [SUM, FIRST_COMPONENT, *space.names]) or f"Use {AXIS.help}",
     )
 
 

@@ -118,7 +118,9 @@ class Method:
             if name not in options:
                 raise UnknownOption(
                     f'Method {self.name} has no option "{name}".',
-                    hint="Its options: " + (", ".join(options) or "none") + ".",
+                    hint=f"Its options: {', '.join(options)}."
+                    if options
+                    else "Leave it out: the method has no options.",
                 )
         return {
             name: self._checked(option, values[name]) if name in values else option.default

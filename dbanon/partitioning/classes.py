@@ -113,7 +113,7 @@ def find_attribute_classes(
     if microdata.entities is not None:
         raise InvalidParameter(
             "A release per attribute counts rows, not persons.",
-            hint="Leave out `entity`, or choose a method that groups rows.",
+            hint="Leave out `entity`.",
         )
     warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
     partition = _run_strata(microdata, _feasible_strata(microdata, policy), policy, tick, measures)

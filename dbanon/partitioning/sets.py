@@ -147,7 +147,8 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     raise SuppressionOverBudget(
         f"{withheld} of {n} records would be suppressed so that sets of columns are k-anonymous:"
         f" {sets}.",
-        hint="Ask for less in `also_k`, or bring rare values of copied columns together in a view"
+        hint="Name fewer columns or a smaller k in `also_k`, or group rare values of copied columns"
+        " in a view"
         + (
             f". It would be feasible with `max_suppression={share_needed(withheld, n)}` or more."
             if n_records

@@ -157,7 +157,7 @@ def too_few_counted(
     if n_strata == 1:
         text = f"There are {count} {unit}, fewer than k = {k}"
         text += f" ({withheld} more records have a NULL and are withheld)." if withheld else "."
-        hint = f"Choose `k={count}` or less." if count >= 2 else "Anonymize a larger table."
+        hint = f"Choose `k={count}` or less." if count >= 2 else "Anonymize a table with more rows."
         return TooFewRecords(text, hint=hint)
     text = f"A stratum holds only {count} {unit}"
     if absent is not None:
@@ -169,8 +169,8 @@ def too_few_counted(
     )
     if merged and absent is not None and not by_values:
         hint = (
-            "No other pattern of NULLs has these and more: allow such records to be withheld"
-            " (`max_suppression`)."
+            "No other pattern of NULLs includes this one, so these records cannot join a larger"
+            " pattern. Allow some records to be withheld (`max_suppression`)."
         )
     elif not by_values:
         hint = (
@@ -254,5 +254,5 @@ def require_memory(
             f"The counts of {of} need",
             memory_limit,
             detail=f"There are {n_classes} classes and {width} {unit}.",
-            hint="Raise the limit (`memory_limit`), or bring values together in a view.",
+            hint="Raise the limit (`memory_limit`), or group values of the column in a view.",
         )

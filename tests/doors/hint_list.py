@@ -13,6 +13,8 @@ from tests.doors import hints_chains, hints_synthesis  # noqa: F401
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
+from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
+from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
 from tests.doors.hints_runs import CASES as OF_RUNS
 from tests.doors.hints_server import TRIALS as OF_SERVERS
 from tests.doors.test_hints import hints
@@ -54,7 +56,7 @@ def followed() -> frozenset[str]:
         case.hint
         for case in (*OF_TABLES, *OF_SERVERS, *(case for case in OF_RUNS if not case.is_constant))
     )
-    return frozenset(map(text_of, (*cases, *steps)))
+    return frozenset(map(text_of, (*cases, *steps, *OF_JOBS)))
 
 
 def untried(tried: frozenset[str]) -> list[str]:
@@ -68,6 +70,7 @@ def untried(tried: frozenset[str]) -> list[str]:
         - tried
         - IMPOSSIBLE_TEXTS.keys()
         - {*map(text_of, UNREACHABLE)}
+        - NEVER_OF_JOBS.keys()
     )
 
 

@@ -31,7 +31,7 @@ BY_NAME = {one.name: one for one in OPTIONS}
 # What is no option, and each door says in its own way.
 OF_EACH_DOOR = ("problems()", "declare_again()", "source", "ledger")
 # Of one run of a job, on the command line and in Python.
-OF_RUNS = ("accept", "accept_counts", "accept_types")
+OF_RUNS = ("accept", "accept_counts", "accept_types", "skip_unchanged")
 # Of the chain of a job.
 OF_CHAINS = ("accept_turnover", "kept", "max_exposed", "outputs")
 OF_EVALUATIONS = {
@@ -43,7 +43,7 @@ MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 # Rooms whose hints appear at one door alone.
 OF_ONE_DOOR = (
     "doors/backend_limit.py", "doors/cli/", "doors/extension.py", "doors/install.py",
-    "doors/plpython", "doors/python_path.py",
+    "doors/plpython", "doors/python_path.py", "doors/workbench/program.py",
     "job/synthesis.py", "stores/frame/microdata.py", "synthesis/",
 )  # fmt: skip
 

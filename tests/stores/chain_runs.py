@@ -145,8 +145,7 @@ class ChainRun:
             rows += Counter(
                 ((stratum, *map(_rounded, values)), (number, kept_value) if several else kept_value)
                 for stratum, *values, kept_value in self.database.rows(
-                    f"SELECT stratum, q0, q1, {column}"
-                    f" FROM {relation}"
+                    f"SELECT stratum, q0, q1, {column} FROM {relation}"
                 )
             )
         return rows

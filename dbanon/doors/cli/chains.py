@@ -221,12 +221,11 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **argu
     "--entity-from-stdin",
     is_flag=True,
     required=True,
+    expose_value=False,
     help="Read the persons from stdin, one per line, because others can see the command line.",
 )
 @common
-def withdraw(
-    url: str, name: str, key: str, entity_from_stdin: bool, form: str, print_sql: bool
-) -> None:
+def withdraw(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
     """Remove the classes of some persons from all later releases, permanently.
 
     Use it for a request for erasure. A person can only leave together with their class.
@@ -234,8 +233,6 @@ def withdraw(
     with errors(form), signals(), commit_guard() as committed:
         from dbanon.doors import releases as api
 
-        if not entity_from_stdin:
-            raise InvalidParameter("Persons are read from stdin.", hint="Add --entity-from-stdin.")
         person_ids = sys.stdin.read().splitlines()
         cells = api.withdraw(url, name, person_ids, key=key, on_sql=sql_printer(print_sql))
         committed()

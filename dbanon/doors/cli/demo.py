@@ -61,7 +61,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             "The demonstration needs",
             half_of_memory(),
             detail=f"{rows} persons were requested.",
-            hint="Ask for fewer (--rows).",
+            hint=f"Make fewer: --rows {half_of_memory() // _BYTES_PER_PERSON}.",
         )
     make_directory(directory)
     database = directory / "persons.duckdb"

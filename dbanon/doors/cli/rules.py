@@ -202,7 +202,8 @@ def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
         raise InvalidParameter(
             "The list in the file is not in the format that dbanon rules prints with --format"
             " json.",
-            hint='Write a JSON object, a rule by column, as in {"age": "quasi_identifier"}.',
+            hint='Save that list as it is, or write a JSON object of rules by column, as in {"age":'
+            ' "quasi_identifier"}.',
         )
     return rules_to_declare([Declared(**entry) for entry in listing])
 

@@ -221,7 +221,7 @@ def in_job_file(name: str, value: Any) -> str:
         return "dbanon hierarchy check"
     if name == "declare_again()":
         return declare_again_command(value)
-    if name in ("accept_types", "accept_counts"):
+    if name in ("accept_types", "accept_counts", "skip_unchanged"):
         # Options of a single run, which a file cannot contain.
         return on_command_line(name, value)
     if name == "entity_normalize":

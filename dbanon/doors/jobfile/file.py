@@ -115,7 +115,8 @@ class JobFile:
             if name not in job_names:
                 raise InvalidParameter(
                     f'The job file has no job "{name}".',
-                    hint=nearest_names(name, job_names) or f"It has: {', '.join(job_names)}.",
+                    hint=nearest_names(name, job_names)
+                    or f"Name one of its jobs: {', '.join(job_names)}.",
                 )
         return tuple(job for job in self.jobs if not names or job.name in names)
 

@@ -131,7 +131,7 @@ def run_file_job(
         if job.engine is not None:
             raise InvalidParameter(
                 "A job on a cluster is never skipped, because its input has no fingerprint.",
-                hint="Run it whether or not something changed.",
+                hint="Leave out `skip_unchanged`.",
             )
     job = replace(job, job=_with_accepted(job.job, accept_types, accept_counts))
     source, target = stores_of(job, on_sql)
@@ -327,7 +327,7 @@ def _choose_job(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
     if len(chosen) > 1:
         names = ", ".join(job.name for job in chosen)
         raise InvalidParameter(
-            f"The job file has {len(chosen)} jobs.", hint=f"Say which: job, one of {names}."
+            f"The job file has {len(chosen)} jobs.", hint=f"Name one: job, one of {names}."
         )
     return chosen
 
@@ -386,13 +386,15 @@ def combine_errors(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> Dban
     unknown = [error for _, error in errors if isinstance(error, OutcomeUnknown)]
     if jobs == 1:
         return errors[0][1]
+    names = ", ".join(name for name, _ in errors)
     codes = "; ".join(f"{name}: {error.code} ({error.exit_code})" for name, error in errors)
     return JobsFailed(
         f"{len(errors)} of {jobs} jobs failed.",
         detail=codes + ".",
-        hint="Look at the ones with outcome_unknown before they are run again."
+        hint="Before you run a job with outcome_unknown again, look whether its release exists:"
+        " dbanon releases."
         if unknown
-        else "The others are done: those that failed can be run by their names.",
+        else f"Run the failed jobs again by name: {names}.",
     )
 
 

@@ -294,7 +294,8 @@ def _require_own(path: Path, bench: Workbench) -> None:
                 f"There is already a file {path.name}, which this workbench did not write,"
                 " or"
                 " which was changed since.",
-                hint="Choose another name for the job file, or say that it is to be replaced.",
+                hint="Choose another name for the job file, or remove this file. A box on the page"
+                " lets the workbench replace a job file.",
             )
 
 
@@ -362,7 +363,7 @@ def _read(bench: Workbench, report: Report, url: str) -> None:
 
 def _saved(bench: Workbench) -> SavedJobFile:
     if bench.saved is None:
-        raise InvalidParameter("There is no job file yet.", hint="Save it first.")
+        raise InvalidParameter("There is no job file yet.", hint='Save it on the page "Job file".')
     return bench.saved
 
 

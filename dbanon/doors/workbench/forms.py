@@ -163,7 +163,8 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
                 )
     if QUASI_IDENTIFIER not in roles.values():
         errors[""] = InvalidParameter(
-            "No column is a quasi-identifier.", hint="Name those that others may know of a person."
+            "No column is a quasi-identifier.",
+            hint="Give the role quasi-identifier to columns that others may know about a person.",
         )
     if errors:
         raise FormError(errors)
@@ -352,7 +353,8 @@ def _require_name(name: str) -> None:
 def _require_output(name: str) -> None:
     if parse_relation(name).schema is not None:
         raise InvalidParameter(
-            "The release's name must not have a schema.", hint="It goes into the schema release."
+            "The release's name must not have a schema.",
+            hint="Leave out the schema: the release goes into the schema release.",
         )
 
 
@@ -361,7 +363,8 @@ def _require_file(name: str, endings: tuple[str, ...], kind: str) -> None:
         raise InvalidParameter(
             f"The {kind}'s name must end in {' or '.join(endings)}, and be letters of English,"
             " digits, _, - and dots, without a directory.",
-            hint="It goes into the directory in which the workbench was started.",
+            hint=f"Write a name such as people{endings[0]}. The file goes into the directory"
+            " in which the workbench was started.",
         )
 
 

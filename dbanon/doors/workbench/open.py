@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
     if file.resolve().parent != Path.cwd():
         raise InvalidParameter(
             "The job file is in another folder.",
-            hint="Change to its folder first: the paths of the file begin there.",
+            hint=f"Change to its folder first: cd {shlex.quote(str(file.resolve().parent))}",
         )
     jobs = read_job_file(file).with_variables().jobs
     values: dict[str, Any] = read(file).value
@@ -84,8 +85,8 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
     if strange:
         raise InvalidParameter(
             f"The workbench has no form for this in the job file: {', '.join(strange)}.",
-            hint="Run it with dbanon run, and edit it by hand. The workbench opens files as it"
-            " saves them.",
+            hint=f"Run it with dbanon run {shlex.quote(str(file))}, and change it in an editor. The"
+            " workbench opens only files that it could have saved.",
         )
     [job], [written] = map(_from_here, jobs), values["jobs"]
     assert isinstance(job.job, Job)

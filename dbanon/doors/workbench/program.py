@@ -39,7 +39,8 @@ def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> b
     except OSError:
         raise InvalidParameter(
             f"Port {port} of {HOST} is not available.",
-            hint="Another program has it. Leave the port out, or name another one.",
+            hint="Another program uses it. Leave out --port to get a free port, or name another"
+            " one: --port NUMBER.",
         ) from None
     access = Access(server.port)
     routes = Routes(bench, access)

@@ -189,8 +189,8 @@ class Routes:
             return self._page(step, {}, _conflict(form), 409)
         except BusyError:
             busy = InvalidParameter(
-                "Another step is running. Wait until it ends, or cancel it.",
-                hint="Nothing was changed.",
+                "Another step is running, and nothing was changed.",
+                hint="Wait until it ends, or cancel it. Then send the form again.",
             )
             return self._page(step, {}, FormState(form, {"": busy}), 409)
         except DbanonError as error:
@@ -285,7 +285,8 @@ class Routes:
         ):
             raise InvalidParameter(
                 "Choose one of the trial releases.",
-                hint="The page shows those of the columns and trees that are decided on now.",
+                hint="Choose one on this page, which lists those of the current columns and"
+                " hierarchies.",
             )
         return "compare" if first_value(fields, "next") == "compare" else "job"
 
@@ -377,7 +378,7 @@ def _conflict(request: FormRequest) -> FormState:
         hint="Your values are still below, with the saved ones beside them where they differ."
         " Nothing was changed. Save again to replace the saved values."
         if is_shown
-        else "This is its current state. Nothing was changed.",
+        else "The page shows the current state, and nothing was changed. Send the form again.",
     )
     return FormState(request, {"": error}, is_conflict=True)
 
