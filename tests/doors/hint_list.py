@@ -52,10 +52,8 @@ def text_of(beginning: str) -> str:
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
     steps = (step.hint for step in (*COMMANDS, *FILES, *FRAMES, *OF_STORES) if step.right)
-    cases = (
-        case.hint
-        for case in (*OF_TABLES, *OF_SERVERS, *(case for case in OF_RUNS if not case.is_constant))
-    )
+    of_runs = (case for case in OF_RUNS if not case.is_constant)
+    cases = (case.hint for case in (*OF_TABLES, *OF_SERVERS, *of_runs))
     return frozenset(map(text_of, (*cases, *steps, *OF_JOBS)))
 
 

@@ -19,7 +19,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.workbench.open import open_job_file
 from dbanon.doors.workbench.program import run_workbench
-from dbanon.doors.workbench.state import Commands, Start
+from dbanon.doors.workbench.state import JobFileCommands, Start
 from dbanon.errors import DbanonError, OutcomeUnknown
 from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import model
@@ -211,7 +211,7 @@ def on_used_port(world: World) -> object:
 
 def serve(*, by_number: bool) -> Act:
     """Start a workbench on a free port, and end it as soon as it answers."""
-    commands = Commands(fails(AssertionError()), fails(AssertionError()))
+    commands = JobFileCommands(fails(AssertionError()), fails(AssertionError()))
 
     def act(world: World) -> object:
         with closing(socket.socket()) as other:
@@ -245,7 +245,7 @@ def open_file(keep_last: int, folder: str = "below") -> Act:
 
     def act(world: World) -> object:
         path = kept_views(world, keep_last)
-        commands = Commands(fails(AssertionError()), fails(AssertionError()))
+        commands = JobFileCommands(fails(AssertionError()), fails(AssertionError()))
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(world.path / folder)
             return open_job_file(path, commands, 1)

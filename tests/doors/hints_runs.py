@@ -398,7 +398,7 @@ def a_connection_of_psycopg(world: Runs) -> Acts:
         engine.dispose()
 
 
-@case(opening._DRAWN, is_constant=True)
+@case(opening._LEAVES_DATABASE, is_constant=True)
 def a_source_without_store(world: Runs) -> Acts:
     import adbc_driver_sqlite.dbapi
 

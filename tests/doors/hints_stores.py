@@ -329,7 +329,7 @@ def _read_twice(w: Stores) -> None:
 
 
 def _warehouse(w: Stores, change: str = "", **options: Any) -> object:
-    url = warehouse.made(w.path / w.new(".db"))
+    url = warehouse.create_warehouse(w.path / w.new(".db"))
     with closing(sqlite3.connect(url.removeprefix("warehouse:///"))) as connection:
         connection.executescript(change)
     return w.into(url, **{"keep": ["id"], "kept_columns": "client", **options})
@@ -349,7 +349,7 @@ def _growing(w: Stores) -> object:
 
 def _dialect(w: Stores) -> object:
     """Release from a dialect that the package of its name has."""
-    url = warehouse.made(w.path / w.new(".db")).replace("warehouse", "snowfield")
+    url = warehouse.create_warehouse(w.path / w.new(".db")).replace("warehouse", "snowfield")
     return w.into(url, kept_columns="client")
 
 
@@ -407,7 +407,7 @@ FRAMES = (
     StoreSteps("Run it again while nothing writes to the table", _growing, [_warehouse]),
     StoreSteps("Write the name as SQLAlchemy's inspector", lambda w: _warehouse(w, table="Persons"),
                [lambda w: _warehouse(w, table=sqlalchemy.inspect(sqlalchemy.create_engine(
-                   warehouse.made(w.path / w.new(".db")), poolclass=sqlalchemy.NullPool
+                   warehouse.create_warehouse(w.path / w.new(".db")), poolclass=sqlalchemy.NullPool
                )).get_table_names()[0])]),
     StoreSteps("Cast it to a number, text, date, timestamp or boolean in a view, or leave it out.",
                lambda w: _warehouse(w, keep=["photo"]), [_warehouse, lambda w: _warehouse(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doors.workbench.client import Client
-from tests.doors.workbench.people import ROLES, decided, swept
+from tests.doors.workbench.people import ROLES, swept
 from tests.doors.workbench.test_forms import keys_of
 
 
@@ -112,10 +112,10 @@ def choose_right(client: Client) -> None:
 
 IN_WORKBENCH = (
     FormSteps("Give the role quasi-identifier", lambda c: c.post("columns", roles(
-              c, **dict.fromkeys(ROLES, "drop"))).body, [lambda c: decided(c, **ROLES)]),
+              c, **dict.fromkeys(ROLES, "drop"))).body, [lambda c: decide_roles(c, **ROLES)]),
     FormSteps("Write why it reveals nothing about", lambda c: c.post("columns", roles(
-              c, note="keep")).body, [lambda c: decided(c, note="keep"),
-              lambda c: decided(c, note="drop")]),
+              c, note="keep")).body, [lambda c: decide_roles(c, note="keep"),
+              lambda c: decide_roles(c, note="drop")]),
     FormSteps("Leave out the schema: the release goes", sent("job", output="a.b"),
               [save(output="b")]),
     FormSteps("Write a name such as people{}.", sent("job", file="../a.yaml"),
