@@ -329,7 +329,7 @@ def test_an_unknown_name_is_an_error_of_the_call() -> None:
 def test_the_rows_in_docs_are_those_of_the_fields(page: str) -> None:
     """``python -m tests.docs.options`` writes them."""
     rows = pages.pages()[page]
-    assert pages.filled(page, rows) == (pages.DOCS / page).read_text(encoding="utf-8")
+    assert pages.fill_page(page, rows) == (pages.DOCS / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

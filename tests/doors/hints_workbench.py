@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doors.workbench.client import Client
-from tests.doors.workbench.people import ROLES, swept
+from tests.doors.workbench.people import ROLES, decide_roles, swept
 from tests.doors.workbench.test_forms import keys_of
 
 
@@ -124,7 +124,7 @@ IN_WORKBENCH = (
               without_file, lambda c: (over_file(c), save(replace="yes")(c))]),
     FormSteps("Save it on the page", lambda c: c.sent("plan", {}), [save(),
               lambda c: c.done("plan", {})]),
-    FormSteps("Wait for its end, or cancel it. Then", beside_task, [
+    FormSteps("Wait until it ends, or cancel it. Then", beside_task, [
               lambda c: c.sent("columns", roles(c, pay="drop"))]),
     FormSteps("Your values are still below", lambda c: in_two_tabs(c, again=False),
               [lambda c: in_two_tabs(c, again=True)]),

@@ -20,8 +20,8 @@ from tests.doors.hint_steps import CSV, Steps, World, hint_of
 from tests.doors.hints_jobs import BY_NAME, COMMANDS, FRAMES, IN_POSTGRESQL, OF_TABLES
 from tests.doors.hints_workbench import IN_WORKBENCH, FormSteps
 from tests.doors.test_hints_followed import at_doors, door_of, pattern, people, try_case
-from tests.doors.workbench.client import Client, workbench
-from tests.doors.workbench.people import COLUMNS, ROLES, rows
+from tests.doors.workbench import client as browser
+from tests.doors.workbench.people import COLUMNS, ROLES, decide_roles, load, rows
 from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
@@ -119,19 +119,19 @@ def test_a_hint_of_postgresql_can_be_followed(steps: Steps, pg_url: str, tmp_pat
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[browser.Client]:
     """A workbench on invented persons, with roles."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
     url = load(tmp_path, "people", columns, rows())
-    with workbench(url, "people", tmp_path, key=("id",)) as client:
+    with browser.workbench(url, "people", tmp_path, key=("id",)) as client:
         decide_roles(client, **ROLES)
         yield client
 
 
 @pytest.mark.parametrize("steps", IN_WORKBENCH, ids=lambda steps: steps.hint[:40])
-def test_a_hint_of_the_workbench_can_be_followed(steps: FormSteps, client: Client) -> None:
+def test_a_hint_of_the_workbench_can_be_followed(steps: FormSteps, client: browser.Client) -> None:
     text = pattern(text_of(steps.hint)).pattern.removesuffix(r"\Z")
-    assert re.search(text, text_of(steps.wrong(client)))
+    assert re.search(text, browser.text_of(steps.wrong(client)))
     for act in steps.right:
         act(client)
